@@ -1,0 +1,5 @@
+"""``python -m glocal``, for torchrun."""
+
+from glocal.cli.main import main
+
+main()

@@ -1,0 +1,43 @@
+"""Backbones by name.  Adding one: a file here, a line in BACKBONES, a line in tests/cases.py."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from glocal.backbones.base import Backbone
+from glocal.backbones.conv4 import Conv4
+from glocal.backbones.efficientnet import EfficientNetLite0
+from glocal.backbones.pixels import Pixels
+from glocal.backbones.resnet12 import ResNet12
+from glocal.backbones.resnet18 import ResNet18
+from glocal.backbones.timm import TimmBackbone
+from glocal.errors import RecipeError
+
+BACKBONES: dict[str, Callable[..., Backbone]] = {
+    "conv4": Conv4,
+    "resnet12": ResNet12,
+    "resnet18": ResNet18,
+    "efficientnet-lite0": EfficientNetLite0,
+    "timm": TimmBackbone,
+    "pixels": Pixels,
+}
+
+
+def build_backbone(name: str, *, trainable: bool = True, **settings: Any) -> Backbone:
+    """The backbone of that name, frozen or trainable."""
+    if name not in BACKBONES:
+        raise RecipeError(f"backbone must be one of {', '.join(BACKBONES)}, got {name!r}")
+    signature = inspect.signature(BACKBONES[name])
+    try:
+        signature.bind(**settings)
+    except TypeError as error:
+        known = ", ".join(signature.parameters)
+        raise RecipeError(f"settings of backbone {name!r}: {error}; it has {known} and trainable") from error
+    backbone = BACKBONES[name](**settings)
+    backbone.trainable = trainable
+    return backbone
+
+
+__all__ = ["BACKBONES", "Backbone", "build_backbone"]

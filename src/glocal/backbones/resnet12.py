@@ -1,0 +1,108 @@
+"""ResNet-12, the backbone of the few-shot literature (Oreshkin et al. 2018; 64-160-320-640 from Lee et al. 2019).
+
+Four residual blocks, each halves the side: 84 px -> 5x5, 64 px -> 4x4, 32 px -> 2x2.
+Widths 64-160-320-640 make 12,424,320 parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.backbones.base import Backbone, check_image_size
+from glocal.backbones.dropblock import DropBlock
+from glocal.errors import RecipeError
+from glocal.types import Preprocess
+
+# Of the published ResNet-12 weights (FEAT, SnaTCHer, GEL), written there as 0..255.
+MEAN = (120.396 / 255, 115.594 / 255, 104.540 / 255)
+STD = (70.682 / 255, 68.276 / 255, 72.545 / 255)
+SLOPE = 0.1  # of every LeakyReLU
+LARGEST_BLOCK = 5  # DropBlock on 84 px; smaller pictures take the side of their last map
+
+
+class ResidualBlock(nn.Module):
+    """3 x (conv3x3, BN) beside a 1x1 shortcut; LeakyReLU after the first, the second and the sum; 2x2 max-pool."""
+
+    def __init__(self, inside: int, outside: int, drop: nn.Module):
+        super().__init__()
+        self.conv1, self.bn1 = conv3x3(inside, outside), nn.BatchNorm2d(outside)
+        self.conv2, self.bn2 = conv3x3(outside, outside), nn.BatchNorm2d(outside)
+        self.conv3, self.bn3 = conv3x3(outside, outside), nn.BatchNorm2d(outside)
+        self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, bias=False), nn.BatchNorm2d(outside))
+        self.drop = drop
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inside, H, W) -> (B, outside, H // 2, W // 2)."""
+        y = F.leaky_relu(self.bn1(self.conv1(x)), SLOPE, inplace=True)
+        y = F.leaky_relu(self.bn2(self.conv2(y)), SLOPE, inplace=True)
+        y = self.bn3(self.conv3(y)).add_(self.downsample(x))
+        # LeakyReLU never changes which value is largest: pooling first gives the same numbers for less work.
+        dropped: Tensor = self.drop(F.leaky_relu(F.max_pool2d(y, 2), SLOPE, inplace=True))
+        return dropped
+
+
+class ResNet12(Backbone):
+    """Names of the weights: ``layer{1-4}.conv{1-3}.weight``, ``layer{1-4}.bn{1-3}.*``, the shortcut's convolution
+    ``layer{1-4}.downsample.0.weight`` and batch norm ``layer{1-4}.downsample.1.*``, and DropBlock's ramp counters
+    ``layer{3,4}.drop.step``, the only entries that published files lack.  FEAT, SnaTCHer and GEL write
+    ``layer1.0.conv1`` where this has ``layer1.conv1``.
+
+    ``width``: channels of the first block, the others follow as 2.5, 5 and 10 times it; or the four widths themselves.
+    ``dropblock_size``: side of a dropped block; None takes the side of the last map, at most 5 (5 / 4 / 2 at
+    84 / 64 / 32 px).  ``dropblock_steps``: the published ramp; a short run sets a third of its own length.
+    """
+
+    smallest_image = 16
+
+    def __init__(
+        self,
+        *,
+        width: int | Sequence[int] = 64,
+        image_size: int = 84,
+        resize: int | None = None,
+        mean: Sequence[float] = MEAN,
+        std: Sequence[float] = STD,
+        drop_rate: float = 0.1,
+        dropblock_size: int | None = None,
+        dropblock_steps: int = 40_000,
+    ):
+        super().__init__()
+        check_image_size("ResNet-12", image_size, self.smallest_image)
+        side = image_size // 16  # of the last map
+        block = min(side, LARGEST_BLOCK) if dropblock_size is None else dropblock_size
+        if block > side:
+            raise RecipeError(
+                f"dropblock_size must be at most {side}, got {block}; {image_size}-pixel images give {side}x{side} maps"
+            )
+        self.preprocess = Preprocess(image_size, resize, tuple(mean), tuple(std))  # type: ignore[arg-type]
+        self.stage_channels = widths_of(width)
+        c1, c2, c3, c4 = self.stage_channels
+        drop3, drop4 = (DropBlock(block_size=block, drop_rate=drop_rate, steps=dropblock_steps) for _ in range(2))
+        self.layer1 = ResidualBlock(3, c1, nn.Dropout(drop_rate))
+        self.layer2 = ResidualBlock(c1, c2, nn.Dropout(drop_rate))
+        self.layer3 = ResidualBlock(c2, c3, drop3)
+        self.layer4 = ResidualBlock(c3, c4, drop4)
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="leaky_relu")
+
+    def stages_of(self, images: Tensor) -> list[Tensor]:
+        maps = [images]
+        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
+            maps.append(layer(maps[-1]))
+        return maps[1:]
+
+
+def widths_of(width: int | Sequence[int]) -> tuple[int, int, int, int]:
+    """64 -> (64, 160, 320, 640), the published proportions; four numbers stay what they are."""
+    widths = (width, round(2.5 * width), 5 * width, 10 * width) if isinstance(width, int) else tuple(width)
+    if len(widths) != 4 or any(not isinstance(w, int) or w < 1 for w in widths):
+        raise RecipeError(f"width of ResNet-12 must be one positive integer or four of them, got {width!r}")
+    return widths
+
+
+def conv3x3(inside: int, outside: int) -> nn.Conv2d:
+    return nn.Conv2d(inside, outside, 3, padding=1, bias=False)

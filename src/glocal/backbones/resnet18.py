@@ -1,0 +1,92 @@
+"""ResNet-18 (He et al. 2016), with the ImageNet stem for large pictures and the stem of the few-shot papers for 84 px.
+
+7x7 stem (stride 2, then a 3x3 max-pool of stride 2): 224 px -> 56, 28, 14, 7.
+3x3 stem (stride 1, no pool, as RFDNet's ResNet-18): 84 px -> 84, 42, 21, 11; with ``reduce`` a fifth stage of 6x6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.backbones.base import Backbone
+from glocal.errors import RecipeError
+from glocal.types import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+
+WIDTHS = (64, 128, 256, 512)
+STEMS = ("7x7", "3x3")
+LARGE_IMAGE = 112  # from here on the 7x7 stem, unless told otherwise; below, its maps would be 3x3 or smaller
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inside: int, outside: int, stride: int):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outside)
+        self.conv2 = nn.Conv2d(outside, outside, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outside)
+        self.downsample = nn.Sequential()  # the identity, without an entry in the state dict
+        if stride != 1 or inside != outside:
+            self.downsample = pointwise(inside, outside, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(B, inside, H, W) -> (B, outside, ceil(H / stride), ceil(W / stride))."""
+        y = F.relu(self.bn1(self.conv1(x)), inplace=True)
+        return F.relu(self.bn2(self.conv2(y)).add_(self.downsample(x)), inplace=True)
+
+
+class ResNet18(Backbone):
+    """Names of the weights as in torchvision: ``conv1``, ``bn1``, ``layer{1-4}.{0,1}.conv{1,2}`` / ``.bn{1,2}``,
+    ``layer{2-4}.0.downsample.{0,1}``; beside them only ``reduce.{0,1}``.  There is no ``fc``: drop it before loading.
+
+    ``stem``: "7x7" or "3x3"; None chooses by ``image_size``.  ``reduce``: a stride-2 1x1 convolution and BN on top,
+    which brings the 11x11 map of 84 px to 6x6 for GEL's pixel branch.
+    """
+
+    def __init__(
+        self,
+        *,
+        image_size: int = 84,
+        stem: str | None = None,
+        reduce: bool = False,
+        resize: int | None = None,
+        mean: Sequence[float] = IMAGENET_MEAN,
+        std: Sequence[float] = IMAGENET_STD,
+    ):
+        super().__init__()
+        if stem is None:
+            stem = "7x7" if image_size >= LARGE_IMAGE else "3x3"
+        if stem not in STEMS:
+            raise RecipeError(f"stem of ResNet-18 must be one of {', '.join(STEMS)}, got {stem!r}")
+        self.preprocess = Preprocess(image_size, resize, tuple(mean), tuple(std))  # type: ignore[arg-type]
+        self.large_stem = stem == "7x7"
+        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False) if self.large_stem else small_stem()
+        self.bn1 = nn.BatchNorm2d(64)
+        self.layer1, self.layer2, self.layer3, self.layer4 = (
+            nn.Sequential(BasicBlock(inside, outside, 1 if inside == outside else 2), BasicBlock(outside, outside, 1))
+            for inside, outside in zip((64, *WIDTHS[:-1]), WIDTHS, strict=True)
+        )
+        self.reduce = pointwise(WIDTHS[-1], WIDTHS[-1], 2) if reduce else None
+        self.stage_channels = (*WIDTHS, WIDTHS[-1]) if reduce else WIDTHS
+        for module in self.modules():
+            if isinstance(module, nn.Conv2d):
+                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+
+    def stages_of(self, images: Tensor) -> list[Tensor]:
+        x = self.bn1(self.conv1(images))
+        maps = [F.relu(F.max_pool2d(x, 3, 2, padding=1) if self.large_stem else x, inplace=True)]
+        for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
+            maps.append(layer(maps[-1]))
+        if self.reduce is not None:
+            maps.append(self.reduce(maps[-1]))
+        return maps[1:]
+
+
+def small_stem() -> nn.Conv2d:
+    return nn.Conv2d(3, 64, 3, padding=1, bias=False)
+
+
+def pointwise(inside: int, outside: int, stride: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))

@@ -1,0 +1,88 @@
+"""What commands share: options, progress bars, JSON.  Progress goes to stderr, results to stdout."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+Workers = Annotated[int, typer.Option(min=1, help="Threads that decode pictures; the result does not depend on it.")]
+
+screen = Console(stderr=True)
+
+
+def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
+    """Print the result for a program or for a person."""
+    if as_json:
+        sys.stdout.write(json.dumps(result, indent=1) + "\n")
+        return
+    shown = otherwise()
+    if isinstance(shown, str):
+        typer.echo(shown)  # rich would wrap it, and read [brackets] of a path as markup
+    else:
+        Console().print(shown)
+
+
+def quoted(text: str) -> str:
+    """As a TOML string, for an override whose value must stay text."""
+    return json.dumps(text, ensure_ascii=False)
+
+
+@contextmanager
+def bars() -> Iterator[Progress]:
+    columns = (
+        TextColumn("{task.description:<14}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(compact=True),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=screen, disable=not screen.is_terminal) as progress:
+        yield progress
+
+
+@contextmanager
+def bar(title: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar as the (done, total) callable that the library takes."""
+    with bars() as progress:
+        task = progress.add_task(title, total=None, note="")
+
+        def update(done: int, total: int) -> None:
+            progress.update(task, completed=done, total=total)
+
+        yield update
+
+
+class TrainingBar:
+    """Watches a training run: loss terms, validation ACC and AUROC, steps per second, time left."""
+
+    def __init__(self, progress: Progress, title: str):
+        self._progress = progress
+        self._task: TaskID = progress.add_task(title, total=None, note="")
+        self._loss, self._validation = "", ""
+
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
+        self._loss = "  ".join(f"{name} {value:.3f}" for name, value in terms.items())
+        self._show(step, steps)
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None:
+        shown = [f"{metrics[name] * 100:.1f}" for name in ("acc", "auroc") if name in metrics]
+        self._validation = f"validation ACC/AUROC {'/'.join(shown)}{' (best)' if best else ''}"
+        self._progress.update(self._task, note=self._note())
+        # A line that stays, because a log file has no bar.
+        self._progress.console.print(f"step {step}  {self._note()}", markup=False, highlight=False, soft_wrap=True)
+
+    def _show(self, step: int, steps: int) -> None:
+        self._progress.update(self._task, completed=step, total=steps, note=self._note())
+
+    def _note(self) -> str:
+        speed = self._progress.tasks[self._task].speed
+        return "  ".join(part for part in (self._loss, f"{speed:.1f}/s" if speed else "", self._validation) if part)

@@ -1,0 +1,62 @@
+"""``glocal``: the commands, grouped by who uses them.
+
+Commands import what they need when they run, so that ``glocal --help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from glocal import __version__
+from glocal.cli.convert import convert
+from glocal.cli.demo import demo
+from glocal.cli.inventory import cache, inventory
+from glocal.cli.research import evaluate, pretrain, train
+from glocal.errors import GlocalError
+
+EVERYBODY, RESEARCHERS = "For everybody", "For researchers"
+
+app = typer.Typer(
+    name="glocal",
+    help="Teach it classes from a handful of pictures; it names what it knows and says “unknown” to what it does not.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command(rich_help_panel=EVERYBODY)(demo)
+app.command("list", rich_help_panel=EVERYBODY)(inventory)
+app.command(rich_help_panel=EVERYBODY)(cache)
+app.command(rich_help_panel=RESEARCHERS)(pretrain)
+app.command(rich_help_panel=RESEARCHERS)(train)
+app.command(rich_help_panel=RESEARCHERS)(evaluate)
+app.command(rich_help_panel=RESEARCHERS)(convert)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"glocal {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None: ...
+
+
+def main() -> None:
+    """Run a command; what the user can mend ends with one sentence and exit code 2."""
+    try:
+        app()
+    except GlocalError as error:
+        typer.echo(f"glocal: {error}", err=True)
+        sys.exit(getattr(error, "exit_code", 2))  # training that a signal stopped says which one
+    except OSError as error:  # a full disk, a folder without permission, a file in the place of a folder
+        where = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"glocal: {where}{error.strerror or error}", err=True)
+        sys.exit(2)

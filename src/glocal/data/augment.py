@@ -1,0 +1,99 @@
+"""Batched augmentation of uint8 images.  Every random number comes from the generator that is passed in,
+so that the same (seed, step) gives the same pixels on every run and after every restart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from glocal.errors import RecipeError
+
+GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
+
+
+@dataclass(frozen=True)
+class Augment:
+    """What training does to a picture, in this order: random crop, flip, colour jitter, rotation."""
+
+    crop_padding: int = 0  # pad by this many pixels on each side, then cut a random window of the old size
+    flip: bool = False  # left-right, for half of the pictures
+    rotate: Literal["none", "one", "four"] = "none"  # a random quarter turn per picture, or all four of each
+    jitter: float = 0.0  # brightness, contrast and saturation each by a factor in [1 - jitter, 1 + jitter]
+
+    def __post_init__(self) -> None:
+        if self.crop_padding < 0:
+            raise RecipeError(f"augment.crop_padding must be 0 or more pixels, got {self.crop_padding}")
+        if not 0 <= self.jitter < 1:
+            raise RecipeError(f"augment.jitter must be in [0, 1), got {self.jitter}")
+        if self.rotate not in ("none", "one", "four"):
+            raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
+
+    def __call__(self, images: Tensor, generator: Generator) -> Tensor:
+        """uint8 (B, 3, H, W) -> uint8 of the same shape; (4B, 3, H, W), the upright batch first, when rotate is "four".
+
+        A switched-off part draws no random numbers.
+        """
+        if self.crop_padding:
+            images = random_crop(images, self.crop_padding, generator)
+        if self.flip:
+            half = torch.rand(len(images), generator=generator) < 0.5
+            images = torch.where(half.view(-1, 1, 1, 1), images.flip(-1), images)
+        if self.jitter:
+            images = colour_jitter(images, self.jitter, generator)
+        if self.rotate == "one":
+            images = turn(images, torch.randint(4, (len(images),), generator=generator))
+        elif self.rotate == "four":
+            images = torch.cat([turn(images, torch.full((len(images),), k)) for k in range(4)])
+        return images
+
+
+def random_crop(images: Tensor, padding: int, generator: Generator) -> Tensor:
+    """Zero-pad by ``padding`` and cut one window of the old size per picture."""
+    n, _, h, w = images.shape
+    corner = torch.randint(2 * padding + 1, (2, n), generator=generator)
+    return window(F.pad(images, [padding] * 4), corner, (h, w))
+
+
+def window(images: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
+    """Cut (B, C, h, w) out of (B, C, H, W), its upper left corner (2, B) given per picture."""
+    rows = corner[0].view(-1, 1, 1) + torch.arange(size[0]).view(1, -1, 1)  # (B, h, 1)
+    columns = corner[1].view(-1, 1, 1) + torch.arange(size[1]).view(1, 1, -1)  # (B, 1, w)
+    picture = torch.arange(len(images)).view(-1, 1, 1)
+    return images.permute(0, 2, 3, 1)[picture, rows, columns].permute(0, 3, 1, 2)
+
+
+def shift(images: Tensor, down: int, right: int) -> Tensor:
+    """Move every picture, repeating its border."""
+    reach = max(abs(down), abs(right))
+    if not reach:
+        return images
+    padded = F.pad(images.float(), [reach] * 4, mode="replicate").to(images.dtype)
+    h, w = images.shape[-2:]
+    return padded[..., reach - down : reach - down + h, reach - right : reach - right + w]
+
+
+def turn(images: Tensor, quarters: Tensor) -> Tensor:
+    """Rotate picture b by quarters[b] * 90 degrees; pictures must be square."""
+    h, w = images.shape[-2:]
+    if h != w:
+        raise RecipeError(f"quarter turns need square pictures, got {h} x {w}")
+    out = images.clone()
+    for k in (1, 2, 3):
+        out[quarters == k] = images[quarters == k].rot90(k, (-2, -1))
+    return out
+
+
+def colour_jitter(images: Tensor, strength: float, generator: Generator) -> Tensor:
+    """Brightness, contrast, saturation: blend with black, with the mean grey, with the grey picture."""
+    factor = 1 + strength * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
+    weight = torch.tensor(GREY).view(1, 3, 1, 1)
+    x = (images.float() * factor[0]).clamp(0, 255)
+    mean = (x * weight).sum(1, keepdim=True).mean((-2, -1), keepdim=True)
+    x = (mean + (x - mean) * factor[1]).clamp(0, 255)
+    grey = (x * weight).sum(1, keepdim=True)
+    x = (grey + (x - grey) * factor[2]).clamp(0, 255)
+    return x.round().to(torch.uint8)

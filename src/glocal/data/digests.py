@@ -1,0 +1,77 @@
+"""What a picture is, whatever it is called and however it is packed: the hash of its pixels."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple, TypeAlias
+
+from glocal.data.cache import load_digests, store_digests
+from glocal.data.images import Pixels, UnusableImage
+from glocal.data.sources import ImageSource
+
+Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
+_SETTLED_AFTER = 2_000_000_000  # ns: a file younger than this may change again within the same clock tick
+
+
+class BadImage(NamedTuple):
+    """A picture that was found but cannot be used."""
+
+    where: str
+    reason: str
+
+
+def content_digest(image: Pixels) -> bytes:
+    """sha256 of shape and RGB pixels (H, W, 3)."""
+    height, width, _ = image.shape
+    digest = hashlib.sha256(f"{height}x{width}:".encode())
+    digest.update(image.data)
+    return digest.digest()
+
+
+def digest_all(
+    source: ImageSource, *, remember: Path | None = None, workers: int = 2, progress: Progress | None = None
+) -> list[bytes | BadImage]:
+    """Digest, or what is wrong, of every picture; those below ``remember`` are decoded only when they changed."""
+    remembered = load_digests(remember) if remember is not None else {}
+    stamps = [source.stamp(i) for i in range(len(source))] if remember is not None else [None] * len(source)
+    started, total = time.time_ns(), len(source)
+    outcomes: dict[int, bytes | BadImage] = {
+        i: remembered[stamp] for i, stamp in enumerate(stamps) if stamp is not None and stamp in remembered
+    }
+    to_decode = [i for i in range(total) if i not in outcomes]
+    if progress is not None and outcomes:
+        progress(len(outcomes), total)
+    pool = ThreadPoolExecutor(max(1, workers))
+    try:
+        for i, outcome in zip(to_decode, pool.map(partial(_digest, source), to_decode), strict=True):
+            outcomes[i] = outcome
+            if progress is not None:
+                progress(len(outcomes), total)
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C must not wait for sixty thousand pictures
+
+    fresh: dict[str, bytes] = {}
+    for i, stamp in enumerate(stamps):
+        digest = outcomes[i]
+        if stamp is not None and isinstance(digest, bytes) and started - _changed_at(stamp) > _SETTLED_AFTER:
+            fresh[stamp] = digest
+    if remember is not None and fresh != remembered:
+        store_digests(remember, fresh)
+    return [outcomes[i] for i in range(total)]
+
+
+def _digest(source: ImageSource, i: int) -> bytes | BadImage:
+    try:
+        return content_digest(source.read(i))
+    except UnusableImage as bad:
+        return BadImage(bad.where, bad.reason)
+
+
+def _changed_at(stamp: str) -> int:
+    """Every stamp ends in the time its file was last changed, in ns."""
+    return int(stamp.rpartition("|")[2])

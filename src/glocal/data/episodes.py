@@ -1,0 +1,278 @@
+"""Which images form task i: a pure function of (labels, spec, seed, i).
+
+Tasks name images by their index in a ClassDataset.  That index comes from picture content, so a task list means the
+same pictures however the data is packed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from glocal.data.dataset import ClassDataset
+from glocal.errors import DataError
+from glocal.files import write_text
+from glocal.types import UNKNOWN, Episode
+
+Indices = npt.NDArray[np.int64]
+FORMAT = "glocal-tasks-1"  # of a written task list
+
+
+@dataclass(frozen=True)
+class EpisodeSpec:
+    """The shape of a task.  ``shot`` is one number, or (least, most) for a number drawn per class."""
+
+    way: int = 5
+    shot: int | tuple[int, int] = 1
+    query: int = 15  # per known class
+    unknown_way: int = 5
+    unknown_query: int = 15  # per unknown class
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shot, int):
+            if len(self.shot) != 2:
+                raise DataError(f"shot must be one number, or two (least, most), got {self.shot}")
+            object.__setattr__(self, "shot", (int(self.shot[0]), int(self.shot[1])))
+        low, high = self.shot_range
+        if low > high:
+            raise DataError(f"shot range must run from least to most, got {self.shot}")
+        for name, value, least in (
+            ("way", self.way, 1),
+            ("shot", low, 1),
+            ("query", self.query, 1),
+            ("unknown_way", self.unknown_way, 0),
+            ("unknown_query", self.unknown_query, 0),
+        ):
+            if value < least:
+                raise DataError(f"{name} must be at least {least}, got {value}")
+
+    @property
+    def shot_range(self) -> tuple[int, int]:
+        return (self.shot, self.shot) if isinstance(self.shot, int) else self.shot
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """The images of one task as dataset indices, and their labels within the task."""
+
+    support: Indices  # (S,)
+    support_label: Indices
+    query: Indices  # (Q,)
+    query_label: Indices  # UNKNOWN for queries of classes without support
+    drawn: tuple[int, ...]  # dataset ids of the classes, known first
+    mirror_support: Indices | None = None  # support of the unknown classes, only when asked for
+    mirror_support_label: Indices | None = None
+    mirror_query_label: Indices | None = None
+
+    def images(self) -> Indices:
+        """Every image of the task, each once."""
+        parts = [self.support, self.query] + ([] if self.mirror_support is None else [self.mirror_support])
+        return np.unique(np.concatenate(parts))
+
+    def episode(self, fetch: Callable[[Indices], Tensor]) -> Episode:
+        """Turn indices into tensors; ``fetch`` returns images or maps, one row per index."""
+
+        def tensor(x: Indices | None) -> Tensor | None:
+            return None if x is None else torch.from_numpy(x)
+
+        return Episode(
+            fetch(self.support),
+            torch.from_numpy(self.support_label),
+            fetch(self.query),
+            torch.from_numpy(self.query_label),
+            drawn=self.drawn,
+            mirror_support=None if self.mirror_support is None else fetch(self.mirror_support),
+            mirror_support_label=tensor(self.mirror_support_label),
+            mirror_query_label=tensor(self.mirror_query_label),
+        )
+
+
+class EpisodeSampler:
+    """``sampler[i]`` never depends on worker count, epoch or what was drawn before.
+
+    ``rows`` restricts it to a part of the images.  ``mirror=True`` also draws support for the unknown classes;
+    support and queries stay those of ``mirror=False``.
+    """
+
+    def __init__(
+        self,
+        dataset: ClassDataset,
+        spec: EpisodeSpec,
+        *,
+        seed: int = 0,
+        rows: Indices | None = None,
+        mirror: bool = False,
+    ):
+        if seed < 0:
+            raise DataError(f"seed must be 0 or more, got {seed}")
+        self.dataset, self.spec, self.seed, self.mirror = dataset, spec, seed, mirror
+        self._members = [dataset.members(c) for c in range(len(dataset.classes))]
+        if rows is not None:
+            self._members = [np.intersect1d(members, rows) for members in self._members]
+        self._check()
+
+    def __getitem__(self, i: int) -> Draw:
+        if i < 0:
+            raise IndexError(f"task index must not be negative, got {i}")
+        spec, bits = self.spec, np.random.PCG64(np.random.SeedSequence((self.seed, i)))
+        drawn = _shuffle(bits, len(self._members))[: spec.way + spec.unknown_way]
+        support: list[Indices] = []
+        query: list[Indices] = []
+        mirror: list[Indices] = []
+        low, high = spec.shot_range
+        for label, cls in enumerate(drawn.tolist()):
+            shot = low + int(bits.random_raw() % (high - low + 1)) if high > low else low
+            shuffled = self._members[cls][_shuffle(bits, len(self._members[cls]))]
+            if label < spec.way:
+                support.append(shuffled[:shot])
+                query.append(shuffled[shot : shot + spec.query])
+            else:  # the mirrored support comes after the queries, so that asking for it changes nothing else
+                query.append(shuffled[: spec.unknown_query])
+                mirror.append(shuffled[spec.unknown_query : spec.unknown_query + shot])
+        own = _labels(query)
+        known = own < spec.way
+        return Draw(
+            np.concatenate(support),
+            _labels(support),
+            np.concatenate(query),
+            np.where(known, own, UNKNOWN),
+            tuple(drawn.tolist()),
+            mirror_support=np.concatenate(mirror) if self.mirror else None,
+            mirror_support_label=_labels(mirror) if self.mirror else None,
+            mirror_query_label=np.where(known, UNKNOWN, own - spec.way) if self.mirror else None,
+        )
+
+    def take(self, n: int, start: int = 0) -> TaskList:
+        """Tasks start..start+n-1 as a frozen list."""
+        if n < 1:
+            raise DataError(f"a task list needs at least 1 task, got {n}")
+        return TaskList(
+            tuple(self[i] for i in range(start, start + n)), self.spec, self.seed, self.dataset.manifest, start
+        )
+
+    def _check(self) -> None:
+        """Every class may be drawn as known or as unknown, so each must be large enough for both."""
+        spec, shot = self.spec, self.spec.shot_range[1]
+        have, want = len(self._members), spec.way + spec.unknown_way
+        if have < want:
+            raise DataError(
+                f"{self.dataset.name} has {have} classes, but a task needs {want} ({spec.way} known + "
+                f"{spec.unknown_way} unknown): ask for fewer ways or unknown classes"
+            )
+        if self.mirror and not spec.unknown_way:
+            raise DataError("a mirrored task needs unknown classes, but unknown_way is 0")
+        mirrored = shot if self.mirror else 0
+        roles = [(shot + spec.query, f"{shot} support + {spec.query} queries")]
+        if spec.unknown_way:
+            support = f" + {mirrored} mirrored support" if mirrored else ""
+            roles.append((mirrored + spec.unknown_query, f"{spec.unknown_query} unknown queries{support}"))
+        need, why = max(roles)
+        small = sorted((len(m), self.dataset.classes[c]) for c, m in enumerate(self._members) if len(m) < need)
+        if small:
+            n, name = small[0]
+            more = f" ({len(small)} classes are too small)" if len(small) > 1 else ""
+            raise DataError(
+                f"class {name!r} of {self.dataset.name} has {n} images, but a task needs {need} "
+                f"({why}){more}: add images, leave the class out, or ask for fewer"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class TaskList(Sequence[Draw]):
+    """Tasks that were drawn once and stay: what every method of a table is measured on."""
+
+    draws: tuple[Draw, ...]
+    spec: EpisodeSpec
+    seed: int
+    manifest: str  # of the dataset whose indices these are
+    start: int = 0
+
+    def __len__(self) -> int:
+        return len(self.draws)
+
+    def __getitem__(self, i: Any) -> Any:
+        return self.draws[i]
+
+    def __iter__(self) -> Iterator[Draw]:
+        return iter(self.draws)
+
+    def images(self) -> Indices:
+        """Every image that some task needs, each once: what a feature bank must hold."""
+        return np.unique(np.concatenate([draw.images() for draw in self.draws]))
+
+    def fingerprint(self) -> str:
+        """Results carry this: equal fingerprints were measured on the same pictures in the same roles."""
+        digest = hashlib.sha256(self.manifest.encode())
+        for draw in self.draws:
+            for part in (draw.support, draw.support_label, draw.query, draw.query_label):
+                digest.update(np.int64(len(part)).tobytes() + part.astype("<i8").tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: str | Path) -> None:
+        """One JSON file, written under a temporary name first."""
+        record = {
+            "format": FORMAT,
+            "manifest": self.manifest,
+            "fingerprint": self.fingerprint(),
+            "spec": asdict(self.spec),
+            "seed": self.seed,
+            "start": self.start,
+            "tasks": [_plain(draw) for draw in self.draws],
+        }
+        write_text(path, json.dumps(record | {"checksum": _checksum(record)}, separators=(",", ":")))
+
+    @classmethod
+    def load(cls, path: str | Path, dataset: ClassDataset) -> TaskList:
+        """Read a task list back; refuses one that was drawn from other pictures or altered since."""
+        try:
+            record = json.loads(Path(path).read_text("utf-8"))
+            stated, known = record.pop("checksum"), record["format"] == FORMAT
+        except OSError as error:
+            raise DataError(f"task list {path} cannot be read: {error.strerror}") from error
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
+        if not known:
+            raise DataError(
+                f"task list {path} has format {record['format']!r}, this glocal reads {FORMAT!r}: update it"
+            )
+        if _checksum(record) != stated:
+            raise DataError(f"task list {path} was altered: its content no longer gives its own checksum; draw it anew")
+        if record["manifest"] != dataset.manifest:
+            raise DataError(
+                f"task list {path} was drawn from other pictures (manifest {record['manifest'][:12]}) than "
+                f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data"
+            )
+        draws = tuple(_draw(task) for task in record["tasks"])
+        return cls(draws, EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
+
+
+def _shuffle(bits: np.random.PCG64, n: int) -> Indices:
+    """A permutation of 0..n-1 from raw bits: numpy keeps those stable over versions, Generator methods not."""
+    return np.argsort(bits.random_raw(n), kind="stable")
+
+
+def _labels(parts: Sequence[Indices]) -> Indices:
+    return np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    """Hash of the whole record: the fingerprint leaves out what results do not depend on, like the mirrored side."""
+    return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+
+
+def _plain(draw: Draw) -> dict[str, Any]:
+    return {name: np.asarray(value).tolist() for name, value in vars(draw).items() if value is not None}
+
+
+def _draw(fields: dict[str, list[int]]) -> Draw:
+    arrays: dict[str, Any] = {name: np.asarray(value, dtype=np.int64) for name, value in fields.items()}
+    return Draw(**(arrays | {"drawn": tuple(fields["drawn"])}))

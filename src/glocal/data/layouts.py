@@ -1,0 +1,169 @@
+"""How people lay pictures out by class: a folder of class folders, a CSV, a zip of class folders."""
+
+from __future__ import annotations
+
+import csv
+import os
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple, NoReturn
+
+from glocal.data.images import IMAGE_SUFFIXES
+from glocal.data.sources import FileSource, ImageSource, ZipSource
+from glocal.errors import DataError
+
+_LITTER = {"__macosx", "thumbs.db", "desktop.ini"}  # what operating systems leave behind; hidden files go too
+_SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}
+_FILE_COLUMNS = ("filename", "file", "path", "image")
+_LABEL_COLUMNS = ("label", "class")
+
+
+class Listing(NamedTuple):
+    """Pictures found, not yet opened."""
+
+    source: ImageSource
+    class_of: list[str]  # class name of picture i of the source
+    ignored: int  # files that do not claim to be pictures
+
+
+def list_folder(root: Path) -> Listing:
+    """``root/<class>/**/picture``."""
+    if not root.exists():
+        raise DataError(f"{root}: no such folder; name a folder that holds one folder of pictures per class")
+    if not root.is_dir():
+        raise DataError(f"{root}: this is a file, not a folder; from_zip reads a zip, from_csv a CSV")
+    try:
+        top = sorted(entry for entry in root.iterdir() if not _is_litter(entry.name))
+    except OSError as error:
+        _refuse_unreadable(error)
+    folders = [entry for entry in top if entry.is_dir()]
+    loose = [entry for entry in top if not entry.is_dir()]
+    if not folders:
+        _refuse_no_classes(root, sum(_is_picture(entry.name) for entry in loose))
+    paths: list[Path] = []
+    class_of: list[str] = []
+    ignored = len(loose)
+    for folder in folders:
+        files = list(_files_below(folder))
+        pictures = [path for path in files if _is_picture(path.name)]
+        if not pictures:
+            raise DataError(f"{folder}: class {folder.name!r} has no picture; add some or remove the folder")
+        paths += pictures
+        class_of += [folder.name] * len(pictures)
+        ignored += len(files) - len(pictures)
+    _refuse_splits(root, class_of, "pass one of these folders")
+    return Listing(FileSource(paths), class_of, ignored)
+
+
+def list_zip(path: Path, *, inside: str = "") -> Listing:
+    """``<inside>/<class>/**/picture`` within a zip; ``inside`` is empty when the class folders are at the top."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such zip file; from_folder reads a folder")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise DataError(f"{path}: not a readable zip file ({error}); pack the class folders again") from error
+    prefix = PurePosixPath(inside).parts
+    members: list[zipfile.ZipInfo] = []
+    class_of: list[str] = []
+    ignored = loose = 0
+    for entry in entries:
+        parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
+        if parts[: len(prefix)] != prefix:
+            continue
+        parts = parts[len(prefix) :]
+        if any(_is_litter(part) and part != ".." for part in parts):
+            continue
+        if len(parts) > 1 and _is_picture(parts[-1]):
+            members.append(entry)
+            class_of.append(parts[0])
+        else:
+            ignored += 1
+            loose += len(parts) == 1 and _is_picture(parts[-1])
+    if not members:
+        _refuse_no_classes(path / inside, loose)
+    _refuse_splits(path, class_of, "say which with inside=")
+    return Listing(ZipSource(path, members), class_of, ignored)
+
+
+def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
+    """Rows ``filename,label``; file names count from ``image_root``, or from the folder the CSV lies in."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
+    root = path.parent if image_root is None else image_root
+    if not root.is_dir():
+        raise DataError(f"{root}: no such folder; image_root must be the folder that file names in {path} count from")
+    first_seen: dict[tuple[str, str], int] = {}
+    for line, filename, label in _csv_rows(path):
+        if not filename or not label:
+            raise DataError(f"{path}: line {line} must give a file name and a label, got {filename!r} and {label!r}")
+        if (earlier := first_seen.setdefault((filename, label), line)) != line:
+            raise DataError(f"{path}: line {line} repeats line {earlier} ({filename!r}); list every picture once")
+    if not first_seen:
+        raise DataError(f"{path}: no rows; it must hold one row filename,label per picture")
+    source = FileSource([root / filename for filename, _ in first_seen])
+    return Listing(source, [label for _, label in first_seen], 0)
+
+
+def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
+    """(line number, file name, label); a first line that names both columns is a header."""
+    file_column, label_column = 0, 1
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as stream:
+            reader = csv.reader(stream)
+            for n, row in enumerate(row for row in reader if any(cell.strip() for cell in row)):
+                cells = [cell.strip() for cell in row]
+                if n == 0:
+                    header = [cell.lower() for cell in cells]
+                    files = [header.index(name) for name in _FILE_COLUMNS if name in header]
+                    labels = [header.index(name) for name in _LABEL_COLUMNS if name in header]
+                    if files and labels:
+                        file_column, label_column = files[0], labels[0]
+                        continue
+                if len(cells) <= max(file_column, label_column):
+                    raise DataError(f"{path}: line {reader.line_num} must have the columns filename,label, got {row}")
+                yield reader.line_num, cells[file_column], cells[label_column]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise DataError(f"{path}: not a CSV in UTF-8 ({error}); save it as comma-separated UTF-8 text") from error
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Every file below a class folder in a fixed order; links are followed, but no folder is entered twice."""
+    seen: set[tuple[int, int]] = set()
+    for parent, folders, files in os.walk(folder, followlinks=True, onerror=_refuse_unreadable):
+        here = os.stat(parent)
+        if (here.st_dev, here.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((here.st_dev, here.st_ino))
+        folders[:] = sorted(name for name in folders if not _is_litter(name))
+        yield from (Path(parent, name) for name in sorted(files) if not _is_litter(name))
+
+
+def _is_litter(name: str) -> bool:
+    return name.startswith(".") or name.lower() in _LITTER
+
+
+def _is_picture(name: str) -> bool:
+    return PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES
+
+
+def _refuse_unreadable(error: OSError) -> NoReturn:
+    raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from error
+
+
+def _refuse_no_classes(root: Path, loose_pictures: int) -> NoReturn:
+    if loose_pictures:
+        raise DataError(
+            f"{root}: {loose_pictures} pictures lie directly in it, and no class folder does; "
+            "put the pictures of each class into a folder named after the class"
+        )
+    raise DataError(f"{root}: no pictures and no class folders in it; it must hold one folder of pictures per class")
+
+
+def _refuse_splits(root: Path, class_of: list[str], way_out: str) -> None:
+    names = set(class_of)
+    if len(names) > 1 and names <= _SPLIT_NAMES:
+        raise DataError(f"{root}: its folders {sorted(names)} are splits, not classes; {way_out}")

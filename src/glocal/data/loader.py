@@ -1,0 +1,53 @@
+"""From dataset indices to uint8 tensors of the size a backbone wants, decoded in parallel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from glocal.data.dataset import ClassDataset
+from glocal.data.images import fit
+from glocal.errors import DataError
+from glocal.types import Preprocess
+
+
+class ImageLoader:
+    """``loader(indices)`` gives uint8 (B, 3, size, size).  The number of workers never changes the result.
+
+    Workers are threads: Pillow and numpy release the interpreter while they decode and resize.
+    """
+
+    def __init__(self, dataset: ClassDataset, preprocess: Preprocess, *, workers: int = 2):
+        self.dataset, self.preprocess, self.workers = dataset, preprocess, max(1, workers)
+
+    def __call__(self, indices: npt.NDArray[np.int64]) -> Tensor:
+        with ThreadPoolExecutor(self.workers) as pool:
+            return self._stack(list(pool.map(self._one, indices.tolist())))
+
+    def batches(self, indices: npt.NDArray[np.int64], size: int) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
+        """Batches in order; the next one is decoded while the caller works on this one."""
+        if size < 1:
+            raise DataError(f"batch size must be at least 1, got {size}")
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            waiting = [pool.submit(self._one, i) for i in indices[:size].tolist()]
+            for at in range(0, len(indices), size):
+                images = [future.result() for future in waiting]
+                waiting = [pool.submit(self._one, i) for i in indices[at + size : at + 2 * size].tolist()]
+                yield indices[at : at + size], self._stack(images)
+        finally:  # also when an image is bad or the caller stops half way: then nobody needs the rest decoded
+            pool.shutdown(cancel_futures=True)
+
+    def _one(self, i: int) -> npt.NDArray[np.uint8]:
+        return fit(self.dataset.image(i), self.preprocess)
+
+    def _stack(self, images: list[npt.NDArray[np.uint8]]) -> Tensor:
+        """NHWC arrays -> an NCHW view of them, that is channels-last memory: what convolutions on a CPU like best."""
+        if not images:
+            return torch.empty(0, 3, self.preprocess.size, self.preprocess.size, dtype=torch.uint8)
+        return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)

@@ -1,0 +1,49 @@
+"""Datasets by name.  Adding one: a file in ``benchmarks/``, a line in DATASETS."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from glocal.data.benchmarks.embedded import embedded
+from glocal.data.dataset import ClassDataset
+from glocal.errors import DataError
+
+SPLITS = ("train", "val", "test")
+
+DATASETS: dict[str, Callable[[str], ClassDataset]] = {
+    "embedded": embedded,
+}
+
+
+def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
+    """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder of class folders.
+
+    A folder has ``train``, ``val`` and ``test`` inside, or class folders right away; those are opened by ``all``.
+    """
+    if str(name) in DATASETS:
+        if split not in SPLITS:
+            raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}")
+        return DATASETS[str(name)](split)
+    home = os.environ.get("GLOCAL_DATA")
+    candidates = ([Path(home) / name] if home else []) + [Path(name)]
+    for folder in candidates:
+        if folder.is_dir():
+            return _open_folder(folder, split, skip_bad)
+    where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
+    raise DataError(f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}")
+
+
+def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
+    present = [part for part in SPLITS if (folder / part).is_dir()]
+    if len(present) < 2:  # one alone may be a class: "train" is one of CIFAR-100
+        if split == "all":
+            return ClassDataset.from_folder(folder, skip_bad=skip_bad, name=folder.name)
+        raise DataError(
+            f"{folder} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
+            "use --split all for all of its class folders"
+        )
+    if split not in present:
+        raise DataError(f"{folder} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}")
+    return ClassDataset.from_folder(folder / split, skip_bad=skip_bad, name=f"{folder.name}/{split}")

@@ -1,0 +1,151 @@
+"""Where the pixels come from: arrays, files, or the members of a zip.  Every source reads row i from any thread."""
+
+from __future__ import annotations
+
+import os
+import threading
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.data.images import Pixels, UnusableImage, check_side, decode
+from glocal.errors import DataError
+
+MAX_ZIP_RATIO = 200  # pictures are compressed already; what grows more than this is a bomb
+_RATIO_MATTERS_FROM = 1 << 20  # bytes: a small file that unpacks to less than this harms nobody
+
+
+class ImageSource(Protocol):
+    """n pictures in the order somebody packed them."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, i: int) -> Pixels:
+        """Pixels (H, W, 3) of picture i, the caller's own to change; UnusableImage when there are none."""
+        ...
+
+    def where(self, i: int) -> str:
+        """What a person would look for to find picture i."""
+        ...
+
+    def stamp(self, i: int) -> str | None:
+        """A text that changes whenever picture i may have changed; None when that cannot be told cheaply."""
+        ...
+
+
+class ArraySource:
+    """uint8 pictures (n, H, W, 3), or grey ones (n, H, W) or (n, H, W, 1), in memory or memory-mapped."""
+
+    def __init__(self, images: NDArray[Any]) -> None:
+        grey = images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 1)
+        if images.dtype != np.uint8 or not (grey or (images.ndim == 4 and images.shape[3] == 3)):
+            raise DataError(
+                f"images must be uint8 of shape (n, H, W, 3), or (n, H, W) for grey, got {images.dtype} "
+                f"{images.shape}; convert with (255 * x).astype('uint8') and put the channels last"
+            )
+        if len(images):
+            check_side(images.shape[1], images.shape[2], "images[0]")
+        self._images = images
+        self._grey = grey
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def read(self, i: int) -> Pixels:
+        image = np.array(self._images[i], order="C", subok=False)
+        return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if self._grey else image
+
+    def where(self, i: int) -> str:
+        return f"images[{i}]"
+
+    def stamp(self, i: int) -> str | None:
+        return None
+
+
+class FileSource:
+    """One file per picture."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, i: int) -> Pixels:
+        return decode(self._paths[i])
+
+    def where(self, i: int) -> str:
+        return str(self._paths[i])
+
+    def stamp(self, i: int) -> str | None:
+        try:
+            found = self._paths[i].stat()
+        except OSError:
+            return None
+        return f"{self._paths[i].absolute()}|{found.st_size}|{found.st_mtime_ns}"
+
+
+class ZipSource:
+    """Members of a zip file.  One handle per process: a forked or unpickled copy opens its own.
+
+    ``zipfile`` itself locks every read of a shared handle, so threads need nothing more.
+    """
+
+    def __init__(self, path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
+        for member in members:
+            _check_member(path, member)
+        found = path.stat()
+        self._path = path
+        self._members = tuple(members)
+        self._archive_stamp = f"{found.st_size}|{found.st_mtime_ns}"
+        self._lock = threading.Lock()
+        self._handle: zipfile.ZipFile | None = None
+        self._handle_of = -1  # process that opened the handle: forked processes would share one file position
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def read(self, i: int) -> Pixels:
+        try:
+            data = self._archive().read(self._members[i])  # never more bytes than the size checked above
+        except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise UnusableImage(self.where(i), f"the zip entry is damaged ({error}); pack it again") from error
+        return decode(data, name=self.where(i))
+
+    def where(self, i: int) -> str:
+        return f"{self._path}:{self._members[i].filename}"
+
+    def stamp(self, i: int) -> str | None:
+        return f"{self._members[i].filename}|{self._members[i].CRC:08x}|{self._archive_stamp}"
+
+    def _archive(self) -> zipfile.ZipFile:
+        with self._lock:
+            if self._handle is None or self._handle_of != os.getpid():
+                self._handle = zipfile.ZipFile(self._path)
+                self._handle_of = os.getpid()
+            return self._handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_handle": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+
+def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
+    name = member.filename.replace("\\", "/")
+    if name.startswith("/") or ".." in name.split("/") or name[1:2] == ":":
+        raise DataError(f"{path}: entry {member.filename!r} points outside the archive; pack the class folders again")
+    if member.flag_bits & 0x1:
+        raise DataError(f"{path}: entry {member.filename!r} is encrypted; unpack it and pass the folder")
+    ratio = member.file_size / max(1, member.compress_size)
+    if member.file_size > _RATIO_MATTERS_FROM and ratio > MAX_ZIP_RATIO:
+        raise DataError(
+            f"{path}: entry {member.filename!r} unpacks to {ratio:.0f} times its size, more than {MAX_ZIP_RATIO} "
+            "allowed for a picture; leave it out or pack it without compression"
+        )

@@ -1,0 +1,58 @@
+"""Which classes are for training, validation and test: the published divisions, and one's own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from importlib import resources
+
+from glocal.errors import DataError
+
+PUBLISHED = ("cifar-fs", "cub", "fc100", "mini-imagenet", "tiered-imagenet")
+
+Splits = dict[str, tuple[str, ...]]  # split name -> class names
+
+
+def published_split(name: str) -> Splits:
+    """train, val and test classes as published; FC100 names CIFAR-100's superclasses, ImageNet sets their wnids."""
+    if name not in PUBLISHED:
+        raise DataError(f"no published split is called {name!r}; there are {', '.join(PUBLISHED)}")
+    text = resources.files("glocal.data").joinpath("published_splits", f"{name}.json").read_text("utf-8")
+    splits = {split: tuple(classes) for split, classes in json.loads(text).items()}
+    check_disjoint(splits)
+    return splits
+
+
+def check_disjoint(splits: Mapping[str, Iterable[str]]) -> None:
+    """Refuse a class that occurs twice: then nothing measured on one split could be believed."""
+    home: dict[str, str] = {}
+    for split, classes in splits.items():
+        for each in classes:
+            if each in home:
+                raise DataError(
+                    f"a class must be in one split only, but {each!r} is in {home[each]!r} and again in {split!r}; "
+                    "remove one of the two"
+                )
+            home[each] = split
+
+
+def seeded_split(class_names: Iterable[str], counts: Mapping[str, int], *, seed: int = 0) -> Splits:
+    """Divide classes into splits of the sizes given, e.g. ``{"train": 64, "val": 16, "test": 20}``.
+
+    Classes are ranked by sha256("seed:name"): a pure function of names and seed, the same on every machine, and
+    independent of the order the names come in.
+    """
+    names = list(class_names)
+    if twice := [each for each, count in Counter(names).items() if count > 1]:
+        raise DataError(f"class names must differ from each other, but {twice[0]!r} occurs twice; remove one")
+    if not counts or min(counts.values()) < 1:
+        raise DataError(f"every split needs at least 1 class, got {dict(counts)}")
+    if sum(counts.values()) > len(names):
+        raise DataError(f"{dict(counts)} asks for {sum(counts.values())} classes, but there are only {len(names)}")
+    ranked = sorted(names, key=lambda each: hashlib.sha256(f"{seed}:{each}".encode(errors="surrogateescape")).digest())
+    splits: Splits = {}
+    for split, count in counts.items():
+        splits[split], ranked = tuple(sorted(ranked[:count])), ranked[count:]
+    return splits

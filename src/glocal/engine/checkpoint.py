@@ -1,0 +1,171 @@
+"""Checkpoints: one safetensors file whose header carries a JSON record.  No pickle, written atomically.
+
+One file, so that weights and the record of how they came about cannot be separated or half replaced.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import textwrap
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from glocal import __version__
+from glocal.backbones import Backbone, build_backbone
+from glocal.errors import RecipeError, WeightsError
+from glocal.files import replacing
+from glocal.methods import METHODS, Method
+
+FORMAT = 1
+SUFFIX = ".safetensors"
+BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
+LAST = f"last{SUFFIX}"  # of a run folder: where to resume
+
+
+@dataclass(frozen=True)
+class Model:
+    """A backbone, the method on top of it, and the record of how they came about."""
+
+    backbone: Backbone
+    method: Method
+    record: dict[str, Any] = field(default_factory=dict)
+    extra: dict[str, Tensor] = field(default_factory=dict)  # e.g. the base classifier of pre-training
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``."""
+        parts = {"backbone": self.backbone.state_dict(), "method": self.method.state_dict(), "extra": self.extra}
+        return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
+
+    def to(self, device: torch.device | str) -> Model:
+        self.backbone.to(device)
+        self.method.to(device)
+        return self
+
+    def eval(self) -> Model:
+        self.backbone.eval()
+        self.method.eval()
+        return self
+
+
+def write_checkpoint(
+    path: str | Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], *, half: bool = False
+) -> None:
+    """``half`` stores floating-point numbers as float16, which ships at half the size."""
+    stored = {name: _plain(value, half, name) for name, value in tensors.items()}
+    ours = {"format": FORMAT, "version": __version__, "sha256": _digest(stored)}
+    content = save(stored, metadata={"glocal": json.dumps({**record, **ours})})
+    with replacing(path) as partial:
+        partial.write_bytes(content)
+
+
+def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Tensors (float16 widened to float32) and record; anything that is no intact checkpoint of ours is refused."""
+    if not Path(path).is_file():
+        raise WeightsError(f"checkpoint {path} cannot be read: there is no such file")
+    try:
+        with safe_open(path, framework="pt") as file:
+            header = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
+    except (OSError, SafetensorError) as error:
+        raise WeightsError(f"checkpoint {path} is damaged or not a safetensors file: {error}") from error
+    try:
+        record = json.loads(header["glocal"])
+        written_as, version, digest = record["format"], record["version"], record["sha256"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise WeightsError(
+            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours"
+        ) from error
+    if written_as != FORMAT:
+        raise WeightsError(
+            f"checkpoint {path} has format {written_as}, written by glocal {version}; this is glocal {__version__}, "
+            f"which reads format {FORMAT}: update glocal"
+        )
+    if _digest(tensors) != digest:
+        raise WeightsError(f"checkpoint {path} is damaged: its weights are not those that were written; copy it again")
+    return {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}, record
+
+
+def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
+    write_checkpoint(path, model.tensors(), model.record, half=half)
+
+
+def load_model(source: str | Path) -> Model:
+    """A checkpoint file, a run folder (the checkpoint that validation chose), or a shipped model by its name."""
+    tensors, record = read_checkpoint(find_checkpoint(source))
+    try:
+        backbone = build_backbone(record["backbone"]["name"], **record["backbone"]["settings"])
+        method = METHODS[record["method"]["name"]](backbone.channels, **record["method"]["settings"])
+    except (KeyError, TypeError, RecipeError) as error:
+        raise WeightsError(
+            f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
+            f"{__version__} cannot build: {error}"
+        ) from error
+    parts: dict[str, dict[str, Tensor]] = {"backbone": {}, "method": {}, "extra": {}}
+    for name, value in tensors.items():
+        part, _, rest = name.partition(".")
+        if part in parts:
+            parts[part][rest] = value
+    for module, part in ((backbone, "backbone"), (method, "method")):
+        load_strictly(module, parts[part], f"{part} of {source}")
+    return Model(backbone, method, record, parts["extra"])
+
+
+def load_strictly(module: torch.nn.Module, state: Mapping[str, Tensor], what: str) -> None:
+    """Every weight present, none left over, every shape right; otherwise a sentence that says which."""
+    try:
+        module.load_state_dict(dict(state), strict=True)
+    except RuntimeError as error:
+        details = textwrap.shorten(" ".join(str(error).splitlines()[1:]), width=400, placeholder=" ...")
+        raise WeightsError(f"{what} does not fit {type(module).__name__}: {details}") from error
+
+
+def find_checkpoint(source: str | Path) -> Path:
+    path = Path(source)
+    if path.is_dir():
+        if not (path / BEST).is_file():
+            raise WeightsError(f"{path} has no {BEST}: it is no run, or one that stopped before its first validation")
+        return path / BEST
+    if path.is_file():
+        return path
+    shipped = resources.files("glocal") / "weights" / f"{source}{SUFFIX}"
+    if shipped.is_file():
+        return Path(str(shipped))
+    raise WeightsError(
+        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
+        f"shipped: {', '.join(shipped_models()) or 'none'}"
+    )
+
+
+def shipped_models() -> list[str]:
+    folder = resources.files("glocal") / "weights"
+    if not folder.is_dir():
+        return []
+    return sorted(entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
+
+
+def _plain(value: Tensor, half: bool, name: str) -> Tensor:
+    value = value.detach().cpu().contiguous()
+    if not (half and value.is_floating_point()):
+        return value.clone()  # tensors that share memory are refused by safetensors
+    narrow = value.half()
+    if not narrow.isfinite().all():
+        raise WeightsError(f"{name} has values beyond the range of float16 (65504); save it without half")
+    return narrow
+
+
+def _digest(tensors: Mapping[str, Tensor]) -> str:
+    """Hash of names, types, shapes and bytes: safetensors itself does not notice a flipped bit."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()

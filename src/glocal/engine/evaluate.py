@@ -1,0 +1,105 @@
+"""Evaluation: a method on a frozen list of tasks, one row of metrics per task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from glocal.data.dataset import ClassDataset
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.data.features import FeatureBank
+from glocal.data.registry import open_dataset
+from glocal.engine.checkpoint import Model
+from glocal.methods import Method
+from glocal.metrics import Interval, block_metrics, mean_ci
+
+Fetch = Callable[[npt.NDArray[np.int64]], Tensor]
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method said about the queries of one task."""
+
+    logits: npt.NDArray[np.float32]  # (Q, N)
+    open_score: npt.NDArray[np.float32]  # (Q,)
+    label: npt.NDArray[np.int64]  # (Q,)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One number per task and metric, and the hash of the tasks they were measured on."""
+
+    rows: dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
+    tasks: str  # TaskList.fingerprint()
+    answers: tuple[Answers, ...]
+
+    def summary(self) -> dict[str, Interval]:
+        return {name: mean_ci(values) for name, values in self.rows.items()}
+
+
+def evaluate(
+    method: Method,
+    tasks: TaskList,
+    fetch: Fetch,
+    *,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Run every task once; ``fetch`` returns maps for dataset indices, usually a FeatureBank."""
+    method.to(device).eval()
+    answers = []
+    with torch.inference_mode():
+        for i, draw in enumerate(tasks):
+            out = method(draw.episode(fetch).to(device))
+            answers.append(Answers(out.logits.cpu().numpy(), out.open_score.cpu().numpy(), draw.query_label))
+            if progress is not None:
+                progress(i + 1, len(tasks))
+    return Evaluation(_rows(answers), tasks.fingerprint(), tuple(answers))
+
+
+def _rows(answers: Sequence[Answers]) -> dict[str, npt.NDArray[np.float64]]:
+    """Metrics of all tasks, in one block per task size."""
+    sizes: dict[tuple[int, ...], list[int]] = {}
+    for i, answer in enumerate(answers):
+        sizes.setdefault(answer.logits.shape, []).append(i)
+    rows: dict[str, npt.NDArray[np.float64]] = {}
+    for members in sizes.values():
+        logits, score, label = (
+            np.stack([getattr(answers[i], part) for i in members]) for part in ("logits", "open_score", "label")
+        )
+        for name, values in block_metrics(logits, score, label).items():
+            rows.setdefault(name, np.full(len(answers), np.nan))[members] = values
+    return rows
+
+
+def evaluate_model(
+    model: Model,
+    dataset: str,
+    *,
+    split: str = "test",
+    spec: EpisodeSpec | None = None,
+    tasks: int = 600,
+    seed: int = 0,
+    workers: int = 2,
+    device: torch.device | str = "cpu",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Open the data, draw the tasks, encode the images they need (once, cached), evaluate."""
+    data = open_dataset(dataset, split)
+    drawn = EpisodeSampler(data, spec or EpisodeSpec(), seed=seed).take(tasks)
+    bank = build_bank(model, data, drawn, workers=workers, device=device, progress=progress)
+    return evaluate(model.method, drawn, bank, device=device)
+
+
+def build_bank(
+    model: Model, data: ClassDataset, tasks: TaskList, *, device: torch.device | str = "cpu", **how: Any
+) -> FeatureBank:
+    """The maps that these tasks need, from the cache or encoded now."""
+    return FeatureBank.build(model.backbone.on(device).eval(), data, wanted=tasks.images(), device=device, **how)

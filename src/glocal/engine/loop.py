@@ -1,0 +1,277 @@
+"""The training loop that every stage shares: step, log, validate, save, resume.
+
+Step i is a pure function of (weights, momentum, seed, i): data, augmentation and dropout are seeded anew at every step.
+A run that was killed and resumed therefore ends with bit-identical weights.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from glocal.data.episodes import EpisodeSampler
+from glocal.data.features import FeatureBank
+from glocal.data.registry import open_dataset
+from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
+from glocal.engine.evaluate import evaluate
+from glocal.engine.recipe import Recipe
+from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
+from glocal.engine.schedule import rate_factor
+from glocal.errors import DataError, GlocalError, RecipeError
+from glocal.files import write_text
+
+SAVE_SECONDS = 60.0  # at most this much work is done again after a kill
+LOG_EVERY = 10  # steps between two lines of metrics.jsonl
+
+
+class TrainingStopped(GlocalError):
+    """Training ended before its last step; the message says how to go on."""
+
+
+class Interrupted(TrainingStopped):
+    """By a signal, after the state was saved."""
+
+    def __init__(self, message: str, number: int):
+        super().__init__(message)
+        self.exit_code = 128 + number  # as shells have it: 130 for Ctrl-C
+
+
+class Stage(Protocol):
+    """What a stage brings to the loop."""
+
+    model: Model
+    modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
+    steps: int
+
+    def losses(self, step: int) -> dict[str, Tensor]:
+        """Named, weighted terms of one step; the loop adds them up."""
+        ...
+
+
+class Watcher(Protocol):
+    """Who is told about progress: a progress bar, or nobody."""
+
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
+
+
+class Silent:
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
+
+
+class Validator:
+    """Few-shot open-set tasks from classes that training never sees; the same tasks every time."""
+
+    def __init__(self, recipe: Recipe, device: torch.device):
+        self.recipe, self.device = recipe, device
+        self.data = open_dataset(recipe.data.dataset, "val")
+        sampler = EpisodeSampler(self.data, recipe.validation.spec, seed=recipe.seed)
+        self.tasks = sampler.take(recipe.validation.tasks)
+        self._frozen: FeatureBank | None = None
+
+    def __call__(self, model: Model) -> dict[str, float]:
+        model.eval()
+        bank = self._frozen
+        if bank is None:
+            rows, workers = self.tasks.images(), self.recipe.data.workers
+            if model.backbone.trainable:
+                bank = FeatureBank.in_memory(
+                    model.backbone, self.data, wanted=rows, device=self.device, workers=workers
+                )
+            else:
+                bank = self._frozen = FeatureBank.build(
+                    model.backbone, self.data, wanted=rows, device=self.device, workers=workers
+                )
+        found = evaluate(model.method, self.tasks, bank, device=self.device)
+        return {name: interval.mean for name, interval in found.summary().items()}
+
+
+def run_stage(
+    build: Callable[[Recipe, torch.device], Stage],
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    device: torch.device | None = None,
+    watcher: Watcher | None = None,
+) -> Model:
+    """Train in ``folder`` until the last step; returns the model of the last step, BEST holds the chosen one.
+
+    A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
+    """
+    device, watcher = device or torch.device("cpu"), watcher or Silent()
+    saved = saved_state(recipe, folder, resume)
+    stage = build(recipe, device)
+    validate = Validator(recipe, device)
+    optimizer, names = _optimizer(stage, recipe)
+    start, best = 0, -math.inf
+    if saved is not None:
+        start, best = _restore(stage, optimizer, names, *saved, folder)
+
+    def save(step: int) -> None:
+        momentum = {f"momentum.{names[p]}": s["momentum_buffer"] for p, s in optimizer.state.items()}
+        record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best}
+        write_checkpoint(folder / LAST, _tensors(stage) | momentum, record)
+
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
+    log = Log(folder / METRICS, keep_until=start)
+    if saved is None:
+        save(0)
+    saved_at = time.monotonic()
+    with _interruptible() as received:
+        for step in range(start, stage.steps):
+            for group in optimizer.param_groups:
+                group["lr"] = group["base_lr"] * rate_factor(recipe.optimizer, step / stage.steps)
+            terms = _step(stage, recipe, optimizer, step, folder)
+            done = step + 1
+            watcher.step(done, stage.steps, terms)
+            if done % LOG_EVERY == 0:
+                log.write({"step": done, **terms})
+            if done % recipe.validation.every == 0 or done == stage.steps:
+                metrics = validate(stage.model)
+                better = metrics[recipe.validation.choose] > best
+                if better:
+                    best = metrics[recipe.validation.choose]
+                    save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
+                log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
+                watcher.validated(done, metrics, better)
+            if done == stage.steps or received() or time.monotonic() - saved_at > SAVE_SECONDS:
+                save(done)
+                saved_at = time.monotonic()
+            if (number := received()) and done < stage.steps:
+                again = resume_command(recipe, folder)
+                raise Interrupted(
+                    f"stopped after step {done} of {stage.steps} and saved; continue with: {again}", number
+                )
+    return stage.model
+
+
+def step_seed(seed: int, step: int, salt: int = 0) -> int:
+    """One number per (seed, step, purpose), far from its neighbours."""
+    return int(np.random.SeedSequence((seed, step, salt)).generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def _step(stage: Stage, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path) -> dict[str, float]:
+    for module in stage.modules.values():
+        module.train()
+    torch.manual_seed(step_seed(recipe.seed, step))  # dropout
+    terms = stage.losses(step)
+    total = torch.stack(list(terms.values())).sum()
+    if not torch.isfinite(total):
+        found = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
+        raise _not_finite(f"the loss ({found})", recipe, step, folder)
+    optimizer.zero_grad(set_to_none=True)
+    total.backward()  # type: ignore[no-untyped-call]
+    learning = [p for group in optimizer.param_groups for p in group["params"]]
+    norm = nn.utils.clip_grad_norm_(learning, recipe.optimizer.clip or math.inf)
+    if not torch.isfinite(norm):  # one step with it would spoil the weights for good
+        raise _not_finite(f"the gradient (norm {norm.item():g})", recipe, step, folder)
+    optimizer.step()
+    return {name: value.item() for name, value in terms.items()}
+
+
+def _not_finite(what: str, recipe: Recipe, step: int, folder: Path) -> TrainingStopped:
+    n = recipe.train.tasks_per_step
+    tasks = f", task {step * n}" + (f" to {step * n + n - 1}" if n > 1 else "") if recipe.stage == "train" else ""
+    return TrainingStopped(
+        f"{what} is not finite at step {step}{tasks} of seed {recipe.seed}; {folder / LAST} keeps the last good state. "
+        f"To look at it: python -m pdb -m {resume_command(recipe, folder)} comes to the same step again; "
+        "to get past it: a new run with a smaller optimizer.lr, or with optimizer.clip"
+    )
+
+
+def _optimizer(stage: Stage, recipe: Recipe) -> tuple[torch.optim.SGD, dict[Tensor, str]]:
+    settings = recipe.optimizer
+    groups: list[dict[str, Any]] = []
+    names: dict[Tensor, str] = {}
+    for part, module in stage.modules.items():
+        learning = {f"{part}.{name}": p for name, p in module.named_parameters() if p.requires_grad}
+        names.update({parameter: name for name, parameter in learning.items()})
+        rate = settings.lr_backbone if part == "backbone" and settings.lr_backbone is not None else settings.lr
+        if learning:
+            groups.append({"params": list(learning.values()), "base_lr": rate})
+    if not groups:
+        raise RecipeError(
+            f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen; "
+            'set train.backbone = "fine-tuned", or evaluate it as it is'
+        )
+    nesterov = settings.momentum > 0
+    optimizer = torch.optim.SGD(
+        groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, nesterov=nesterov
+    )
+    return optimizer, names
+
+
+def _tensors(stage: Stage) -> dict[str, Tensor]:
+    """Everything that learns or counts, beyond the model also heads that only training uses."""
+    heads = {f"{part}.{k}": v for part, module in stage.modules.items() for k, v in module.state_dict().items()}
+    return stage.model.tensors() | heads
+
+
+def _with_record(model: Model, **more: Any) -> Model:
+    return Model(model.backbone, model.method, model.record | more, model.extra)
+
+
+def _restore(
+    stage: Stage,
+    optimizer: torch.optim.SGD,
+    names: Mapping[Tensor, str],
+    tensors: Mapping[str, Tensor],
+    record: Mapping[str, Any],
+    folder: Path,
+) -> tuple[int, float]:
+    if record["data"] != stage.model.record["data"]:
+        raise DataError(
+            f"the run in {folder} was trained on other pictures of {record['data']['dataset']} (manifest "
+            f"{record['data']['manifest'][:12]}) than are there now; put them back, or start a new run"
+        )
+    modules = {"backbone": stage.model.backbone, "method": stage.model.method, **stage.modules}
+    for part, module in modules.items():
+        state = {name.removeprefix(f"{part}."): t for name, t in tensors.items() if name.startswith(f"{part}.")}
+        load_strictly(module, state, f"{part} of {folder / LAST}")
+    for parameter, name in names.items():
+        if f"momentum.{name}" in tensors:
+            # In the memory layout of the weight: another one would take other kernels and round differently.
+            momentum = torch.empty_like(parameter).detach().copy_(tensors[f"momentum.{name}"])
+            optimizer.state[parameter]["momentum_buffer"] = momentum
+    return record["step"], -math.inf if record["best"] is None else record["best"]
+
+
+@contextmanager
+def _interruptible() -> Iterator[Callable[[], int]]:
+    """Ctrl-C and SIGTERM end the run after the step in progress; a second one ends it at once.
+
+    Yields a function that gives the number of the signal received, 0 for none.
+    """
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0  # only the main thread may handle signals
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if received:
+            raise KeyboardInterrupt
+        received.append(number)
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield lambda: received[0] if received else 0
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

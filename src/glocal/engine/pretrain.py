@@ -1,0 +1,133 @@
+"""Stage one: a linear classifier on the base classes teaches the backbone to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.backbones import build_backbone
+from glocal.data.dataset import ClassDataset
+from glocal.data.loader import ImageLoader
+from glocal.data.registry import open_dataset
+from glocal.engine.checkpoint import Model, load_model
+from glocal.engine.loop import Watcher, run_stage, step_seed
+from glocal.engine.recipe import Recipe
+from glocal.errors import DataError, RecipeError
+from glocal.methods import METHODS
+from glocal.ops.similarity import pool
+
+
+class PretrainStage:
+    """Cross-entropy over the base classes; every picture is decoded once and stays in memory as uint8."""
+
+    def __init__(self, recipe: Recipe, device: torch.device):
+        self.recipe, self.device = recipe, device
+        data = open_dataset(recipe.data.dataset, "train")
+        rows = part_of(data, recipe)
+        self.model = start_model(recipe, data, device)
+        backbone = self.model.backbone
+        self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers)(rows)
+        self.labels = torch.from_numpy(data.label[rows])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
+            self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
+        self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
+        self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
+        self.steps = recipe.pretrain.epochs * self.per_epoch
+        self.augment = recipe.augment.build()
+
+    def losses(self, step: int) -> dict[str, Tensor]:
+        epoch, batch = divmod(step, self.per_epoch)
+        size = self.recipe.pretrain.batch_size
+        order = np.random.default_rng((self.recipe.seed, epoch)).permutation(len(self.images))
+        rows = torch.from_numpy(order[batch * size : (batch + 1) * size])
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step, salt=2))
+        images = self.augment(self.images[rows], generator)
+        label = self.labels[rows].repeat(len(images) // len(rows))  # four rotations make four of each
+        maps = self.model.backbone(self._prepare(images))
+        smoothing = self.recipe.pretrain.label_smoothing
+        logits = self.classifier(pool(maps))
+        return {"base": F.cross_entropy(logits, label.to(self.device), label_smoothing=smoothing)}
+
+    def _prepare(self, images: Tensor) -> Tensor:
+        images = self.model.backbone.preprocess.normalize(images.to(self.device))
+        return images.contiguous(memory_format=torch.channels_last)
+
+
+def pretrain(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    device: torch.device | None = None,
+    watcher: Watcher | None = None,
+) -> Model:
+    """Run the pre-training recipe in ``folder``; the checkpoint is chosen on the validation classes."""
+    return run_stage(PretrainStage, recipe, folder, resume=resume, device=device, watcher=watcher)
+
+
+def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:
+    """The model a stage begins with: a new one, or the backbone of ``init`` under the recipe's method."""
+    with torch.random.fork_rng(devices=[]):  # models are built on the CPU
+        torch.manual_seed(step_seed(recipe.seed, 0, salt=3))
+        if recipe.init is None:
+            assert recipe.backbone is not None  # the recipe was checked
+            backbone_record = {"name": recipe.backbone.name, "settings": recipe.backbone.settings}
+            backbone, chain = build_backbone(recipe.backbone.name, **recipe.backbone.settings), []
+            before = None
+        else:
+            before = load_model(recipe.init)
+            backbone, backbone_record = before.backbone, before.record["backbone"]
+            _check_same_backbone(recipe, backbone_record)
+            chain = [*before.record.get("chain", []), before.record.get("recipe")]
+        method = METHODS[recipe.method.name](backbone.channels, **recipe.method.settings)
+        if before is not None:
+            _inherit(method, before.method)
+    record = {
+        "backbone": backbone_record,
+        "method": {"name": recipe.method.name, "settings": recipe.method.settings},
+        "preprocess": backbone.preprocess.to_json(),
+        "recipe": recipe.model_dump(mode="json"),
+        "chain": chain,
+        "data": {"dataset": recipe.data.dataset, "manifest": data.manifest, "classes": list(data.classes)},
+    }
+    return Model(backbone.on(device), method.to(device), record)
+
+
+def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:
+    asked = recipe.backbone
+    if asked is not None and {"name": asked.name, "settings": asked.settings} != there:
+        raise RecipeError(
+            f"[backbone] of the recipe differs from the one in init = {recipe.init} ({there['name']} with "
+            f"{there['settings']}), whose weights it starts from; leave [backbone] out"
+        )
+
+
+def _inherit(method: nn.Module, before: nn.Module) -> None:
+    """Take over the weights that the method of the previous stage has under the same name and shape."""
+    own, old = method.state_dict(), before.state_dict()
+    shared = {name: old[name] for name in own if name in old and old[name].shape == own[name].shape}
+    method.load_state_dict(shared, strict=False)
+
+
+def part_of(data: ClassDataset, recipe: Recipe) -> npt.NDArray[np.int64]:
+    """The base pictures this stage may use.  Order within a class comes from content, so the cut is a random one."""
+    chosen = []
+    for c in range(len(data.classes)):
+        members = data.members(c)
+        cut = len(members) - round(len(members) * recipe.data.holdout)
+        chosen.append({"all": members, "pretrained": members[:cut], "held-out": members[cut:]}[recipe.data.part])
+    rows = np.concatenate(chosen)
+    if not len(rows):
+        raise DataError(
+            f"data.holdout = {recipe.data.holdout} leaves no picture of {data.name} in the part {recipe.data.part!r}: "
+            f"its classes have at most {data.counts.max()}"
+        )
+    return rows

@@ -1,0 +1,254 @@
+"""Recipes: one small TOML file per training stage, checked before anything is computed.
+
+An unknown or misspelt key is refused with a suggestion, also inside ``[backbone]`` and ``[method]``, whose keys are
+the keyword arguments of the class they name.  The resolved recipe travels in every checkpoint.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import json
+import math
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from glocal.backbones import BACKBONES
+from glocal.data.augment import Augment
+from glocal.data.episodes import EpisodeSpec
+from glocal.errors import RecipeError
+from glocal.methods import METHODS
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
+
+
+class Data(Section):
+    dataset: str  # a name of glocal.data.DATASETS, a folder below GLOCAL_DATA, or a path
+    workers: int = Field(2, ge=1)
+    holdout: float = Field(0.0, ge=0, lt=1)  # share of each base class that pre-training leaves for the meta stage
+    part: Literal["all", "pretrained", "held-out"] = "all"  # which of the base pictures this stage uses
+
+    @model_validator(mode="after")
+    def _part_exists(self) -> Data:
+        if self.part == "held-out" and not self.holdout:
+            raise RecipeError('data.part = "held-out" needs data.holdout above 0: nothing was held out')
+        return self
+
+
+class Component(BaseModel):
+    """``name`` and the keyword arguments of what it names."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+    name: str
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Augmentation(Section):
+    crop_padding: int = Field(0, ge=0)
+    flip: bool = False
+    rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
+    jitter: float = Field(0.0, ge=0, lt=1)
+
+    def build(self) -> Augment:
+        return Augment(**self.model_dump())
+
+
+class Optimizer(Section):
+    """SGD with Nesterov momentum."""
+
+    lr: float = Field(0.1, gt=0)  # of everything but the backbone when that has its own
+    lr_backbone: float | None = Field(None, gt=0)
+    momentum: float = Field(0.9, ge=0, lt=1)
+    weight_decay: float = Field(5e-4, ge=0)
+    clip: float | None = Field(None, gt=0)  # largest gradient norm
+    schedule: Literal["constant", "steps", "one-cycle", "cosine"] = "steps"
+    # "steps": shares of the run after which the rate is multiplied by gamma; not strict, because TOML has only lists
+    milestones: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()
+    gamma: float = Field(0.1, gt=0, le=1)
+    warmup: float = Field(0.2, ge=0, lt=1)  # "one-cycle" and "cosine": share of the run in which the rate rises
+
+
+class Pretraining(Section):
+    epochs: int = Field(500, ge=1)
+    batch_size: int = Field(128, ge=2)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)
+
+
+class MetaTraining(Section):
+    tasks: int = Field(60_000, ge=1)
+    tasks_per_step: int = Field(1, ge=1)
+    backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
+    views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
+    way: int = Field(5, ge=1)
+    shot: int = Field(1, ge=1)
+    query: int = Field(15, ge=1)
+    unknown_way: int = Field(5, ge=0)
+
+    @property
+    def spec(self) -> EpisodeSpec:
+        return EpisodeSpec(self.way, self.shot, self.query, self.unknown_way, self.query)
+
+
+class Validation(Section):
+    """On the validation classes only; what chooses the checkpoint."""
+
+    every: int = Field(500, ge=1)  # steps
+    tasks: int = Field(200, ge=1)
+    way: int = Field(5, ge=1)
+    shot: int = Field(1, ge=1)
+    query: int = Field(15, ge=1)
+    unknown_way: int = Field(5, ge=0)
+    choose: Literal["acc", "auroc"] = "auroc"
+
+    @model_validator(mode="after")
+    def _can_choose(self) -> Validation:
+        if self.choose == "auroc" and not self.unknown_way:
+            raise RecipeError('validation.choose = "auroc" needs validation.unknown_way of at least 1; or choose "acc"')
+        return self
+
+    @property
+    def spec(self) -> EpisodeSpec:
+        return EpisodeSpec(self.way, self.shot, self.query, self.unknown_way, self.query)
+
+
+class Recipe(Section):
+    stage: Literal["pretrain", "train"]
+    seed: int = Field(0, ge=0)
+    init: str | None = None  # the run or checkpoint this stage starts from
+    data: Data
+    backbone: Component | None = None  # needed without init, otherwise taken from there
+    method: Component
+    augment: Augmentation = Augmentation()
+    optimizer: Optimizer = Optimizer()
+    pretrain: Pretraining = Pretraining()
+    train: MetaTraining = MetaTraining()
+    validation: Validation = Validation()
+
+    @model_validator(mode="after")
+    def _parts_fit(self) -> Recipe:
+        check_component("method", self.method, METHODS, given=1)  # the engine gives it the channels of the maps
+        if self.backbone is not None:
+            check_component("backbone", self.backbone, BACKBONES)
+        elif self.init is None:
+            raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
+        if self.stage == "train" and self.augment.rotate == "four":
+            raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
+        return self
+
+
+def check_component(
+    section: str, component: Component, registry: Mapping[str, Callable[..., Any]], *, given: int = 0
+) -> None:
+    """Refuse names, keys and types that the registry does not know; ``given`` leading arguments are no settings."""
+    if component.name not in registry:
+        raise RecipeError(f"{section}.name: {_unknown(component.name, registry)}")
+    factory = registry[component.name]
+    accepted = dict(list(inspect.signature(factory, eval_str=True).parameters.items())[given:])
+    for key, value in component.settings.items():
+        if key not in accepted:
+            raise RecipeError(f"{section}.{key} of {component.name}: {_unknown(key, accepted)}")
+        if not _fits(value, accepted[key].annotation):
+            written = inspect.signature(factory).parameters[key].annotation
+            raise RecipeError(f"{section}.{key} of {component.name} must be {written}, got {value!r}")
+    for key, parameter in accepted.items():
+        if parameter.default is parameter.empty and key not in component.settings:
+            raise RecipeError(f"{section}.{key} is required for {section} {component.name} and missing")
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    if isinstance(value, float) and not math.isfinite(value):
+        return False
+    if annotation is inspect.Parameter.empty:
+        return True
+    try:
+        TypeAdapter(annotation).validate_python(value, strict=True)
+    except ValidationError:
+        return False
+    return True
+
+
+def load_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
+    """Read a recipe and apply ``path=value`` overrides.
+
+    ``source`` is a TOML file, the recipe.json of a run, or the name of a recipe that ships with the package.
+    """
+    path = Path(source)
+    shipped = resources.files("glocal") / "recipes" / f"{source}.toml"
+    if path.suffix in (".toml", ".json") and path.is_file():
+        content = path.read_bytes()
+    elif shipped.is_file():
+        content = shipped.read_bytes()
+    else:
+        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one of: {', '.join(shipped_recipes())}")
+    read, kind = (json.loads, "JSON") if path.suffix == ".json" else (tomllib.loads, "TOML")
+    try:
+        fields = read(content.decode())
+    except ValueError as error:  # of the decoder as well as of both parsers
+        raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
+    for override in overrides:
+        _set(fields, override)
+    return parse_recipe(fields)
+
+
+def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
+    """Check everything that can be checked without data; all problems of one recipe come in one message."""
+    try:
+        return Recipe.model_validate(fields)
+    except ValidationError as error:
+        raise RecipeError("; ".join(_sentence(problem) for problem in error.errors())) from error
+
+
+def shipped_recipes() -> list[str]:
+    folder = resources.files("glocal") / "recipes"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def _set(fields: dict[str, Any], override: str) -> None:
+    """``train.tasks=200``: the value is read as TOML, and as text when it is none."""
+    path, equals, text = override.partition("=")
+    if not equals or not path:
+        raise RecipeError(f"an override is written path=value, for example optimizer.lr=0.05, got {override!r}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    *sections, key = path.strip().split(".")
+    for section in sections:
+        fields = fields.setdefault(section, {})
+        if not isinstance(fields, dict):
+            raise RecipeError(f"override {override!r}: {section} is a value, not a section")
+    fields[key] = value
+
+
+def _sentence(problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    if isinstance(problem.get("ctx", {}).get("error"), RecipeError):
+        return str(problem["ctx"]["error"])  # one of ours, already a sentence
+    if problem["type"] == "extra_forbidden":
+        model: Any = Recipe
+        for part in problem["loc"][:-1]:
+            model = model.model_fields[part].annotation
+        return f"{where}: {_unknown(str(problem['loc'][-1]), model.model_fields)}"
+    if problem["type"] == "missing":
+        return f"{where} is required and missing"
+    if problem["type"] == "model_type":
+        return f"{where or 'a recipe'} must be a section with keys, got {problem['input']!r}"
+    return f"{where} {problem['msg'].removeprefix('Input ')}, got {problem['input']!r}"
+
+
+def _unknown(name: str, choices: Iterable[str]) -> str:
+    choices = sorted(choices)
+    close = difflib.get_close_matches(name, choices, n=1)
+    if close:
+        return f"unknown {name!r}, did you mean {close[0]!r}?"
+    return f"unknown {name!r}, expected one of: {', '.join(choices)}"

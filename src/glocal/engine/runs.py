@@ -1,0 +1,76 @@
+"""The folder of a run: what lies in it, whether a run may start or go on there, and its log."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.engine.recipe import Recipe
+from glocal.errors import RecipeError
+from glocal.files import write_text
+
+RECIPE = "recipe.json"  # the resolved recipe
+METRICS = "metrics.jsonl"  # losses and validation over the steps
+
+SavedState = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and record of LAST
+
+
+def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None:
+    """What to resume from; asked before anything is computed, so that a wrong folder is refused at once."""
+    if not resume:
+        if (folder / LAST).exists() or (folder / BEST).exists():
+            raise RecipeError(f"{folder} already holds a run; continue it with --resume, or choose another folder")
+        return None
+    if not (folder / LAST).exists():
+        raise RecipeError(f"there is nothing to resume in {folder}: it has no {LAST}; start without --resume")
+    tensors, record = read_checkpoint(folder / LAST)
+    before, now = _flat(record["recipe"]), _flat(recipe.model_dump(mode="json"))
+    different = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
+    if different:
+        listed = ", ".join(f"{key} ({before.get(key)!r} there, {now.get(key)!r} now)" for key in different)
+        raise RecipeError(
+            f"the run in {folder} was started with another recipe, different in {listed}; its own is {folder / RECIPE}"
+        )
+    return tensors, record
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"optimizer": {"lr": 1}} -> {"optimizer.lr": 1}."""
+    flat: dict[str, Any] = {}
+    for key, value in fields.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return flat
+
+
+def resume_command(recipe: Recipe, folder: Path) -> str:
+    return f"glocal {recipe.stage} {shlex.quote(str(folder / RECIPE))} --out {shlex.quote(str(folder))} --resume"
+
+
+class Log:
+    """One JSON object per line; lines of steps that will be repeated after a resume are dropped."""
+
+    def __init__(self, path: Path, *, keep_until: int):
+        kept: list[str] = []
+        if path.exists():
+            lines = path.read_text(encoding="utf-8").splitlines()
+            kept = [f"{line}\n" for line in lines if _step_of(line) <= keep_until]
+        write_text(path, "".join(kept))
+        self._path = path
+
+    def write(self, fields: Mapping[str, Any]) -> None:
+        with open(self._path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(fields) + "\n")
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except ValueError:  # a kill can leave half a line, always of a step after the last saved one
+        return math.inf

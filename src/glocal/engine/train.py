@@ -1,0 +1,114 @@
+"""Meta-training: one task (or a few) per step, drawn from the base classes.
+
+Frozen: the backbone's maps come from the feature bank, a few views of each picture, and only the method learns
+(minutes on a CPU).  Fine-tuned: pictures are augmented and go through the backbone at every step, as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from glocal.data.episodes import EpisodeSampler
+from glocal.data.features import FeatureBank, View
+from glocal.data.loader import ImageLoader
+from glocal.data.registry import open_dataset
+from glocal.engine.checkpoint import Model
+from glocal.engine.loop import Watcher, run_stage, step_seed
+from glocal.engine.pretrain import part_of, start_model
+from glocal.engine.recipe import Recipe
+from glocal.errors import RecipeError
+
+Indices = npt.NDArray[np.int64]
+
+
+class TrainStage:
+    def __init__(self, recipe: Recipe, device: torch.device):
+        self.recipe, self.device, settings = recipe, device, recipe.train
+        self.data = data = open_dataset(recipe.data.dataset, "train")
+        self.rows = rows = part_of(data, recipe)
+        self.model = start_model(recipe, data, device)
+        self.model.backbone.trainable = settings.backbone == "fine-tuned"
+        self.sampler = EpisodeSampler(
+            data, settings.spec, seed=recipe.seed, rows=rows, mirror=self.model.method.needs_mirror
+        )
+        self.augment = recipe.augment.build()
+        if settings.backbone == "frozen":
+            if recipe.augment != type(recipe.augment)():
+                raise RecipeError(
+                    "frozen training cannot crop, flip, turn or recolour maps; leave [augment] out and set train.views"
+                )
+            self.views = views(settings.views, self.model.backbone.preprocess.size)
+            self.modules: Mapping[str, nn.Module] = {"method": self.model.method}
+        else:
+            if settings.views != 1:
+                raise RecipeError("train.views is for the frozen backbone; a fine-tuned one takes [augment]")
+            self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
+            self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers)(rows)
+            self.modules = {"backbone": self.model.backbone, "method": self.model.method}
+        self.steps = max(1, settings.tasks // settings.tasks_per_step)
+
+    def losses(self, step: int) -> dict[str, Tensor]:
+        """Mean over the tasks of this step of each term."""
+        n = self.recipe.train.tasks_per_step
+        terms = [self._task(step * n + i) for i in range(n)]
+        return {name: torch.stack([term[name] for term in terms]).mean() for name in terms[0]}
+
+    def _task(self, index: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
+        draw = self.sampler[index]
+        if self.recipe.train.backbone == "frozen":
+            return self.model.method.loss(draw.episode(lambda rows: self._views(rows, generator)).to(self.device))
+        episode = draw.episode(lambda rows: self._images(rows, generator)).to(self.device)
+        return self.model.method.loss(episode.encode(self.model.backbone))
+
+    @cached_property
+    def banks(self) -> list[FeatureBank]:
+        """One per view, encoded at the first step: by then a resumed run has the backbone it stopped with."""
+        backbone, workers = self.model.backbone.eval(), self.recipe.data.workers
+        return [
+            FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
+            for view in self.views
+        ]
+
+    def _views(self, rows: Indices, generator: torch.Generator) -> Tensor:
+        """One view of each picture, chosen at random."""
+        if len(self.banks) == 1:
+            return self.banks[0](rows)
+        which = torch.randint(len(self.banks), (len(rows),), generator=generator).numpy()
+        maps = torch.empty(len(rows), *self.banks[0].shape)
+        for v, bank in enumerate(self.banks):
+            maps[which == v] = bank(rows[which == v])
+        return maps
+
+    def _images(self, rows: Indices, generator: torch.Generator) -> Tensor:
+        images = self.augment(self.images[torch.from_numpy(self.place[rows])], generator)
+        return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
+
+
+def views(n: int, size: int) -> list[View]:
+    """The first n of: plain, flipped, then shifts by an eighth of the picture, flipped in turn."""
+    step = max(1, size // 8)
+    shifts = [(0, 0), (step, step), (-step, -step), (step, -step), (-step, step)]
+    most = [View(flip, down, right) for down, right in shifts for flip in (False, True)]
+    if n > len(most):
+        raise RecipeError(f"train.views must be at most {len(most)}, got {n}")
+    return most[:n]
+
+
+def train(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    resume: bool = False,
+    device: torch.device | None = None,
+    watcher: Watcher | None = None,
+) -> Model:
+    """Run the meta-training recipe in ``folder``; the checkpoint is chosen on the validation classes."""
+    return run_stage(TrainStage, recipe, folder, resume=resume, device=device, watcher=watcher)

@@ -1,0 +1,120 @@
+"""The one contract.  A method sees feature maps, never images, files or backbones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.errors import RecipeError
+from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.similarity import pool
+from glocal.types import UNKNOWN, Episode, Output, Views
+
+# What a distance is divided by when nothing else is said: 64 as published for 640 channels, eq. 4 of GEL as written,
+# and the scale 10 that cosine classifiers start from.
+TEMPERATURES = {"sq-euclidean": 64.0, "euclidean": 1.0, "cosine": 0.1}
+
+
+class Comparison(NamedTuple):
+    """Queries held against a state: the logits, and every open score that can be read off from there.
+
+    A method's own scores are functions, because some cost more than the logits and most are never asked for.
+    """
+
+    logits: Tensor  # (Q, N)
+    own: Mapping[str, Callable[[], Tensor]] = {}  # name -> () -> (Q,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.own, *OPEN_SCORES)))
+
+    def open_score(self, name: str) -> Tensor:
+        """(Q,) by name: one of the method's own scores, or one of ``OPEN_SCORES`` on the logits."""
+        check_choice("open_score", name, self.names)
+        return self.own[name]() if name in self.own else OPEN_SCORES[name](self.logits)
+
+
+class Method(nn.Module):
+    """Embed images, enroll the support once, score queries any number of times.
+
+    A subclass declares ``State``, a NamedTuple of tensors (it *is* what a recognizer file stores), and writes
+    ``enroll`` and either ``score`` or, when it has open scores to choose from, ``compare``.
+    State is returned, never set on the module, so one method serves any number of tasks at once.
+    """
+
+    State: type[NamedTuple]
+    needs_mirror: ClassVar[bool] = False  # loss() uses Episode.mirrored()
+    transductive: ClassVar[bool] = False  # score() lets queries see each other
+    open_score: str = "own"  # the name of the score that score() reports
+
+    def embed(self, maps: Tensor) -> Views:
+        """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""
+        return Views(pool(maps))
+
+    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        """Per task: support rows and their labels (S,) in 0..N-1 -> State."""
+        raise NotImplementedError
+
+    def score(self, state: Any, query: Views) -> Output:
+        """Per query -> logits (Q, N), open_score (Q,)."""
+        if type(self).compare is Method.compare:
+            raise NotImplementedError(f"{type(self).__name__} must define score() or compare()")
+        comparison = self.compare(state, query)
+        return Output(comparison.logits, comparison.open_score(self.open_score))
+
+    def compare(self, state: Any, query: Views) -> Comparison:
+        """Per query -> logits and the open scores by name; a method that defines only score() has one, "own"."""
+        out = self.score(state, query)
+        return Comparison(out.logits, {"own": lambda: out.open_score})
+
+    def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
+        """Every open score by name, (Q,) each, from one comparison: tells a loss and a score apart."""
+        comparison = self.compare(state, query)
+        return {name: comparison.open_score(name) for name in comparison.names}
+
+    def views(self, episode: Episode) -> tuple[Views, Views]:
+        """Support and query, embedded in one batch: batch norm sees the whole task."""
+        views, n = self.embed(torch.cat([episode.support, episode.query])), len(episode.support)
+        return views.rows(slice(n)), views.rows(slice(n, None))
+
+    def forward(self, episode: Episode) -> Output:
+        """Embed everything in one batch, then enroll and score."""
+        support, query = self.views(episode)
+        return self.score(self.enroll(support, episode.support_label, episode.drawn), query)
+
+    def loss(self, episode: Episode) -> dict[str, Tensor]:
+        """Named, already weighted terms; the trainer adds them up and logs each."""
+        return self.terms(episode, self(episode))
+
+    def terms(self, episode: Episode, out: Output) -> dict[str, Tensor]:
+        """The loss terms that follow from the output alone: cross-entropy of the known queries."""
+        return {"closed": known_cross_entropy(out.logits, episode.query_label)}
+
+
+def known_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+    """Mean over the known queries of -log softmax(logits)[label]: (Q, N), (Q,) -> ().  0 when none is known."""
+    total = F.cross_entropy(logits, label, ignore_index=UNKNOWN, reduction="sum")
+    return total / (label != UNKNOWN).sum().clamp_min(1)
+
+
+def check_choice(setting: str, value: str, choices: Iterable[str]) -> str:
+    """``value``, or a sentence that lists what it may be."""
+    if value not in (choices := tuple(choices)):
+        raise RecipeError(f"{setting} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def check_positive(setting: str, value: float) -> float:
+    if not value > 0:
+        raise RecipeError(f"{setting} must be positive, got {value}")
+    return value
+
+
+def check_weight(setting: str, value: float) -> float:
+    if not value >= 0:
+        raise RecipeError(f"{setting} must be 0 (off) or positive, got {value}")
+    return value

@@ -1,0 +1,75 @@
+"""Learnable parts that several methods share.  Parameters keep the names published checkpoints use."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+
+class SetAttention(nn.Module):
+    r"""Each row of a set looks at all rows: LayerNorm(x + Dropout(W_o softmax(W_q x (W_k x)ᵀ / √D) W_v x)).
+
+    One head over (..., N, D), equivariant to the order of the N rows.  GEL eqs. 2 and 3 with the output layer,
+    residual and LayerNorm of FEAT and SnaTCHer, which eq. 3 leaves out.
+    """
+
+    def __init__(self, dim: int, *, dropout: float = 0.5, attention_dropout: float = 0.1):
+        super().__init__()
+        self.w_qs, self.w_ks, self.w_vs = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+        for layer in (self.w_qs, self.w_ks, self.w_vs):
+            nn.init.normal_(layer.weight, std=math.sqrt(2 / (dim + dim)))
+        self.fc = nn.Linear(dim, dim)
+        nn.init.xavier_normal_(self.fc.weight)
+        self.layer_norm = nn.LayerNorm(dim)
+        self.dropout, self.attention_dropout = nn.Dropout(dropout), nn.Dropout(attention_dropout)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """x (..., N, D) -> (..., N, D); mask (..., N, N) bool: row i may look at row j."""
+        affinity = self.w_qs(x) @ self.w_ks(x).mT  # (..., N, N)
+        if mask is not None:
+            affinity = affinity.masked_fill(~mask, -math.inf)
+        return self._finish(x, self.fc(self._attention(affinity) @ self.w_vs(x)))
+
+    def swapped(self, x: Tensor, other: Tensor, at: Tensor) -> Tensor:
+        """``self(x with row at[i] replaced by other[i])`` for every i: x (N, D), other (Q, D), at (Q,) -> (Q, N, D).
+
+        Every set shares N - 1 of its rows with the others, so the linear layers see N + Q rows and not N * Q;
+        W_o is linear and goes onto the values before attention mixes them.
+        """
+        n, q = len(x), len(other)
+        rows = torch.cat([x, other])  # (N + Q, D)
+        member = torch.arange(n, device=x.device).repeat(q, 1)  # (Q, N) the rows that form set i
+        member[torch.arange(q, device=x.device), at] = torch.arange(n, n + q, device=x.device)
+        affinity = self.w_qs(rows) @ self.w_ks(rows).mT  # (N + Q, N + Q)
+        attention = self._attention(affinity[member[:, :, None], member[:, None, :]])  # (Q, N, N)
+        value = self.w_vs(rows) @ self.fc.weight.mT
+        return self._finish(rows[member], attention @ value[member] + self.fc.bias)
+
+    def _attention(self, affinity: Tensor) -> Tensor:
+        scale = math.sqrt(self.w_ks.out_features)
+        attention: Tensor = self.attention_dropout((affinity / scale).softmax(dim=-1))
+        return attention
+
+    def _finish(self, x: Tensor, mixed: Tensor) -> Tensor:
+        out: Tensor = self.layer_norm(x + self.dropout(mixed))
+        return out
+
+
+class ScaleCalibration(nn.Sequential):
+    """PReLU(BN(Conv1x1(f))), dim -> dim / 2 channels: brings local similarities to a scale (GEL eq. 8)."""
+
+    def __init__(self, dim: int):
+        super().__init__(nn.Conv2d(dim, dim // 2, 1), nn.BatchNorm2d(dim // 2), nn.PReLU())
+
+
+class ResidualLinear(nn.Linear):
+    """x + W x with W = 0 at the start: may turn the embedding a little, and begins as if it were not there."""
+
+    def __init__(self, dim: int):
+        super().__init__(dim, dim, bias=False)
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + super().forward(x)

@@ -1,0 +1,52 @@
+r"""Snell et al. 2017, ProtoNet: a class is the mean of its support embeddings.
+
+.. math:: p_n = \frac1{K_n} \sum_{i: y_i = n} e_i, \qquad s_n(q) = -\lVert q - p_n \rVert^2 / T
+
+Loss: cross-entropy of softmax(s) on known queries; unknown queries are not used.
+Open score: entropy of softmax(s), as the GEL paper scores it; any other of ``OPEN_SCORES`` by name.
+
+Differs from the paper: the temperature T = 64 comes from the ResNet-12 line of work (640 channels), and plain Euclid
+(T = 1) and cosine similarity (T = 0.1) are offered beside the squared distance.
+
+>>> import torch
+>>> from glocal.types import Views
+>>> method = ProtoNet(2, temperature=1.0, open_score="distance")
+>>> state = method.enroll(Views(torch.tensor([[0.0, 0.0], [4.0, 0.0]])), torch.tensor([0, 1]))
+>>> method.score(state, Views(torch.tensor([[1.0, 0.0]])))
+Output(logits=tensor([[-1., -9.]]), open_score=tensor([1.]))
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from torch import Tensor
+
+from glocal.methods.base import TEMPERATURES, Comparison, Method, check_choice, check_positive
+from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.similarity import SIMILARITIES, class_mean
+from glocal.types import Views
+
+
+class ProtoNet(Method):
+    class State(NamedTuple):
+        proto: Tensor  # (N, D) class means
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        distance: str = "sq-euclidean",
+        temperature: float | None = None,
+        open_score: str = "entropy",
+    ):
+        super().__init__()
+        self.distance = check_choice("distance", distance, SIMILARITIES)
+        self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
+        self.open_score = check_choice("open_score", open_score, OPEN_SCORES)
+
+    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(class_mean(support.vec, label))
+
+    def compare(self, state: Any, query: Views) -> Comparison:
+        return Comparison(SIMILARITIES[self.distance](query.vec, state.proto) / self.temperature)

@@ -1,0 +1,29 @@
+"""Metrics, as plain functions of (score, known).  Unknown is the positive class; larger score = more unknown."""
+
+from glocal.metrics.closed import accuracy
+from glocal.metrics.histogram import ScoreHistogram, histogram_iou, score_histogram
+from glocal.metrics.openset import Answers, aupr, auroc, f1_at, f1_at_true_rate, fpr95, oscr
+from glocal.metrics.summary import Interval, PairedDifference, mean_ci, paired_difference
+from glocal.metrics.tasks import METRICS, Metric, block_metrics, task_metrics
+
+__all__ = [
+    "METRICS",
+    "Answers",
+    "Interval",
+    "Metric",
+    "PairedDifference",
+    "ScoreHistogram",
+    "accuracy",
+    "aupr",
+    "auroc",
+    "block_metrics",
+    "f1_at",
+    "f1_at_true_rate",
+    "fpr95",
+    "histogram_iou",
+    "mean_ci",
+    "oscr",
+    "paired_difference",
+    "score_histogram",
+    "task_metrics",
+]

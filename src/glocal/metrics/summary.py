@@ -1,0 +1,97 @@
+"""From one number per task to one line of a table, and from two methods to one verdict."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from glocal.errors import DataError, RecipeError
+from glocal.metrics.arrays import ArrayLike, FloatArray, as_float
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Mean of n tasks and half the width of its 95 % confidence interval: mean ± half."""
+
+    mean: float
+    half: float
+    n: int
+
+    @property
+    def low(self) -> float:
+        return self.mean - self.half
+
+    @property
+    def high(self) -> float:
+        return self.mean + self.half
+
+
+def mean_ci(values: ArrayLike) -> Interval:
+    """Mean over tasks ± 1.96 · std / √n, with the population std as the papers use it; one task has half = 0."""
+    value = _finite(values, "values")
+    return Interval(float(value.mean()), float(1.96 * value.std() / math.sqrt(len(value))), len(value))
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How much a exceeds b on the same tasks.  The difference is settled when 0 lies outside low..high."""
+
+    mean: float
+    low: float  # 95 % percentile bootstrap over tasks
+    high: float
+    p_value: float  # two-sided sign test, exact
+    wins: int  # tasks with a > b
+    losses: int
+    n: int
+
+
+def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: int = 10_000) -> PairedDifference:
+    """Compare one metric of two methods, a (T,) and b (T,), entry i of both from task i.
+
+    Pairing removes what the tasks share: easy and hard tasks no longer widen the interval.
+    """
+    first, second = _finite(a, "a"), _finite(b, "b")
+    if len(first) != len(second):
+        raise DataError(
+            f"a and b must come from the same tasks, got {len(first)} and {len(second)}; evaluate both on one list"
+        )
+    if resamples < 1:
+        raise RecipeError(f"resamples must be at least 1, got {resamples}")
+    difference = first - second
+    low, high = np.quantile(_bootstrap_means(difference, seed=seed, resamples=resamples), [0.025, 0.975])
+    wins, losses = int((difference > 0).sum()), int((difference < 0).sum())
+    return PairedDifference(
+        mean=float(difference.mean()),
+        low=float(low),
+        high=float(high),
+        p_value=sign_test(wins, losses),
+        wins=wins,
+        losses=losses,
+        n=len(difference),
+    )
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """P(a split at least this uneven) if either side were equally likely to win a task; draws are left out."""
+    n, term, tail = wins + losses, 1, 0
+    for i in range(min(wins, losses) + 1):  # term = n over i, in whole numbers: exact for any n
+        tail += term
+        term = term * (n - i) // (i + 1)
+    return min(1.0, 2 * tail / 2**n)
+
+
+def _bootstrap_means(value: FloatArray, *, seed: int, resamples: int) -> FloatArray:
+    """Means of ``resamples`` draws of T tasks with replacement, some rows at a time to bound the memory."""
+    rng, n = np.random.default_rng(seed), len(value)
+    rows = max(1, 2**20 // n)
+    chunks = [min(rows, resamples - start) for start in range(0, resamples, rows)]
+    return np.concatenate([value[rng.integers(n, size=(chunk, n))].mean(axis=1) for chunk in chunks])
+
+
+def _finite(values: ArrayLike, name: str) -> FloatArray:
+    array = as_float(values, name, ndim=1)
+    if np.isinf(array).any():
+        raise DataError(f"{name} must be finite, got {int(np.isinf(array).sum())} infinite entries of {len(array)}")
+    return array

@@ -1,0 +1,1 @@
+"""Plain functions on tensors: similarities, energies, open scores."""

@@ -1,0 +1,201 @@
+"""The values that travel between layers.  Letters used in every shape comment:
+
+S support images, Q query images, B images of a batch, N known classes (ways), K shots, C channels of a map,
+H W size of a map, P = H * W pixels of a map, D size of an embedding.
+
+One polarity everywhere: a larger ``open_score`` means more unknown; unknown is the positive class.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from glocal.errors import DataError, RecipeError
+
+UNKNOWN = -1  # the one label of every sample whose class was not enrolled
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+
+
+class Output(NamedTuple):
+    """What every method says about a batch of queries."""
+
+    logits: Tensor  # (Q, N)  larger = more like that known class
+    open_score: Tensor  # (Q,)  larger = more likely unknown
+
+
+@dataclass(frozen=True)
+class Views:
+    """What a method keeps of each image; row i of every field belongs to image i."""
+
+    vec: Tensor  # (B, D)
+    local: Tensor | None = None  # (B, D', H, W), only for methods that look at pixels
+
+    def __post_init__(self) -> None:
+        if self.vec.ndim != 2:
+            raise DataError(f"Views.vec must be (B, D), got shape {tuple(self.vec.shape)}")
+        if self.local is not None and (self.local.ndim != 4 or len(self.local) != len(self.vec)):
+            raise DataError(
+                f"Views.local must be (B, D', H, W) with B = {len(self.vec)} as in vec, got {tuple(self.local.shape)}"
+            )
+
+    def __len__(self) -> int:
+        return len(self.vec)
+
+    def rows(self, pick: slice | Tensor) -> Views:
+        return Views(self.vec[pick], None if self.local is None else self.local[pick])
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One N-way task.  ``support`` and ``query`` hold images before ``encode``, feature maps after it."""
+
+    support: Tensor  # (S, ...)
+    support_label: Tensor  # (S,)  0..N-1
+    query: Tensor  # (Q, ...)
+    query_label: Tensor  # (Q,)  0..N-1 or UNKNOWN
+    drawn: tuple[int, ...] = ()  # dataset ids of every class drawn, known classes first
+    # The task seen from the other side (unknown classes as the known ones); only for methods with needs_mirror.
+    mirror_support: Tensor | None = None  # (S', ...)
+    mirror_support_label: Tensor | None = None  # (S',)  0..M-1
+    mirror_query_label: Tensor | None = None  # (Q,)  0..M-1 for unknown queries, UNKNOWN for known ones
+
+    def __post_init__(self) -> None:
+        check_support(self.support, self.support_label)
+        if len(self.query) != len(self.query_label):
+            raise DataError(f"{len(self.query)} queries but {len(self.query_label)} query labels")
+        if len(self.query_label):
+            low, top = int(self.query_label.min()), int(self.query_label.max())
+            if top >= self.n_way or low < UNKNOWN:
+                raise DataError(
+                    f"query labels must be {UNKNOWN} (unknown) or 0..{self.n_way - 1}, got {low}..{top}: "
+                    f"the support has {self.n_way} classes"
+                )
+        if self.support.shape[1:] != self.query.shape[1:]:
+            raise DataError(
+                f"support and query must have rows of one shape, got {tuple(self.support.shape[1:])} and "
+                f"{tuple(self.query.shape[1:])}"
+            )
+        mirror = (self.mirror_support, self.mirror_support_label, self.mirror_query_label)
+        if any(part is not None for part in mirror):
+            if self.mirror_support is None or self.mirror_support_label is None or self.mirror_query_label is None:
+                raise DataError("a mirrored task needs its support, support labels and query labels together")
+            check_support(self.mirror_support, self.mirror_support_label)
+            if not torch.equal(self.mirror_query_label == UNKNOWN, self.known):
+                raise DataError("mirrored query labels must be unknown exactly where the query labels are known")
+
+    @property
+    def n_way(self) -> int:
+        return int(self.support_label.max()) + 1
+
+    @property
+    def known(self) -> Tensor:
+        """(Q,) bool: the query's class is among the enrolled ones."""
+        return self.query_label != UNKNOWN
+
+    def encode(self, backbone: Callable[[Tensor], Tensor]) -> Episode:
+        """Run the backbone once over all images of the task together."""
+        parts = [self.support, self.query] + ([] if self.mirror_support is None else [self.mirror_support])
+        maps = torch.split(backbone(torch.cat(parts)), [len(part) for part in parts])
+        return replace(
+            self, support=maps[0], query=maps[1], mirror_support=None if self.mirror_support is None else maps[2]
+        )
+
+    def mirrored(self) -> Episode:
+        """The same queries with the roles exchanged: unknown classes are enrolled, known ones are unknown."""
+        if self.mirror_support is None or self.mirror_support_label is None or self.mirror_query_label is None:
+            raise DataError("this task was drawn without a mirrored side; draw it with mirror=True")
+        flipped = self.drawn[self.n_way :] + self.drawn[: self.n_way]
+        return Episode(
+            self.mirror_support, self.mirror_support_label, self.query, self.mirror_query_label, drawn=flipped
+        )
+
+    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> Episode:
+        """Move every tensor to ``device``; ``dtype`` applies to images and maps only."""
+
+        def move(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device, dtype if x.is_floating_point() else None)
+
+        moved = {name: move(getattr(self, name)) for name in self.__dataclass_fields__ if name != "drawn"}
+        return replace(self, **moved)  # type: ignore[arg-type]
+
+
+def check_support(support: Tensor, label: Tensor) -> None:
+    """Refuse labels that are not exactly 0..N-1; a gap would become a NaN prototype."""
+    if label.ndim != 1 or label.is_floating_point():
+        raise DataError(f"support labels must be whole numbers (S,), got {label.dtype} {tuple(label.shape)}")
+    if len(support) != len(label):
+        raise DataError(f"{len(support)} support images but {len(label)} labels")
+    seen = sorted(set(label.tolist()))
+    if not seen or seen != list(range(len(seen))):
+        raise DataError(f"support labels must be 0..N-1 without gaps and at least one, got {seen}")
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
+
+    The short side is resized to ``resize`` (``size`` when None), the centre ``size`` x ``size`` is cut out,
+    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel;
+    with it even such a picture is enlarged and cut, because the published programs do that (CIFAR-FS: 40, then 32).
+    """
+
+    size: int
+    resize: int | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
+        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        if self.size < 1:
+            raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
+        if self.resize is not None and self.resize < self.size:
+            raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
+        if len(self.mean) != 3 or len(self.std) != 3 or not all(s > 0 for s in self.std):
+            raise RecipeError(f"preprocess needs 3 means and 3 positive stds, got {self.mean} and {self.std}")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
+
+    def normalize(self, images: Tensor) -> Tensor:
+        """uint8 (B, 3, size, size) -> float32, normalised, in the memory layout it came in."""
+        scale = torch.tensor([1 / (255 * s) for s in self.std], device=images.device).view(3, 1, 1)
+        shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)], device=images.device)
+        return images.float() * scale + shift.view(3, 1, 1)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> Preprocess:
+        return cls(**fields)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+class Encoder(Protocol):
+    """What the data layer needs of a backbone: it turns normalised images into maps and can name its weights."""
+
+    @property
+    def preprocess(self) -> Preprocess: ...
+
+    @property
+    def channels(self) -> int: ...
+
+    def __call__(self, images: Tensor) -> Tensor:
+        """Normalised (B, 3, size, size) -> maps (B, C, H, W)."""
+        ...
+
+    def fingerprint(self) -> str:
+        """Hash of architecture and weights: equal fingerprints give equal maps."""
+        ...

@@ -1,0 +1,194 @@
+"""What every method promises.  Inherit ``MethodConformance`` and give it a ``method`` fixture for ``DIM`` channels."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from glocal.methods import Method
+from glocal.ops.confidence import OPEN_SCORES
+from glocal.types import UNKNOWN, Episode, Views
+
+DIM = 16
+
+
+def toy_task(seed: int, *, shots: Sequence[int] = (2, 1, 3), n_query: int = 4, n_unknown: int = 5) -> Episode:
+    """Maps (B, 16, 2, 2) around one random centre per class; half of the channels are noise alone."""
+    rng = torch.Generator().manual_seed(seed)
+    centre = 2 * torch.randn(len(shots) + n_unknown, DIM, 1, 1, generator=rng)
+    centre[:, DIM // 2 :] = 0
+
+    def maps(which: list[int]) -> Tensor:
+        return centre[which] + torch.randn(len(which), DIM, 2, 2, generator=rng)
+
+    support = [n for n, k in enumerate(shots) for _ in range(k)]
+    query = [n for n in range(len(shots)) for _ in range(n_query)]
+    unknown = [len(shots) + i for i in range(n_unknown)]
+    label = torch.tensor(query + [UNKNOWN] * n_unknown)
+    order = torch.randperm(len(label), generator=rng)  # known and unknown queries mixed
+    return Episode(
+        maps(support), torch.tensor(support), maps(query + unknown)[order], label[order], tuple(range(len(centre)))
+    )
+
+
+def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
+    """Within ``tolerance`` of the largest value of ``b``."""
+    return bool((a.double() - b.double()).abs().max() <= tolerance * b.double().abs().max().clamp_min(1e-3))
+
+
+class MethodConformance:
+    @pytest.fixture
+    def method(self) -> Method:
+        raise NotImplementedError("a conformance class gives its own `method` fixture")
+
+    @pytest.mark.parametrize(
+        "task",
+        [
+            toy_task(0),
+            toy_task(1, shots=(1, 1)),
+            toy_task(2, shots=(1, 4, 2, 1, 5, 1, 2), n_query=1),
+            toy_task(3, shots=(1,)),
+            toy_task(4, n_query=0, n_unknown=1),
+        ],
+        ids=["unequal shots", "two ways", "seven ways", "one way", "one query"],
+    )
+    def test_shapes_and_finite_values(self, method: Method, task: Episode):
+        logits, open_score = method.eval()(task)
+        assert logits.shape == (len(task.query), task.n_way)
+        assert open_score.shape == (len(task.query),)
+        assert logits.isfinite().all()
+        assert open_score.isfinite().all()
+
+    def test_every_named_score_is_given_and_the_chosen_one_reported(self, method: Method):
+        state, query = enrolled(method.eval(), toy_task(0))
+        scores, out = method.scores(state, query), method.score(state, query)
+        assert set(scores) >= {*OPEN_SCORES, method.open_score}
+        assert all(score.shape == (len(query),) and score.isfinite().all() for score in scores.values())
+        assert torch.equal(scores[method.open_score], out.open_score)
+        assert torch.equal(method.compare(state, query).logits, out.logits)
+
+    def test_queries_do_not_see_each_other(self, method: Method):
+        if method.transductive:
+            pytest.skip("a transductive method looks at all queries together")
+        task = toy_task(0)
+        together = method.eval()(task)
+        for i in range(len(task.query)):
+            alone = method(replace(task, query=task.query[i : i + 1], query_label=task.query_label[i : i + 1]))
+            assert close(alone.logits, together.logits[i : i + 1])
+            assert close(alone.open_score, together.open_score[i : i + 1])
+
+    def test_relabelling_permutes_logits_and_leaves_the_open_score(self, method: Method):
+        task, new_label = toy_task(0), torch.tensor([2, 0, 1])
+        moved = replace(
+            task,
+            support_label=new_label[task.support_label],
+            query_label=torch.where(task.known, new_label[task.query_label], UNKNOWN),
+        )
+        before, after = method.eval()(task), method(moved)
+        assert close(after.logits[:, new_label], before.logits)
+        assert close(after.open_score, before.open_score)
+
+    def test_order_of_the_support_does_not_matter(self, method: Method):
+        task, order = toy_task(0), torch.tensor([5, 0, 3, 1, 4, 2])
+        shuffled = replace(task, support=task.support[order], support_label=task.support_label[order])
+        before, after = method.eval()(task), method(shuffled)
+        assert close(after.logits, before.logits)
+        assert close(after.open_score, before.open_score)
+
+    def test_evaluation_is_deterministic(self, method: Method):
+        task = toy_task(0)
+        first, second = method.eval()(task), method(task)
+        assert torch.equal(first.logits, second.logits)
+        assert torch.equal(first.open_score, second.open_score)
+
+    def test_float32_agrees_with_float64(self, method: Method):
+        task = toy_task(0)
+        single, double = method.eval()(task), copy.deepcopy(method).double()(task.to(dtype=torch.float64))
+        assert double.logits.dtype == double.open_score.dtype == torch.float64
+        assert close(single.logits, double.logits)
+        assert close(single.open_score, double.open_score)
+
+    def test_state_is_tensors_and_survives_a_file(self, method: Method, tmp_path: Path):
+        state, query = enrolled(method.eval(), toy_task(0))
+        assert isinstance(state, method.State)
+        assert all(isinstance(value, Tensor) for value in state)
+        save_file({k: v.detach().contiguous() for k, v in state._asdict().items()}, tmp_path / "state.safetensors")
+        again = method.State(**load_file(tmp_path / "state.safetensors"))
+        assert torch.equal(method.score(again, query).logits, method.score(state, query).logits)
+        assert torch.equal(method.score(again, query).open_score, method.score(state, query).open_score)
+
+    def test_state_does_not_depend_on_training_mode(self, method: Method):
+        task = toy_task(0)
+        (state, _), (training, _) = enrolled(method.eval(), task), enrolled(method.train(), task)
+        assert type(training) is type(state)
+        assert [value.shape for value in training] == [value.shape for value in state]
+
+    def test_batch_norm_lives_in_embed_alone(self, method: Method):
+        task = toy_task(0)
+        support, query = method.train().views(task)
+        before = {name: buffer.clone() for name, buffer in method.named_buffers()}
+        method.score(method.enroll(support, task.support_label, task.drawn), query)
+        assert all(torch.equal(buffer, before[name]) for name, buffer in method.named_buffers())
+
+    @pytest.mark.parametrize(("n_query", "n_unknown"), [(4, 5), (4, 0), (0, 5), (1, 1)])
+    @pytest.mark.parametrize("training", [True, False])
+    def test_loss_terms_are_finite_scalars(self, method: Method, n_query: int, n_unknown: int, training: bool):
+        terms = method.train(training).loss(toy_task(0, n_query=n_query, n_unknown=n_unknown))
+        assert terms
+        assert all(term.shape == () and term.isfinite() for term in terms.values())
+
+    def test_every_parameter_gets_a_gradient(self, method: Method):
+        gradients(method.train(), toy_task(0))
+        # Evaluation mode, because batch norm over a batch makes the gradient of a bias before it vanish.
+        for name, gradient in gradients(method.eval(), toy_task(0)).items():
+            assert gradient.abs().max() > 0, name
+
+    def test_learns_a_toy_problem(self, method: Method):
+        held_out = [toy_task(1000 + i) for i in range(8)]
+        before = mean_loss(method, held_out)
+        if any(p.requires_grad for p in method.parameters()):
+            train(method, steps=60)
+            assert mean_loss(method, held_out) < 0.95 * before
+        assert accuracy(method, held_out) > 0.8  # chance is 1/3
+
+
+def enrolled(method: Method, task: Episode) -> tuple[object, Views]:
+    support, query = method.views(task)
+    return method.enroll(support, task.support_label, task.drawn), query
+
+
+def gradients(method: Method, task: Episode) -> dict[str, Tensor]:
+    """Of the summed loss; fails when a parameter is left out or its gradient is not finite."""
+    method.zero_grad(set_to_none=True)
+    terms = method.loss(task)
+    if any(p.requires_grad for p in method.parameters()):
+        sum(terms.values()).backward()
+    found = {name: p.grad for name, p in method.named_parameters()}
+    assert all(grad is not None and grad.isfinite().all() for grad in found.values()), found
+    return found
+
+
+def train(method: Method, steps: int) -> None:
+    optimiser = torch.optim.Adam(method.train().parameters(), lr=5e-3)
+    for step in range(steps):
+        optimiser.zero_grad()
+        sum(method.loss(toy_task(step)).values()).backward()
+        optimiser.step()
+
+
+@torch.no_grad()
+def mean_loss(method: Method, tasks: list[Episode]) -> float:
+    return sum(float(sum(method.eval().loss(task).values())) for task in tasks) / len(tasks)
+
+
+@torch.no_grad()
+def accuracy(method: Method, tasks: list[Episode]) -> float:
+    right = [(method.eval()(task).logits.argmax(-1) == task.query_label)[task.known] for task in tasks]
+    return float(torch.cat(right).float().mean())

@@ -1,0 +1,193 @@
+"""The documentation tells the truth: its code runs, its links lead somewhere, its commands exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import typer.main
+
+from glocal import __version__
+from glocal.backbones import BACKBONES
+from glocal.cli.main import app
+from glocal.data import DATASETS
+from glocal.engine.recipe import shipped_recipes
+from glocal.methods import METHODS
+from glocal.metrics import METRICS
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
+RUNNABLE = [ROOT / "README.md", ROOT / "docs/concepts.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LANGUAGES = {"python", "sh", "toml", "text", "bibtex"}  # another one would escape the tests below
+NUMBER = re.compile(r"^(\w+) +(\d\.\d+) ±", re.MULTILINE)
+
+
+class Block(NamedTuple):
+    language: str
+    line: int  # of its first line of code in the page
+    code: str
+
+
+def blocks(page: Path, language: str) -> list[Block]:
+    text = page.read_text("utf-8")
+    found = [Block(m[1], text.count("\n", 0, m.start(2)) + 1, m[2]) for m in FENCE.finditer(text)]
+    return [block for block in found if block.language == language]
+
+
+def name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.fixture
+def registries() -> Iterator[None]:
+    """What a page registers is gone when the page ends, also when it ends badly."""
+    before: list[tuple[dict[str, Any], dict[str, Any]]] = [
+        (registry, dict(registry)) for registry in (METHODS, BACKBONES, DATASETS, METRICS)
+    ]
+    yield
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_fence_is_closed_and_of_a_known_language(page: Path):
+    text = page.read_text("utf-8")
+    assert {match[1] for match in FENCE.finditer(text)} <= LANGUAGES
+    assert text.count("```") == 2 * len(FENCE.findall(text))
+
+
+@pytest.mark.usefixtures("registries")
+@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+def test_python_runs(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Blocks run in order in one namespace; numbers that a page shows are those it prints."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    code = blocks(page, "python")
+    assert code, "a page of this kind shows code that works"
+    namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
+    for block in code:  # the empty lines make a traceback show the line of the page
+        exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
+
+    printed = NUMBER.findall(capsys.readouterr().out)
+    shown = [found for block in blocks(page, "text") for found in NUMBER.findall(block.code)]
+    for (metric, value), (shown_metric, shown_value) in zip(printed, shown or printed, strict=True):
+        assert shown_metric == metric
+        assert float(shown_value) == pytest.approx(float(value), abs=0.005)
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    """(page:line, words) of every command in a shell block; a backslash joins lines, a # starts a comment."""
+    found = []
+    for page in PAGES:
+        for block in blocks(page, "sh"):
+            joined = re.sub(r"\\\n", lambda _: " ", block.code)
+            for line in joined.splitlines():
+                words = shlex.split(line.partition(" > ")[0], comments=True)
+                if words:
+                    found.append((f"{name(page)}:{block.line}", words))
+    return found
+
+
+def program_of(words: list[str]) -> tuple[str, list[str]]:
+    """Without ``NAME=value`` in front and without the folder of the program."""
+    while "=" in words[0]:
+        words = words[1:]
+    return words[0].rpartition("/")[2], words[1:]
+
+
+def problem_with(arguments: list[str]) -> str | None:
+    """What ``glocal`` would object to in its arguments, found without running anything."""
+    group = typer.main.get_command(app)
+    command, *rest = arguments
+    if command.startswith("-"):
+        known = {"--help", *(option for parameter in group.params for option in parameter.opts)}
+        return None if command in known else f"no option {command}"
+    if command not in group.commands:
+        return f"no command {command}"
+    try:
+        context = group.commands[command].make_context(command, rest)
+    except Exception as error:  # its class moved between versions of typer
+        return str(error)
+    recipe = context.params.get("recipe", "")
+    return f"no recipe {recipe}" if recipe and recipe not in (*shipped_recipes(), Path(recipe).stem + ".toml") else None
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        ("evaluate run --dataset embedded --shot 5", None),
+        ("evaluate run --dataset embedded --shots 5", "--shots"),
+        ("evaluate run --dataset embedded --shot five", "integer"),
+        ("evaluate run", "dataset"),
+        ("pretrain demo-pretrian --out run", "no recipe demo-pretrian"),
+        ("evalute run", "no command evalute"),
+    ],
+)
+def test_wrong_commands_are_noticed(line: str, problem: str | None):
+    found = problem_with(line.split())
+    assert found is None if problem is None else problem in str(found)
+
+
+def test_glocal_commands_parse():
+    """Command, options, arguments and their types are those of the program."""
+    used = [(where, *program_of(words)) for where, words in commands()]
+    calls = [(where, arguments) for where, program, arguments in used if program == "glocal"]
+    problems = {f"{where}: glocal {' '.join(arguments)}": problem_with(arguments) for where, arguments in calls}
+    assert {line: problem for line, problem in problems.items() if problem} == {}
+    assert {arguments[0] for _, arguments in calls} >= set(typer.main.get_command(app).commands), (
+        "a command is not shown"
+    )
+
+
+def test_make_targets_exist():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    used = {target for _, words in commands() if words[0] == "make" for target in words[1:]}
+    assert {"demo", "test"} <= used <= targets
+
+
+def links(page: Path) -> list[str]:
+    prose = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text("utf-8")))
+    return re.findall(r"\]\(([^)\s]+)\)", prose) + re.findall(r'(?:src|href)="([^"]+)"', prose)
+
+
+def anchors(page: Path) -> set[str]:
+    """Headings as GitHub turns them into anchors."""
+    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", page.read_text("utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_lead_somewhere(page: Path):
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{name(page)} links to {link}, which is not there"
+        assert target.is_relative_to(ROOT), f"{name(page)} links to {link}, outside the repository"
+        if anchor:
+            assert anchor in anchors(target), f"{name(page)} links to {link}, and there is no such heading"
+
+
+def test_every_page_can_be_reached_from_the_readme():
+    reached, waiting = set(), [ROOT / "README.md"]
+    while waiting:
+        page = waiting.pop()
+        reached.add(page)
+        linked = {(page.parent / link.partition("#")[0]).resolve() for link in links(page) if ".md" in link}
+        waiting.extend(linked - reached)
+    assert reached == set(PAGES)
+
+
+def test_the_version_is_the_same_everywhere():
+    citation = (ROOT / "CITATION.cff").read_text("utf-8")
+    assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == __version__
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")

@@ -1,0 +1,94 @@
+"""The wheel, installed for real in a new environment outside the repository, does its work there."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+from glocal import __version__
+from glocal.engine.checkpoint import shipped_models
+
+REPOSITORY = Path(__file__).parents[2]
+MODEL = "embedded-protonet"
+PATIENCE = 600  # seconds: a hanging installation must not hang the suite
+
+
+def run(*command: str | Path, cwd: Path) -> str:
+    """Standard output of a command, run without anything of this environment on its path."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "GLOCAL"))}
+    environment = inherited | {"PYTHONPATH": "", "GLOCAL_CACHE": str(cwd / "cache")}
+    done = subprocess.run(
+        [str(part) for part in command], cwd=cwd, env=environment, capture_output=True, text=True, timeout=PATIENCE
+    )
+    assert done.returncode == 0, f"{command} failed:\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
+    run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", out, REPOSITORY, cwd=out)
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the commands of a new environment with the wheel and its demo extra."""
+    home = tmp_path_factory.mktemp("installed")
+    run(sys.executable, "-m", "venv", "--without-pip", home / "env", cwd=home)
+    commands = home / "env" / "bin"
+    pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", commands / "python", "install")
+    requirement = f"glocal[demo] @ {wheel.as_uri()}"
+    run(*pip, "--quiet", "--no-compile", "-c", REPOSITORY / "constraints.txt", requirement, cwd=home)
+    return commands
+
+
+def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
+    source = REPOSITORY / "src"
+    with zipfile.ZipFile(wheel) as archive:
+        held = {name: archive.getinfo(name).file_size for name in archive.namelist()}
+    wanted = [
+        source / "glocal" / "py.typed",
+        source / "glocal" / "report" / "page.css",
+        *source.glob("glocal/recipes/*.toml"),
+        *source.glob("glocal/weights/*.safetensors"),
+        *source.glob("glocal/data/published_splits/*.json"),
+    ]
+    assert len([path for path in wanted if path.suffix == ".toml"]) > 0
+    assert len([path for path in wanted if path.suffix == ".json"]) > 0
+    for path in wanted:
+        assert held.get(path.relative_to(source).as_posix()) == path.stat().st_size, path
+    assert not [name for name in held if name.startswith("tests") or "__pycache__" in name]
+
+
+def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path) -> None:
+    glocal = installed / "glocal"
+    assert run(glocal, "--version", cwd=tmp_path) == f"glocal {__version__}\n"
+    where = run(installed / "python", "-c", "import glocal; print(glocal.__file__)", cwd=tmp_path)
+    assert Path(where.strip()).is_relative_to(installed.parent)
+    listed = json.loads(run(glocal, "list", "--json", cwd=tmp_path))
+    assert {"protonet", "gel"} <= set(listed["methods"])
+    assert "embedded" in listed["datasets"]
+    assert listed["recipes"]
+    assert listed["models"] == shipped_models()
+    script = "from importlib.metadata import version; print(version('torch'))"
+    assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == version("torch")
+
+
+def test_a_shipped_model_evaluates(installed: Path, tmp_path: Path) -> None:
+    if MODEL not in shipped_models():
+        pytest.skip(f"src/glocal/weights has no {MODEL}; it has: {', '.join(shipped_models()) or 'nothing'}")
+    evaluate = (installed / "glocal", "evaluate", MODEL, "--dataset", "embedded", "--tasks", "20", "--json")
+    found = json.loads(run(*evaluate, cwd=tmp_path))
+    assert found["tasks"] == 20
+    assert found["skipped"] == []
+    assert 0.3 < found["metrics"]["acc"]["mean"] <= 1, "clearly better than naming one of five at random"

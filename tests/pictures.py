@@ -1,0 +1,43 @@
+"""A handful of pictures in two classes, and ways to write them down."""
+
+from __future__ import annotations
+
+import io
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.data import digests
+
+Tree = dict[str, np.ndarray]  # relative path -> pixels
+
+
+def make_tree() -> Tree:
+    rng = np.random.default_rng(1)
+    names = ["cat/1.png", "cat/2.png", "cat/old/3.png", "dog/1.png", "dog/2.PNG"]
+    return {name: rng.integers(0, 256, (8, 9, 3), dtype=np.uint8) for name in names}
+
+
+def write_tree(root: Path, tree: Tree) -> Path:
+    for name, pixels in tree.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels).save(root / name)
+        os.utime(root / name, (1_000_000_000, 1_000_000_000))  # long settled, so that the cache may trust it
+    return root
+
+
+def png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def count_decodes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """A list that grows by one digest for every picture decoded from now on."""
+    seen: list[bytes] = []
+    original = digests.content_digest
+    monkeypatch.setattr(digests, "content_digest", lambda image: seen.append(original(image)) or seen[-1])
+    return seen

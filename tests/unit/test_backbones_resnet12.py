@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glocal.backbones import build_backbone
+from glocal.backbones.resnet12 import ResNet12, widths_of
+from glocal.errors import RecipeError
+
+
+def block_from_the_spec(x: Tensor, w: dict[str, Tensor], name: str, *, training: bool) -> Tensor:
+    """One residual block in the order the specification tells it, without dropout."""
+
+    def norm(y: Tensor, bn: str) -> Tensor:
+        if training:
+            mean, var = y.mean((0, 2, 3)), y.var((0, 2, 3), unbiased=False)
+        else:
+            mean, var = w[f"{name}.{bn}.running_mean"], w[f"{name}.{bn}.running_var"]
+        scaled = (y - mean.view(1, -1, 1, 1)) / (var.view(1, -1, 1, 1) + 1e-5).sqrt()
+        return scaled * w[f"{name}.{bn}.weight"].view(1, -1, 1, 1) + w[f"{name}.{bn}.bias"].view(1, -1, 1, 1)
+
+    def leaky(y: Tensor) -> Tensor:
+        return torch.where(y > 0, y, 0.1 * y)
+
+    y = leaky(norm(F.conv2d(x, w[f"{name}.conv1.weight"], padding=1), "bn1"))
+    y = leaky(norm(F.conv2d(y, w[f"{name}.conv2.weight"], padding=1), "bn2"))
+    y = norm(F.conv2d(y, w[f"{name}.conv3.weight"], padding=1), "bn3")
+    shortcut = norm(F.conv2d(x, w[f"{name}.downsample.0.weight"]), "downsample.1")
+    return F.max_pool2d(leaky(y + shortcut), 2)
+
+
+def random_statistics(backbone: ResNet12) -> None:
+    """Batch norm away from its neutral start, so that a forgotten term shows."""
+    for name, tensor in backbone.state_dict().items():
+        if "bn" in name or "downsample.1" in name:
+            if name.endswith(("weight", "running_var")):
+                tensor.uniform_(0.5, 1.5)
+            elif name.endswith(("bias", "running_mean")):
+                tensor.normal_()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_blocks_equal_the_specification(training: bool) -> None:
+    torch.manual_seed(0)
+    backbone = ResNet12(width=(3, 4, 5, 6), image_size=36, drop_rate=0.0).double().train(training)
+    random_statistics(backbone)
+    weights = {name: w.clone() for name, w in backbone.state_dict().items()}
+    images = torch.randn(3, 3, 36, 36, dtype=torch.float64)
+    expected = images
+    for stage, got in enumerate(backbone.stages(images, (1, 2, 3, 4)), start=1):
+        expected = block_from_the_spec(expected, weights, f"layer{stage}", training=training)
+        torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_equal_the_specification() -> None:
+    torch.manual_seed(0)
+    backbone = ResNet12(width=(3, 4, 5, 6), image_size=32, drop_rate=0.0).double().train()
+    weights = {
+        name: w.detach().clone().requires_grad_(w.is_floating_point()) for name, w in backbone.state_dict().items()
+    }
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    expected = images
+    for stage in (1, 2, 3, 4):
+        expected = block_from_the_spec(expected, weights, f"layer{stage}", training=True)
+    expected.square().sum().backward()
+    backbone(images).square().sum().backward()
+    for name, parameter in backbone.named_parameters():
+        torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=1e-8, atol=1e-8, msg=name)
+
+
+def test_full_width_is_the_published_network() -> None:
+    backbone = build_backbone("resnet12")
+    assert sum(p.numel() for p in backbone.parameters()) == 12_424_320
+    assert backbone.stage_channels == (64, 160, 320, 640)
+    assert backbone.preprocess.mean == pytest.approx((0.47214, 0.45331, 0.40996), abs=1e-5)
+    assert backbone.preprocess.std == pytest.approx((0.27718, 0.26775, 0.28449), abs=1e-5)
+
+
+@pytest.mark.parametrize(("side", "map_side", "block"), [(84, 5, 5), (64, 4, 4), (32, 2, 2), (224, 14, 5), (16, 1, 1)])
+def test_map_and_block_size(side: int, map_side: int, block: int) -> None:
+    backbone = ResNet12(width=2, image_size=side).train()
+    assert backbone(torch.randn(2, 3, side, side)).shape == (2, 20, map_side, map_side)
+    assert f"block_size={block}, drop_rate=0.1, steps=40000" in repr(backbone.layer4.drop)
+
+
+def test_any_size_in_evaluation_but_blocks_must_fit_in_training() -> None:
+    backbone = ResNet12(width=2)
+    assert backbone.eval()(torch.randn(1, 3, 32, 32)).shape == (1, 20, 2, 2)
+    with pytest.raises(RecipeError, match=r"dropblock_size must be at most 4 .* got 5; build the backbone with"):
+        backbone.train()(torch.randn(1, 3, 32, 32))
+
+
+def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
+    backbone = ResNet12(width=8, image_size=32, dropblock_steps=1).train()
+    images = torch.randn(4, 3, 32, 32)
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (1, 2, 3, 4))]
+    assert zeros[:2] == pytest.approx([0.1, 0.1], abs=0.03)
+    assert zeros[2:] == [0, 0]  # the ramp starts at keep = 1
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (3, 4))]
+    assert zeros == pytest.approx([0.1, 0.1], abs=0.05)
+    assert int(backbone.state_dict()["layer3.drop.step"]) == int(backbone.state_dict()["layer4.drop.step"]) == 2
+
+
+def test_start_is_kaiming_normal_fan_out() -> None:
+    torch.manual_seed(0)
+    backbone = ResNet12()
+    for name, fan_out in (("layer4.conv2", 640 * 9), ("layer4.downsample.0", 640), ("layer1.conv1", 64 * 9)):
+        weight = backbone.state_dict()[f"{name}.weight"]
+        assert float(weight.std()) == pytest.approx((2 / fan_out) ** 0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("width", "widths"),
+    [(64, (64, 160, 320, 640)), (16, (16, 40, 80, 160)), (5, (5, 12, 25, 50)), ([24, 48, 96, 192], (24, 48, 96, 192))],
+)
+def test_widths(width: Any, widths: tuple[int, ...]) -> None:
+    assert widths_of(width) == widths
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"width": 0}, "one positive integer or four of them, got 0"),
+        ({"width": (64, 160, 320)}, r"got \(64, 160, 320\)"),
+        ({"width": (64, 160, 320, 6.5)}, "one positive integer or four"),
+        ({"image_size": 12}, "at least 16 pixels, got 12"),
+        ({"image_size": 32, "dropblock_size": 5}, "at most 2, got 5; 32-pixel images give 2x2 maps"),
+        ({"dropblock_size": 0}, "at least 1 pixel of the map, got 0"),
+        ({"dropblock_steps": 0}, "at least 1 training step, got 0"),
+        ({"drop_rate": 1.5}, r"drop_rate must be in \[0, 1\), got 1.5"),
+    ],
+)
+def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        ResNet12(**settings)

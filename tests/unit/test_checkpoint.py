@@ -1,0 +1,214 @@
+"""Checkpoints: what goes in comes out, and what is not ours or not whole is refused by a sentence."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from glocal.backbones import build_backbone
+from glocal.engine import checkpoint
+from glocal.engine.checkpoint import (
+    BEST,
+    Model,
+    find_checkpoint,
+    load_model,
+    load_strictly,
+    read_checkpoint,
+    save_model,
+    shipped_models,
+    write_checkpoint,
+)
+from glocal.errors import WeightsError
+from glocal.methods import METHODS
+
+SETTINGS = {"width": 4, "image_size": 16}
+
+
+def small_model(**record: Any) -> Model:
+    torch.manual_seed(0)
+    backbone = build_backbone("conv4", **SETTINGS)
+    described = {"backbone": {"name": "conv4", "settings": SETTINGS}, "method": {"name": "gel", "settings": {}}}
+    return Model(backbone, METHODS["gel"](backbone.channels), described | record, {"classifier": torch.arange(3.0)})
+
+
+def refusal(path: Path) -> str:
+    with pytest.raises(WeightsError) as caught:
+        load_model(path)
+    said = str(caught.value)
+    assert str(path) in said
+    assert "\n" not in said
+    return said
+
+
+def test_weights_and_record_survive(tmp_path: Path) -> None:
+    model = small_model(note="é", step=3)
+    model.backbone.on("cpu")  # channels-last weights must come back with the same values
+    save_model(tmp_path / "m.safetensors", model)
+    again = load_model(tmp_path / "m.safetensors")
+    assert again.tensors().keys() == model.tensors().keys()
+    for name, value in model.tensors().items():
+        assert torch.equal(again.tensors()[name], value), name
+    assert (again.record["note"], again.record["step"]) == ("é", 3)
+    assert again.backbone.fingerprint() == model.backbone.fingerprint()
+    images = torch.randn(2, 3, 16, 16)
+    assert torch.equal(again.eval().backbone(images), model.eval().backbone(images))
+
+
+def test_float16_is_half_the_size_and_close(tmp_path: Path) -> None:
+    model = small_model()
+    save_model(tmp_path / "full.safetensors", model)
+    save_model(tmp_path / "half.safetensors", model, half=True)
+    full, half = (
+        sum(tensor.numel() * tensor.element_size() for tensor in load_file(tmp_path / f"{name}.safetensors").values())
+        for name in ("full", "half")
+    )
+    assert half < 0.55 * full
+    narrow = load_model(tmp_path / "half.safetensors")
+    for name, value in model.tensors().items():
+        assert narrow.tensors()[name].dtype == value.dtype, "what was narrowed is widened, counters stay integers"
+        torch.testing.assert_close(narrow.tensors()[name], value, rtol=1e-3, atol=1e-6)
+
+
+def test_float16_refuses_what_it_cannot_hold(tmp_path: Path) -> None:
+    with pytest.raises(WeightsError, match=r"big has values beyond the range of float16"):
+        write_checkpoint(tmp_path / "x", {"big": torch.tensor([7e4])}, {}, half=True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_shared_and_strided_tensors_are_stored_apart(tmp_path: Path) -> None:
+    base = torch.arange(12.0).view(3, 4)
+    write_checkpoint(tmp_path / "x", {"a": base, "b": base.T, "c": base[0]}, {})
+    tensors, _ = read_checkpoint(tmp_path / "x")
+    assert torch.equal(tensors["a"], base)
+    assert torch.equal(tensors["b"], base.T)
+    assert torch.equal(tensors["c"], base[0])
+
+
+def test_the_file_is_safetensors_and_the_same_bytes_each_time(tmp_path: Path) -> None:
+    model = small_model()
+    for name in ("a", "b"):
+        save_model(tmp_path / name, model)
+    content = (tmp_path / "a").read_bytes()
+    assert content == (tmp_path / "b").read_bytes()
+    (length,) = struct.unpack("<Q", content[:8])
+    header = json.loads(content[8 : 8 + length])
+    record = json.loads(header["__metadata__"]["glocal"])
+    assert record["format"] == checkpoint.FORMAT
+    assert record["method"]["name"] == "gel"
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.safetensors"
+    save_model(path, small_model(step=1))
+    before = path.read_bytes()
+
+    def full_disk(self: Path, content: bytes) -> int:
+        with open(self, "wb") as file:
+            file.write(content[:100])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        save_model(path, small_model(step=2))
+    assert path.read_bytes() == before
+    assert [each.name for each in tmp_path.iterdir()] == ["m.safetensors"]
+
+
+@pytest.mark.parametrize("damage", ["empty", "text", "cut", "header", "flipped", "pickle"])
+def test_damaged_files(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "m.safetensors"
+    save_model(path, small_model())
+    content = path.read_bytes()
+    match damage:
+        case "empty":
+            path.write_bytes(b"")
+        case "text":
+            path.write_bytes(b"%PDF-1.4 this is something else entirely, and long enough")
+        case "cut":
+            path.write_bytes(content[:-7])
+        case "header":
+            path.write_bytes(content[:40] + b"\xff" + content[41:])
+        case "flipped":  # one bit of a weight: safetensors alone would not notice
+            path.write_bytes(content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
+        case "pickle":
+            torch.save({"a": torch.ones(2)}, path)
+    assert "damaged" in refusal(path)
+
+
+def test_every_cut_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    write_checkpoint(path, {"a": torch.arange(5.0)}, {})
+    content = path.read_bytes()
+    for length in range(len(content)):
+        path.write_bytes(content[:length])
+        with pytest.raises(WeightsError):
+            read_checkpoint(path)
+
+
+def test_foreign_and_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.safetensors"
+    save_file({"a": torch.ones(2)}, path)
+    assert "not a checkpoint of glocal" in refusal(path)
+    for odd in ("not json", "[]", "{}", '"text"', "7"):
+        save_file({"a": torch.ones(2)}, path, metadata={"glocal": odd})
+        assert "not a checkpoint of glocal" in refusal(path)
+    monkeypatch.setattr(checkpoint, "FORMAT", 99)
+    save_model(path, small_model())
+    monkeypatch.undo()
+    assert "has format 99" in refusal(path)
+    assert "update glocal" in refusal(path)
+
+
+def test_a_model_that_this_version_does_not_have(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    for described in (
+        {"method": {"name": "tomorrow", "settings": {}}},
+        {"method": {"name": "gel", "settings": {"tomorrow": 1}}},
+        {"backbone": {"name": "tomorrow", "settings": {}}},
+        {"backbone": {"name": "conv4", "settings": {"tomorrow": 1}}},
+    ):
+        save_model(path, small_model(**described))
+        assert "tomorrow" in refusal(path)
+    write_checkpoint(path, {}, {})
+    assert "cannot build" in refusal(path)
+
+
+def test_loading_is_strict_and_names_what_is_wrong(tmp_path: Path) -> None:
+    path = tmp_path / "m.safetensors"
+    model = small_model()
+    tensors = model.tensors()
+    lacking = {name: value for name, value in tensors.items() if name != "backbone.layer2.0.weight"}
+    write_checkpoint(path, lacking, model.record)
+    assert "layer2.0.weight" in refusal(path)
+    write_checkpoint(path, tensors | {"method.surplus": torch.ones(1)}, model.record)
+    assert "surplus" in refusal(path)
+    write_checkpoint(path, tensors | {"backbone.layer1.0.bias": torch.ones(7)}, model.record)
+    assert "layer1.0.bias" in refusal(path)
+    with pytest.raises(WeightsError) as caught:
+        load_strictly(build_backbone("resnet12", width=4), {}, "nothing")
+    assert len(str(caught.value)) < 600, "a sentence, not a listing of a hundred names"
+
+
+def test_where_checkpoints_are_looked_for(tmp_path: Path) -> None:
+    save_model(tmp_path / "run" / BEST, small_model())
+    assert find_checkpoint(tmp_path / "run") == tmp_path / "run" / BEST
+    assert find_checkpoint(tmp_path / "run" / BEST) == tmp_path / "run" / BEST
+    with pytest.raises(WeightsError, match=r"has no best\.safetensors"):
+        find_checkpoint(tmp_path)
+    with pytest.raises(WeightsError, match="neither a file, nor a run folder, nor a shipped model"):
+        find_checkpoint(tmp_path / "nothing")
+    with pytest.raises(WeightsError, match="no such file"):
+        read_checkpoint(tmp_path / "nothing")
+
+
+@pytest.mark.parametrize("name", shipped_models())
+def test_shipped_models_load(name: str) -> None:
+    model = load_model(name)
+    assert model.record["backbone"]["name"]
+    assert all(torch.isfinite(t).all() for t in model.tensors().values() if t.is_floating_point())

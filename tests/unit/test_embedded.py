@@ -1,0 +1,233 @@
+"""Embedded data: what may be a class, that the fonts really draw it, and that the same seed gives the same pixels."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import unicodedata
+from pathlib import Path
+
+import numpy as np
+import pytest
+from matplotlib.ft2font import FT2Font
+from PIL import Image, ImageFilter
+from sklearn.datasets import load_digits
+
+from glocal.data.benchmarks import embedded as module
+from glocal.data.benchmarks.embedded import embedded, render
+from glocal.data.benchmarks.glyphs import (
+    LOOK_ALIKES,
+    TRAIN_SCRIPTS,
+    VAL_SCRIPTS,
+    alphabet,
+    draw,
+    fonts,
+    in_one_piece,
+    shapes,
+)
+from glocal.data.benchmarks.handwriting import write
+from glocal.errors import DataError
+
+DIGITS = "0123456789"
+# Written down apart from the list in the package: what a person would name at once.
+OBVIOUS_LOOK_ALIKES = "OoQDlIi|JZzSsBbqgGPpYy" + "ΟοΘθΙΖβσρ" + "ОоЗзІЅБбВвЧчЭэРрЬь" + "ƷʒɜȜƐɛƧƼ" + "סוןזاه١٢٣٩۴"
+SAME_ACROSS_SCRIPTS = [
+    "AΑА", "EΕЕ", "HΗН", "KΚК", "MΜМ", "NΝ", "TΤТ", "XΧХ", "CcСсϹϲ", "eе", "VvѴѵ", "WwԜԝ", "dԁ", "ΦФ", "ΠП", "Λ∧",
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path))
+
+
+def likeness_of(font: int, characters: list[str]) -> np.ndarray:
+    """(n, 400) unit vectors, made in another way than the package does: stretched to a square and blurred by Pillow."""
+    rows = []
+    for character in characters:
+        square = Image.fromarray(draw(character, font)).resize((20, 20), Image.Resampling.BILINEAR)
+        rows.append(np.asarray(square.filter(ImageFilter.GaussianBlur(1)), np.float64).ravel())
+    flat = np.stack(rows)
+    flat -= flat.mean(1, keepdims=True)
+    return flat / np.linalg.norm(flat, axis=1, keepdims=True)
+
+
+def classes_by_font():
+    for number in range(len(fonts())):
+        yield number, [glyph.character for glyph in alphabet() if number in glyph.fonts]
+
+
+def test_there_are_hundreds_of_classes_from_many_scripts_and_typefaces():
+    train = [glyph for glyph in alphabet() if glyph.script in TRAIN_SCRIPTS]
+    val = [glyph for glyph in alphabet() if glyph.script in VAL_SCRIPTS]
+    assert len(train) >= 270
+    assert len(val) >= 40
+    assert len({glyph.script for glyph in train}) >= 8
+    assert {number for glyph in train for number in glyph.fonts} == set(range(len(fonts())))
+    assert len({glyph.character for glyph in alphabet()}) == len(train) + len(val) == len(alphabet())
+
+
+def test_no_class_is_a_number():
+    for glyph in alphabet():
+        assert unicodedata.numeric(glyph.character, None) is None, glyph
+        assert unicodedata.category(glyph.character)[0] in "LS", glyph
+        assert not unicodedata.decomposition(glyph.character), glyph
+
+
+def test_no_class_is_an_obvious_look_alike_of_a_digit():
+    characters = {glyph.character for glyph in alphabet()}
+    assert not characters & set(OBVIOUS_LOOK_ALIKES)
+    listed = "".join(LOOK_ALIKES.values())
+    assert not characters & set(listed)
+    assert len(set(listed)) == len(listed)
+    assert set(LOOK_ALIKES) == set(DIGITS)
+
+
+def test_a_homoglyph_of_a_look_alike_is_one_too():
+    characters = {glyph.character for glyph in alphabet()}
+    for character, listed in ("ΥY", "Ǝ∃", "ɸф"):
+        assert listed in "".join(LOOK_ALIKES.values())
+        assert character not in "".join(LOOK_ALIKES.values())  # nobody had to think of it
+        assert character not in characters
+
+
+def test_no_class_is_drawn_like_a_digit_of_its_font():
+    for number, characters in classes_by_font():
+        likeness = likeness_of(number, characters) @ likeness_of(number, list(DIGITS)).T
+        worst = np.unravel_index(likeness.argmax(), likeness.shape)
+        assert likeness.max() < 0.88, (fonts()[number].name, characters[worst[0]], DIGITS[worst[1]])
+
+
+def test_the_yardstick_would_notice_a_look_alike():
+    likeness = likeness_of(0, ["O", "З"]) @ likeness_of(0, ["0", "3"]).T
+    assert (np.diag(likeness) > 0.95).all()
+
+
+def test_no_two_classes_have_one_shape():
+    for number, characters in classes_by_font():
+        unit = likeness_of(number, characters)
+        likeness = unit @ unit.T - np.eye(len(unit))
+        worst = np.unravel_index(likeness.argmax(), likeness.shape)
+        assert likeness.max() < 0.95, (fonts()[number].name, [characters[i] for i in worst])
+
+
+def test_a_shape_shared_by_scripts_is_one_class():
+    characters = {glyph.character for glyph in alphabet()}
+    for group in SAME_ACROSS_SCRIPTS:
+        assert len(characters & set(group)) <= 1, group
+    assert characters & set("AΑА") == {"A"}
+    drawn = shapes([draw(character, 0) for character in "AΑАK"])
+    assert (drawn[0] @ drawn[1:3].T > 0.99).all()
+    assert drawn[0] @ drawn[3] < 0.8
+
+
+def test_every_glyph_is_really_in_its_font():
+    for number, characters in classes_by_font():
+        font = FT2Font(str(fonts()[number].path))
+        missing = draw("\U0010ffff", number)  # a noncharacter: no font has it, this is what .notdef looks like
+        for character in characters:
+            assert font.get_char_index(ord(character)) != 0, (fonts()[number].name, character)
+            ink = draw(character, number)
+            assert ink.max() > 128, (fonts()[number].name, character)
+            assert not np.array_equal(ink, missing), (fonts()[number].name, character)
+
+
+def test_pieces():
+    whole = np.zeros((96, 96), np.uint8)
+    whole[10:80, 40:56] = 255
+    assert in_one_piece(whole)
+    dotted = whole.copy()
+    dotted[30:45] = 0
+    assert not in_one_piece(dotted)
+
+
+def test_train_and_val_share_no_class_and_no_script():
+    train, val = render("train", per_class=1), render("val", per_class=1)
+    assert not set(train.class_names) & set(val.class_names)
+    assert len(train.class_names) + len(val.class_names) == len(alphabet())
+    assert not set(TRAIN_SCRIPTS) & set(VAL_SCRIPTS)
+    ranges = sorted((TRAIN_SCRIPTS | VAL_SCRIPTS).values())
+    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
+
+
+def test_pictures_and_labels():
+    val = render("val", per_class=3)
+    n = 3 * len(val.class_names)
+    assert val.images.shape == (n, 32, 32, 3)
+    assert val.images.dtype == np.uint8
+    assert np.array_equal(val.labels, np.repeat(np.arange(n // 3), 3))
+    assert (val.images == val.images[..., :1]).all()
+    assert val.images.reshape(n, -1).max(1).min() > 100  # no empty picture
+
+
+def test_same_seed_same_pixels_whoever_asks_for_how_many():
+    glyph = alphabet()[0]
+    three, seven = write(glyph, 3, seed=5), write(glyph, 7, seed=5)
+    assert np.array_equal(three, seven[:3])
+    assert not np.array_equal(three, write(glyph, 3, seed=6))
+    assert len({image.tobytes() for image in seven}) == 7
+
+
+def test_drawn_twice_and_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    first = render("val", per_class=2)
+    [kept] = (tmp_path / "embedded").iterdir()
+    with monkeypatch.context() as patch:
+        patch.setattr(module, "write", lambda *_, **__: pytest.fail("drawn although it was kept"))
+        again = render("val", per_class=2)
+    assert np.array_equal(first.images, again.images)
+    assert np.array_equal(first.labels, again.labels)
+    assert first.class_names == again.class_names
+    kept.write_bytes(kept.read_bytes()[:1000])
+    mended = render("val", per_class=2)
+    assert np.array_equal(first.images, mended.images)
+    assert [path.name for path in kept.parent.iterdir()] == [kept.name]
+
+
+def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "file"
+    file.write_text("")
+    monkeypatch.setenv("GLOCAL_CACHE", str(file))
+    assert len(render("val", per_class=1).images) >= 40
+
+
+def test_test_classes_are_the_digits_of_scikit_learn():
+    test, digits = render("test"), load_digits()
+    assert test.images.shape == (1797, 32, 32, 3)
+    assert np.array_equal(test.labels, digits.target)
+    assert test.class_names == tuple(DIGITS)
+    blocks = test.images[..., 0].reshape(1797, 8, 4, 8, 4).mean((2, 4)) / 255
+    assert np.corrcoef(blocks.ravel(), digits.images.ravel())[0, 1] > 0.98
+    assert test.images.max() == 255
+    assert test.images.min() == 0
+
+
+def test_glyphs_look_like_the_digits_in_ink_and_place():
+    glyphs, digits = (render(split, per_class=4).images[..., 0] / 255 for split in ("val", "test"))
+    assert abs(glyphs.mean() - digits.mean()) < 0.05
+    assert abs(glyphs.std() - digits.std()) < 0.06
+    for place in (glyphs, digits):
+        columns, rows = place.mean((0, 1)), place.mean((0, 2))
+        assert columns[:2].max() < 0.1 < 0.3 < columns[12:20].min()  # narrower than the picture
+        assert min(rows[1], rows[-2]) > 0.15  # but as high
+
+
+def test_as_a_dataset():
+    val = embedded("val", per_class=2)
+    assert len(val) == 2 * len(val.classes)
+    assert val.manifest == embedded("val", per_class=2).manifest != embedded("val", per_class=2, seed=1).manifest
+
+
+@pytest.mark.parametrize(("split", "package"), [("train", "matplotlib"), ("test", "sklearn.datasets")])
+def test_a_missing_package_is_named_with_the_way_out(split, package, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    fonts.cache_clear()
+    with pytest.raises(DataError, match=r"pip install glocal\[demo\]"):
+        render(split)
+    fonts.cache_clear()
+
+
+def test_what_cannot_be_drawn_is_refused():
+    with pytest.raises(DataError, match="train, val and test, got 'dev'"):
+        render("dev")
+    with pytest.raises(DataError, match="at least 1 image, got 0"):
+        render("train", per_class=0)

@@ -1,0 +1,254 @@
+"""Tasks: which pictures, in which roles, refused when impossible; task lists that cannot be mixed up."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glocal.data.dataset import ClassDataset
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.errors import DataError
+from glocal.types import UNKNOWN
+
+SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)
+
+
+def dataset(sizes: tuple[int, ...] = (9, 12, 7, 30, 8, 10), seed: int = 0, name: str = "toys") -> ClassDataset:
+    rng = np.random.default_rng(seed)
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    images = rng.integers(0, 256, (len(labels), 8, 8, 3), dtype=np.uint8)
+    return ClassDataset.from_arrays(images, labels, [f"{'abcdef'[c]}-{size}" for c, size in enumerate(sizes)], name=name)
+
+
+def tables(tasks: TaskList) -> list[dict[str, Any]]:
+    return [{name: None if v is None else np.asarray(v).tolist() for name, v in vars(task).items()} for task in tasks]
+
+
+def test_a_task_has_the_shape_that_was_asked_for() -> None:
+    data = dataset()
+    for i in range(20):
+        task = EpisodeSampler(data, SPEC, seed=3)[i]
+        known, unknown = task.drawn[:3], task.drawn[3:]
+        assert len(set(task.drawn)) == 5
+        assert task.support_label.tolist() == [0, 0, 1, 1, 2, 2]
+        assert task.query_label.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [UNKNOWN] * 6
+        assert data.label[task.support].tolist() == np.repeat(known, 2).tolist()
+        assert data.label[task.query].tolist() == np.repeat(known, 4).tolist() + np.repeat(unknown, 3).tolist()
+        assert len(set(task.support.tolist() + task.query.tolist())) == 6 + 18
+        assert task.images().tolist() == sorted(task.support.tolist() + task.query.tolist())
+        assert task.mirror_support is None
+
+
+def test_every_class_plays_every_role_about_equally_often() -> None:
+    data = dataset((8,) * 6)
+    roles = np.array([EpisodeSampler(data, SPEC)[i].drawn for i in range(600)])
+    for place in range(5):
+        assert np.bincount(roles[:, place], minlength=6).min() > 70  # 100 expected
+    support = np.concatenate([EpisodeSampler(data, SPEC)[i].support for i in range(600)])
+    assert np.bincount(support, minlength=48).min() > 45  # 75 expected
+
+
+def test_tasks_are_those_of_every_version_and_machine() -> None:
+    """Frozen numbers: a change here changes every published result."""
+    sampler = EpisodeSampler(dataset((8,) * 6), EpisodeSpec(way=2, shot=1, query=2, unknown_way=1, unknown_query=1), seed=7)
+    assert [(t.drawn, t.support.tolist(), t.query.tolist()) for t in map(sampler.__getitem__, (0, 1))] == FROZEN
+
+
+FROZEN = [((3, 4, 0), [24, 39], [30, 29, 38, 32, 2]), ((1, 3, 2), [13, 28], [12, 9, 25, 26, 19])]
+
+
+def test_mirror_adds_and_changes_nothing_else() -> None:
+    data = dataset()
+    spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=2, unknown_query=3)
+    plain, mirrored = (EpisodeSampler(data, spec, seed=5, mirror=mirror).take(30) for mirror in (False, True))
+    assert plain.fingerprint() == mirrored.fingerprint()
+    for before, after in zip(plain, mirrored, strict=True):
+        assert after.support.tolist() == before.support.tolist()
+        assert after.query.tolist() == before.query.tolist()
+        assert after.query_label.tolist() == before.query_label.tolist()
+        support, label = after.mirror_support, after.mirror_support_label
+        assert data.label[support].tolist() == [after.drawn[3 + each] for each in label]
+        assert not set(support.tolist()) & set(after.query.tolist())
+        assert after.mirror_query_label.tolist() == [UNKNOWN] * 12 + [0] * 3 + [1] * 3
+        assert set(support.tolist()) <= set(after.images().tolist())
+
+
+def test_unequal_shots_take_every_number_in_the_range() -> None:
+    spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=0)
+    seen = set()
+    for task in EpisodeSampler(dataset(), spec).take(40):
+        shots = np.bincount(task.support_label, minlength=3)
+        seen.update(shots.tolist())
+        assert len(task.query) == 12
+        assert not set(task.support.tolist()) & set(task.query.tolist())
+    assert seen == {1, 2, 3}
+
+
+def test_rows_restrict_support_and_query() -> None:
+    data = dataset()
+    rows = np.concatenate([data.members(c)[:7] for c in range(6)])
+    tasks = EpisodeSampler(data, SPEC, rows=rows).take(50)
+    assert set(tasks.images().tolist()) == set(rows.tolist())
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"way": 0}, "way must be at least 1, got 0"),
+        ({"shot": 0}, "shot must be at least 1, got 0"),
+        ({"shot": (0, 3)}, "shot must be at least 1, got 0"),
+        ({"shot": (3, 2)}, r"from least to most, got \(3, 2\)"),
+        ({"shot": (1, 2, 3)}, r"one number, or two \(least, most\), got \(1, 2, 3\)"),
+        ({"query": 0}, "query must be at least 1, got 0"),
+        ({"unknown_way": -1}, "unknown_way must be at least 0, got -1"),
+        ({"unknown_query": -1}, "unknown_query must be at least 0, got -1"),
+    ],
+)
+def test_impossible_specs_are_refused(settings: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        EpisodeSpec(**settings)
+
+
+@pytest.mark.parametrize(
+    ("spec", "how", "sentence"),
+    [
+        (EpisodeSpec(way=5, unknown_way=2), {}, r"toys has 6 classes, but a task needs 7 \(5 known \+ 2 unknown\)"),
+        (
+            EpisodeSpec(way=3, shot=4, query=4, unknown_way=0),
+            {},
+            r"class 'c-7' of toys has 7 images, but a task needs 8 \(4 support \+ 4 queries\): add",
+        ),
+        (EpisodeSpec(way=3, shot=(1, 6), query=3, unknown_way=0), {}, r"'c-7' .* needs 9 \(6 support \+ 3 queries\) \(2 classes"),
+        (EpisodeSpec(way=3, query=1, unknown_way=2, unknown_query=8), {}, r"'c-7' .* needs 8 \(8 unknown queries\)"),
+        (
+            EpisodeSpec(way=3, shot=2, query=1, unknown_way=2, unknown_query=6),
+            {"mirror": True},
+            r"'c-7' .* needs 8 \(6 unknown queries \+ 2 mirrored support\)",
+        ),
+        (EpisodeSpec(way=3, query=1, unknown_way=0), {"mirror": True}, "mirrored task needs unknown classes"),
+        (EpisodeSpec(way=3, query=1, unknown_way=0), {"rows": np.arange(3)}, "has 0 images"),
+        (SPEC, {"seed": -1}, "seed must be 0 or more, got -1"),
+    ],
+)
+def test_infeasible_tasks_are_refused_at_construction(spec: EpisodeSpec, how: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        EpisodeSampler(dataset(), spec, **how)
+
+
+def test_the_smallest_feasible_class_is_enough() -> None:
+    spec = EpisodeSpec(way=4, shot=3, query=4, unknown_way=2, unknown_query=7)
+    assert len(EpisodeSampler(dataset(), spec).take(5).images()) > 30
+    with pytest.raises(IndexError, match="must not be negative"):
+        EpisodeSampler(dataset(), spec)[-1]
+    with pytest.raises(DataError, match="at least 1 task, got 0"):
+        EpisodeSampler(dataset(), spec).take(0)
+
+
+def test_the_same_pictures_packed_otherwise_give_the_same_tasks(tmp_path: Path) -> None:
+    arrays = dataset((7, 9, 8, 7, 10))
+    folder, archive = tmp_path / "folder", tmp_path / "packed.zip"
+    for i in np.random.default_rng(1).permutation(len(arrays)).tolist():  # other file order, other names
+        path = folder / f"renamed {arrays.label[i] * 37 % 5}" / f"{i * 7919 % 1009}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(arrays.image(i)).save(path)
+    with zipfile.ZipFile(archive, "w") as file:
+        for path in sorted(folder.rglob("*.png"), reverse=True):
+            file.write(path, path.relative_to(folder))
+    expected = EpisodeSampler(arrays, SPEC, seed=1).take(20)
+    pixels = [arrays.image(i) for i in expected[3].query]
+    for packed in (ClassDataset.from_folder(folder), ClassDataset.from_zip(archive)):
+        tasks = EpisodeSampler(packed, SPEC, seed=1).take(20)
+        assert tables(tasks) == tables(expected)
+        assert tasks.fingerprint() == expected.fingerprint()
+        np.testing.assert_array_equal([packed.image(i) for i in tasks[3].query], pixels)
+
+
+def test_take_starts_where_it_is_told() -> None:
+    sampler = EpisodeSampler(dataset(), SPEC)
+    assert tables(sampler.take(3, start=4)) == tables(sampler.take(7))[4:]
+    assert sampler.take(3, start=4).fingerprint() != sampler.take(3).fingerprint()
+
+
+def test_a_task_list_survives_its_file(tmp_path: Path) -> None:
+    spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=2, unknown_query=3)
+    data = dataset()
+    tasks = EpisodeSampler(data, spec, seed=2, mirror=True).take(4, start=10)
+    tasks.save(tmp_path / "tasks.json")
+    again = TaskList.load(tmp_path / "tasks.json", data)
+    assert tables(again) == tables(tasks)
+    assert (again.spec, again.seed, again.start, again.manifest) == (spec, 2, 10, data.manifest)
+    assert again.fingerprint() == tasks.fingerprint()
+    assert json.loads((tmp_path / "tasks.json").read_text())["fingerprint"] == tasks.fingerprint()
+    assert all(part.dtype == np.int64 for part in (again[0].support, again[0].query_label))
+
+
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda record: record["tasks"][1]["query"].reverse(),
+        lambda record: record["tasks"][0]["support"].__setitem__(0, 40),
+        lambda record: record["tasks"][0]["mirror_support"].__setitem__(0, 40),
+        lambda record: record["tasks"].pop(),
+        lambda record: record["spec"].update(shot=5),
+        lambda record: record.update(seed=8),
+    ],
+)
+def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
+    path = tmp_path / "tasks.json"
+    EpisodeSampler(dataset(), SPEC, mirror=True).take(3).save(path)
+    record = json.loads(path.read_text())
+    change(record)
+    path.write_text(json.dumps(record))
+    with pytest.raises(DataError, match=r"tasks\.json was altered"):
+        TaskList.load(path, dataset())
+
+
+def test_a_foreign_task_list_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "tasks.json"
+    EpisodeSampler(dataset(), SPEC).take(2).save(path)
+    other = dataset(seed=1, name="other toys")
+    with pytest.raises(DataError, match=f"drawn from other pictures .* than other toys holds .*{other.manifest[:12]}"):
+        TaskList.load(path, other)
+    path.write_text(path.read_text().replace("glocal-tasks-1", "glocal-tasks-9"))
+    with pytest.raises(DataError, match="has format 'glocal-tasks-9'"):
+        TaskList.load(path, dataset())
+
+
+@pytest.mark.parametrize("content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul"])
+def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text(content)
+    with pytest.raises(DataError, match=r"notes\.txt is not a task list of glocal"):
+        TaskList.load(path, dataset())
+    with pytest.raises(DataError, match=r"absent\.json cannot be read: No such file"):
+        TaskList.load(tmp_path / "absent.json", dataset())
+
+
+def test_the_fingerprint_tells_seeds_data_and_roles_apart() -> None:
+    prints = {
+        EpisodeSampler(dataset(seed=data), spec, seed=seed).take(3).fingerprint()
+        for data in (0, 1)
+        for spec in (SPEC, EpisodeSpec(way=2, shot=3, query=4, unknown_way=3, unknown_query=3))
+        for seed in (0, 1)
+    }
+    assert len(prints) == 8
+
+
+def test_episode_fetches_each_part_in_order() -> None:
+    task = EpisodeSampler(dataset(), SPEC, mirror=True)[0]
+    episode = task.episode(lambda indices: torch.from_numpy(indices).view(-1, 1, 1, 1).float())
+    assert episode.support.flatten().tolist() == task.support.tolist()
+    assert episode.query.flatten().tolist() == task.query.tolist()
+    assert episode.mirror_support.flatten().tolist() == task.mirror_support.tolist()
+    assert episode.drawn == task.drawn
+    assert episode.mirrored().n_way == 2

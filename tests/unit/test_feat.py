@@ -1,0 +1,127 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from conformance.suite import DIM, toy_task
+from glocal.errors import RecipeError
+from glocal.methods.blocks import ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.feat import FEAT
+from reference import feat as slow
+
+
+def build(**settings) -> FEAT:
+    torch.manual_seed(0)
+    return FEAT(DIM, **settings).double().eval()
+
+
+def task(seed: int = 0, **sizes):
+    return toy_task(seed, **sizes).to(dtype=torch.float64)
+
+
+def sets(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def test_attention_equals_its_loops():
+    layer = build().attend
+    torch.nn.init.normal_(layer.layer_norm.weight)
+    x = sets(3, 5, DIM)
+    expected = torch.stack([slow.attend(layer, rows) for rows in x])
+    torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-10)
+
+
+def test_attention_within_groups_equals_attention_of_each_group():
+    layer, x, group = build().attend, sets(6, DIM), torch.tensor([1, 0, 1, 1, 0, 2])
+    found = layer(x, group[:, None] == group)
+    for g in range(3):
+        torch.testing.assert_close(found[group == g], layer(x[group == g]), rtol=0, atol=1e-12)
+
+
+def test_swapped_equals_attention_over_each_swapped_set():
+    layer, x, other = build().attend, sets(4, DIM), sets(7, DIM, seed=1)
+    at = torch.tensor([0, 3, 3, 1, 2, 0, 1])
+    swapped = x.repeat(7, 1, 1)
+    swapped[torch.arange(7), at] = other
+    torch.testing.assert_close(layer.swapped(x, other, at), layer(swapped), rtol=0, atol=1e-12)
+
+
+def test_gradient_of_attention_and_of_the_swap():
+    layer = SetAttention(3).double().eval()
+    x, other, at = sets(2, 3).requires_grad_(), sets(3, 3, seed=1).requires_grad_(), torch.tensor([0, 1, 1])
+    assert gradcheck(layer, (x,))
+    assert gradcheck(lambda a, b: layer.swapped(a, b, at), (x, other))
+
+
+def test_attention_starts_as_published():
+    torch.manual_seed(0)
+    layer = SetAttention(640)
+    assert (layer.dropout.p, layer.attention_dropout.p) == (0.5, 0.1)
+    for linear in (layer.w_qs, layer.w_ks, layer.w_vs):
+        assert linear.bias is None
+        assert linear.weight.std().item() == pytest.approx(math.sqrt(2 / (2 * 640)), rel=0.02)
+    assert layer.fc.weight.std().item() == pytest.approx(math.sqrt(2 / (640 + 640)), rel=0.02)
+    assert set(layer.state_dict()) == {
+        "w_qs.weight", "w_ks.weight", "w_vs.weight", "fc.weight", "fc.bias", "layer_norm.weight", "layer_norm.bias",
+    }  # fmt: skip
+
+
+def test_dropout_acts_in_training_alone():
+    layer, x = SetAttention(DIM), sets(4, DIM).float()
+    assert not torch.equal(layer.train()(x), layer(x))
+    layer.eval()
+    assert torch.equal(layer(x), layer(x))
+    silent = SetAttention(DIM, dropout=0, attention_dropout=0).train()
+    assert torch.equal(silent(x), silent(x))
+
+
+def test_calibration_halves_the_channels():
+    block = ScaleCalibration(6)
+    assert block(torch.randn(4, 6, 5, 5)).shape == (4, 3, 5, 5)
+    assert {name.split(".")[0] for name in block.state_dict()} == {"0", "1", "2"}
+
+
+def test_adapter_begins_as_nothing():
+    x = torch.randn(3, 5)
+    assert torch.equal(ResidualLinear(5)(x), x)
+    plain, adapted = build(), build(adapter=True)
+    adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.zeros(DIM, DIM)})
+    assert torch.equal(plain(task()).logits, adapted(task()).logits)
+
+
+@pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,)])
+def test_logits_equal_their_loops(shots: tuple[int, ...]):
+    method, t = build(temperature=7.0), task(shots=shots)
+    expected = slow.logits(method, t.support, t.support_label, t.query)
+    torch.testing.assert_close(method(t).logits, expected, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("n_unknown", [0, 5])
+def test_loss_equals_its_loops(n_unknown: int):
+    method, t = build(contrast_weight=0.3, contrast_temperature=5.0), task(n_unknown=n_unknown)
+    terms = method.loss(t)
+    logits = slow.logits(method, t.support, t.support_label, t.query)
+    contrast = slow.contrast(method, t.support, t.support_label, t.query, t.query_label)
+    assert terms["closed"].item() == pytest.approx(slow.cross_entropy(logits, t.query_label), abs=1e-10)
+    assert terms["contrast"].item() == pytest.approx(0.3 * contrast, abs=1e-10)
+
+
+def test_without_weight_there_is_no_contrast():
+    assert set(build(contrast_weight=0).loss(task())) == {"closed"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"temperature": 0}, "temperature must be positive, got 0"),
+        ({"contrast_weight": -1}, r"contrast_weight must be 0 \(off\) or positive, got -1"),
+        ({"open_score": "snatcher"}, "open_score must be one of entropy, .*, got 'snatcher'"),
+        ({"temperature": float("nan")}, "temperature must be positive, got nan"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
+    with pytest.raises(RecipeError, match=sentence):
+        FEAT(DIM, **settings)

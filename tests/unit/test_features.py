@@ -1,0 +1,345 @@
+"""FeatureBank: every image once, the same bits however it was asked for, and nothing believed that is not intact."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from glocal.backbones import build_backbone
+from glocal.data import features
+from glocal.data.dataset import ClassDataset
+from glocal.data.features import FeatureBank, View, bank_key, bank_sizes, clear_banks, encode
+from glocal.errors import DataError
+from glocal.types import Preprocess
+
+N, BATCH = 21, 8
+
+
+class Doubling:
+    """A backbone whose maps can be written down by hand, and which counts: (B, 3, 8, 8) -> (B, 6, 8, 8)."""
+
+    channels = 6
+
+    def __init__(self, weights: str = "w", preprocess: Preprocess | None = None, scale: float = 1.0):
+        self.weights, self.scale = weights, scale
+        self.preprocess = preprocess or Preprocess(8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+        self.calls: list[int] = []
+
+    def fingerprint(self) -> str:
+        return self.weights
+
+    def __call__(self, images: Tensor) -> Tensor:
+        self.calls.append(len(images))
+        return torch.cat([images, -2 * images], 1) * self.scale
+
+
+class CountingDataset(ClassDataset):
+    """Notes which images are decoded."""
+
+    read: list[int]
+
+    def image(self, i: int) -> np.ndarray:
+        self.read.append(int(i))
+        return super().image(i)
+
+
+def dataset(seed: int = 0, name: str = "toys", size: int = 8, n: int = N) -> CountingDataset:
+    images = np.random.default_rng(seed).integers(0, 256, (n, size, size, 3), dtype=np.uint8)
+    plain = ClassDataset.from_arrays(images, np.arange(n) % 3, list("abc"), name=name)
+    counting = CountingDataset(**vars(plain))
+    object.__setattr__(counting, "read", [])
+    return counting
+
+
+def by_hand(data: ClassDataset, i: int) -> np.ndarray:
+    picture = ClassDataset.image(data, i).astype(np.float32).transpose(2, 0, 1) / np.float32(255)
+    return np.concatenate([picture, -2 * picture])
+
+
+def folder_of(bank_home: Path) -> Path:
+    (only,) = bank_home.iterdir()
+    return only
+
+
+@pytest.fixture
+def build(tmp_path: Path) -> Callable[..., FeatureBank]:
+    def with_defaults(encoder: Any, data: ClassDataset, **how: Any) -> FeatureBank:
+        return FeatureBank.build(encoder, data, **({"folder": tmp_path / "banks", "batch_size": BATCH} | how))
+
+    return with_defaults
+
+
+def test_every_image_once_and_none_the_second_time(build: Callable[..., FeatureBank]) -> None:
+    encoder, data = Doubling(), dataset()
+    seen: list[tuple[int, int]] = []
+    bank = build(encoder, data, progress=lambda done, total: seen.append((done, total)))
+    assert encoder.calls == [8, 8, 8]  # 21 images, the last batch filled up
+    assert sorted(data.read) == list(range(N))
+    assert seen == [(8, 21), (16, 21), (21, 21)]
+    assert bank.shape == (6, 8, 8)
+    maps = bank(np.arange(N))
+    assert maps.dtype == torch.float32
+    for i in range(N):
+        np.testing.assert_allclose(maps[i], by_hand(data, i), rtol=1e-6)
+
+    again_encoder, again_data = Doubling(), dataset(name="another name")
+    again = build(again_encoder, again_data, progress=lambda *_: pytest.fail("nothing to encode"))
+    assert (again_encoder.calls, again_data.read) == ([], [])
+    order = np.array([20, 3, 3, 0])
+    assert torch.equal(again(order), maps[order])
+    assert again(np.empty(0, np.int64)).shape == (0, 6, 8, 8)
+
+
+def test_rows_stay_on_disk(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
+    bank = build(Doubling(), dataset())
+    mapped = bank._maps.base
+    assert isinstance(mapped, np.memmap)
+    assert Path(mapped.filename) == folder_of(tmp_path / "banks") / "maps.bin"
+    assert not mapped.flags.writeable
+    maps = bank(np.arange(3))
+    maps.zero_()  # what was handed out belongs to the caller
+    assert bank(np.arange(3)).abs().sum() > 0
+
+
+def test_the_cache_folder_is_where_banks_live(own_cache: Path) -> None:
+    FeatureBank.build(Doubling(), dataset())
+    sizes = bank_sizes()
+    assert list(sizes) == [folder_of(own_cache / "banks").name]
+    assert sum(sizes.values()) >= N * 6 * 8 * 8 * 4
+    clear_banks()
+    assert bank_sizes() == {}
+
+
+def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else() -> None:
+    data = dataset()
+    keys = {
+        bank_key(Doubling(), data),
+        bank_key(Doubling("other weights"), data),
+        bank_key(Doubling(preprocess=Preprocess(8)), data),
+        bank_key(Doubling(), dataset(seed=1)),
+        bank_key(Doubling(), data, view=View(flip=True)),
+        bank_key(Doubling(), data, view=View(down=1)),
+        bank_key(Doubling(), data, dtype="float16"),
+        bank_key(Doubling(), data, batch_size=64),
+    }
+    assert len(keys) == 8
+    assert bank_key(Doubling(scale=9.0), dataset(name="same pictures")) in keys
+
+
+def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank]) -> None:
+    encoder, data = Doubling(), dataset()
+    few = build(encoder, data, wanted=np.array([17, 2, 2, 5]))
+    assert sorted(data.read) == [2, 5, 17]
+    with pytest.raises(DataError, match="image 3 is not in this feature bank; name it in `wanted`"):
+        few(np.array([2, 3]))
+    data.read.clear()
+    more = build(encoder, data, wanted=np.array([2, 3, 17, 20]))
+    assert sorted(data.read) == [3, 20]
+    data.read.clear()
+    whole = build(encoder, data)
+    assert sorted(data.read) == sorted(set(range(N)) - {2, 3, 5, 17, 20})
+    assert torch.equal(more(np.array([20, 3])), whole(np.array([20, 3])))
+    assert torch.equal(few(np.array([5, 17])), whole(np.array([5, 17])))
+
+
+def test_indices_outside_the_data_are_refused(build: Callable[..., FeatureBank]) -> None:
+    bank = build(Doubling(), dataset())
+    for wrong in ([0, N], [-1, 2]):
+        with pytest.raises(DataError, match=rf"must be in 0\.\.20, got {wrong[0]}\.\.{wrong[1]}"):
+            bank(np.array(wrong))
+        with pytest.raises(DataError, match=r"must be in 0\.\.20"):
+            build(Doubling(), dataset(), wanted=np.array(wrong))
+    for make in (build, FeatureBank.in_memory):
+        with pytest.raises(DataError, match="at least one image"):
+            make(Doubling(), dataset(), wanted=np.array([], np.int64))
+
+
+def test_float16_takes_half_the_space(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
+    data = dataset()
+    maps = build(Doubling(), data, dtype="float16")(np.arange(N))
+    assert (folder_of(tmp_path / "banks") / "maps.bin").stat().st_size == N * 6 * 8 * 8 * 2
+    expected = np.stack([by_hand(data, i) for i in range(N)])
+    assert maps.dtype == torch.float32
+    np.testing.assert_array_equal(maps, maps.half().float())
+    np.testing.assert_allclose(maps, expected, rtol=1e-3)
+    with pytest.raises(DataError, match=r"beyond the range of float16 \(65504\)"):
+        build(Doubling("large", scale=1e5), data, dtype="float16")
+
+
+def test_a_view_changes_the_picture_before_it_is_encoded(build: Callable[..., FeatureBank]) -> None:
+    data = dataset()
+    flipped = build(Doubling(), data, view=View(flip=True, down=1))(np.arange(N))
+    plain = build(Doubling(), data)(np.arange(N))
+    assert torch.equal(flipped[:, :, 1:], plain[:, :, :-1].flip(-1))
+    assert torch.equal(flipped[:, :, 0], plain[:, :, 0].flip(-1))
+
+
+@pytest.mark.parametrize("size", [16, 40])
+def test_the_map_of_an_image_never_depends_on_the_others(tmp_path: Path, size: int) -> None:
+    """With a real network, to the last bit: kernels sum in another order for another batch size."""
+    torch.manual_seed(0)
+    backbone = build_backbone("resnet12", width=6, image_size=size).eval().on("cpu")
+    data = dataset(size=size + 3)
+    whole = FeatureBank.build(backbone, data, folder=tmp_path / "whole", batch_size=BATCH)(np.arange(N))
+    assert whole.isfinite().all()
+    assert whole.flatten(1).std(0).max() > 0
+    for k, rows in enumerate(([11], [20, 4, 11], list(range(3, 14)), list(range(0, N, 2)))):
+        part = FeatureBank.build(backbone, data, wanted=np.array(rows), folder=tmp_path / str(k), batch_size=BATCH)
+        assert torch.equal(part(np.array(rows)), whole[rows])
+        memory = FeatureBank.in_memory(backbone, data, wanted=np.array(rows), batch_size=BATCH, workers=1)
+        assert torch.equal(memory(np.array(rows)), whole[rows])
+        grown = FeatureBank.build(backbone, data, folder=tmp_path / str(k), batch_size=BATCH)
+        assert torch.equal(grown(np.arange(N)), whole)
+
+
+def test_in_memory_is_the_same_bank_without_a_file(own_cache: Path) -> None:
+    data = dataset()
+    rows = np.array([4, 19, 7])
+    bank = FeatureBank.in_memory(Doubling(), data, wanted=rows, batch_size=2)
+    assert bank.shape == (6, 8, 8)
+    assert bank._maps.shape[0] == 3
+    np.testing.assert_allclose(bank(rows), [by_hand(data, i) for i in rows], rtol=1e-6)
+    with pytest.raises(DataError, match="image 5 is not in this feature bank"):
+        bank(np.array([5]))
+    assert list(own_cache.iterdir()) == []
+
+
+def flip_bit(path: Path, at: int) -> None:
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
+
+
+DAMAGE: dict[str, tuple[Callable[[Path], Any], int]] = {  # what happens to the folder -> images to encode again
+    "nothing": (lambda home: None, 0),
+    "one bit of one map": (lambda home: flip_bit(home / "maps.bin", 5 * 6 * 8 * 8 * 4 + 100), 1),
+    "one bit of one checksum": (lambda home: flip_bit(home / "sums.bin", 4 * 7), 1),
+    "maps cut short": (lambda home: os.truncate(home / "maps.bin", 1000), N),
+    "maps too long": (lambda home: os.truncate(home / "maps.bin", 10**6), N),
+    "maps all zero": (lambda home: (home / "maps.bin").write_bytes(bytes((home / "maps.bin").stat().st_size)), N),
+    "maps gone": (lambda home: (home / "maps.bin").unlink(), N),
+    "checksums cut short": (lambda home: os.truncate(home / "sums.bin", 6), N),
+    "checksums gone": (lambda home: (home / "sums.bin").unlink(), N),
+    "checksums of nobody": (lambda home: (home / "sums.bin").write_bytes(b"\1" * 4 * N), N),
+    "record gone": (lambda home: (home / "bank.json").unlink(), N),
+    "record cut short": (lambda home: (home / "bank.json").write_text('{"sha'), N),
+    "record is a list": (lambda home: (home / "bank.json").write_text("[6, 8, 8]"), N),
+    "record without sense": (lambda home: (home / "bank.json").write_text('{"shape": ["six", 8]}'), N),
+    "record is not text": (lambda home: (home / "bank.json").write_bytes(b"\xff\xfe"), N),
+    "record of another shape": (lambda home: (home / "bank.json").write_text('{"shape": [8, 8, 6]}'), N),
+    "record of a negative shape": (lambda home: (home / "bank.json").write_text('{"shape": [6, -8, -8]}'), N),
+    "lock left behind": (lambda home: (home / "lock").write_text("12345"), 0),
+}
+
+
+@pytest.mark.parametrize("case", DAMAGE)
+def test_damage_is_found_and_mended(build: Callable[..., FeatureBank], tmp_path: Path, case: str) -> None:
+    damage, encoded_again = DAMAGE[case]
+    data = dataset()
+    expected = build(Doubling(), data)(np.arange(N))
+    damage(folder_of(tmp_path / "banks"))
+    data.read.clear()
+    assert torch.equal(build(Doubling(), data)(np.arange(N)), expected)
+    assert len(data.read) == encoded_again
+    data.read.clear()
+    assert torch.equal(build(Doubling(), data)(np.arange(N)), expected)
+    assert data.read == []
+
+
+@pytest.mark.parametrize("names", [("maps.bin",), ("maps.bin", "sums.bin", "bank.json")])
+def test_files_of_another_bank_are_not_believed(tmp_path: Path, names: tuple[str, ...]) -> None:
+    data = dataset()
+    FeatureBank.build(Doubling(), data, folder=tmp_path / "own")
+    FeatureBank.build(Doubling("other weights", scale=3.0), data, folder=tmp_path / "other")
+    for name in names:
+        shutil.copy(folder_of(tmp_path / "other") / name, folder_of(tmp_path / "own") / name)
+    maps = FeatureBank.build(Doubling(), data, folder=tmp_path / "own")(np.arange(N))
+    np.testing.assert_allclose(maps, [by_hand(data, i) for i in range(N)], rtol=1e-6)
+
+
+def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
+    bank = build(Doubling(), dataset())
+    before = bank(np.arange(N))
+    (folder_of(tmp_path / "banks") / "bank.json").unlink()
+    build(Doubling(), dataset(), wanted=np.array([0]))  # starts the files anew
+    assert torch.equal(bank(np.arange(N)), before)
+    clear_banks(tmp_path / "banks")
+    assert torch.equal(bank(np.arange(N)), before)
+
+
+def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
+    build: Callable[..., FeatureBank], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, written = features._Files.write, []
+
+    def write(self: Any, indices: np.ndarray, maps: Tensor) -> None:
+        if len(written) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        written.append(len(indices))
+        original(self, indices, maps)
+
+    monkeypatch.setattr(features._Files, "write", write)
+    with pytest.raises(DataError, match="could not be written: No space left on device; free some space or point GLOCAL_C"):
+        build(Doubling(), dataset())
+    assert not torch.is_inference_mode_enabled()
+    monkeypatch.undo()
+    data = dataset()
+    bank = build(Doubling(), data)
+    assert sorted(data.read) == list(range(16, N))
+    np.testing.assert_allclose(bank(np.arange(N)), [by_hand(data, i) for i in range(N)], rtol=1e-6)
+
+
+def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(DataError, match=r"feature bank in .*file.* could not be written: (Not a directory|File exists)"):
+        FeatureBank.build(Doubling(), dataset(), folder=tmp_path / "file")
+
+
+def test_an_image_that_went_bad_is_named_and_the_others_are_kept(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
+    for i in range(20):
+        path = tmp_path / "data" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    data = ClassDataset.from_folder(tmp_path / "data")
+    victim = Path(data.where(18))
+    good = victim.read_bytes()
+    victim.write_bytes(b"no picture")
+    with pytest.raises(DataError, match=victim.name):
+        build(Doubling(), data)
+    victim.write_bytes(good)
+    encoder = Doubling()
+    bank = build(encoder, data)
+    assert encoder.calls == [8]
+    np.testing.assert_allclose(bank(np.arange(20)), [by_hand(data, i) for i in range(20)], rtol=1e-6)
+
+
+def test_a_backbone_in_training_mode_is_refused(build: Callable[..., FeatureBank]) -> None:
+    backbone = build_backbone("conv4", width=2, image_size=16).train()
+    for make in (build, FeatureBank.in_memory):
+        with pytest.raises(DataError, match=r"training mode.*call backbone\.eval\(\) first"):
+            make(backbone, dataset())
+
+
+def test_encode_leaves_the_caller_in_the_mode_it_was_in() -> None:
+    for _, maps in encode(Doubling(), dataset(), np.arange(N), batch_size=4):
+        assert maps.is_inference()
+        assert not torch.is_inference_mode_enabled()
+        assert (torch.ones(1, requires_grad=True) * 2).requires_grad
+
+
+def test_the_record_says_what_the_files_hold(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
+    build(Doubling(), dataset())
+    home = folder_of(tmp_path / "banks")
+    assert json.loads((home / "bank.json").read_text()) == {"shape": [6, 8, 8]}
+    assert {path.name for path in home.iterdir()} <= {"bank.json", "maps.bin", "sums.bin", "lock"}

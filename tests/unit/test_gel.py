@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conformance.suite import DIM, toy_task
+from glocal.errors import RecipeError
+from glocal.methods.gel import GEL, VARIANTS
+from glocal.methods.snatcher import SnaTCHerF
+from glocal.types import Episode
+from reference import gel as slow
+
+TRAINED = {"baseline": None, "energy": "E_c", "pixel": "E_f", "delay": "E_f", "ahead": "E"}
+SCORED = {"baseline": "snatcher", "energy": "E_c", "pixel": "E_f", "delay": "delay", "ahead": "E"}
+
+
+def build(**settings) -> GEL:
+    """In evaluation mode, with running statistics as if it had been trained for a while."""
+    torch.manual_seed(0)
+    method = GEL(DIM, **settings).double()
+    if method.calibrate is not None:
+        norm = method.calibrate[1]
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    return method.eval()
+
+
+def task(seed: int = 0, **sizes) -> Episode:
+    return toy_task(seed, **sizes).to(dtype=torch.float64)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("n_unknown", [5, 0])
+def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
+    method, t = build(variant=variant, top_k=2, temperature=9.0), task(n_unknown=n_unknown)
+    out, terms = method(t), method.loss(t)
+    expected, losses = slow.scores(method, t), slow.loss(method, t, TRAINED[variant])
+    torch.testing.assert_close(out.logits, slow.class_similarity(method, t), rtol=0, atol=1e-10)
+    assert out.open_score.tolist() == pytest.approx(expected[SCORED[variant]], abs=1e-10)
+    assert {name: term.item() for name, term in terms.items()} == pytest.approx(losses, abs=1e-10)
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 4])
+def test_every_named_score_equals_its_equation(top_k: int):
+    method, t = build(top_k=top_k), task()
+    support, query = method.views(t)
+    found = method.scores(method.enroll(support, t.support_label), query)
+    for name, expected in slow.scores(method, t).items():
+        assert found[name].tolist() == pytest.approx(expected, abs=1e-10), name
+    assert list(found) == ["snatcher", "E_c", "E_f", "E", "delay", "entropy", "doubt", "distance", "energy", "margin"]
+
+
+@pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
+@pytest.mark.parametrize("local_scale", ["sum", "mean"])
+def test_distances_and_scales_equal_their_equations(distance: str, local_scale: str):
+    method, t = (
+        build(distance=distance, local_scale=local_scale, m_known=-2.5, m_unknown=0.5, energy_weight=0.7),
+        task(),
+    )
+    assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
+    losses = {name: term.item() for name, term in method.loss(t).items()}
+    assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
+
+
+@pytest.mark.parametrize("coefficients", ["fixed", "learnable", "task-adaptive"])
+def test_coefficients_start_at_one(coefficients: str):
+    method, t = build(coefficients=coefficients), task()
+    assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
+
+
+def test_learnable_coefficients_weigh_the_energies():
+    method, t = build(coefficients="learnable"), task()
+    with torch.no_grad():
+        method.coefficient.value.copy_(torch.tensor([2.0, -0.5]))
+    assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, 2.0, -0.5)["E"], abs=1e-10)
+    assert method.loss(t)["energy"].item() == pytest.approx(slow.loss(method, t, "E", 2.0, -0.5)["energy"], abs=1e-10)
+
+
+def test_task_adaptive_coefficients_come_from_the_prototypes():
+    method, t = build(coefficients="task-adaptive"), task()
+    torch.nn.init.normal_(method.coefficient.linear.weight)
+    mean = slow.class_mean(slow.pooled(t.support), t.support_label).mean(0)
+    a, b = (1 + method.coefficient.linear.weight @ mean).tolist()
+    assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, a, b)["E"], abs=1e-10)
+
+
+def test_delay_is_trained_like_pixel_and_scored_otherwise():
+    pixel, delay, t = build(variant="pixel"), build(variant="delay"), task()
+    assert {k: v.item() for k, v in pixel.loss(t).items()} == {k: v.item() for k, v in delay.loss(t).items()}
+    difference = delay(t).open_score - pixel(t).open_score
+    torch.testing.assert_close(difference, -delay(t).logits.amax(-1), rtol=0, atol=1e-12)
+
+
+def test_baseline_is_snatcher_with_the_cross_entropy_alone():
+    method, t = build(variant="baseline"), task()
+    twin = SnaTCHerF(DIM, contrast_weight=0).double().eval()
+    twin.load_state_dict(method.state_dict())  # strict: there is no calibration to be left without a gradient
+    assert torch.equal(method(t).open_score, twin(t).open_score)
+    assert {k: v.item() for k, v in method.loss(t).items()} == {k: v.item() for k, v in twin.loss(t).items()}
+
+
+def test_without_energy_weight_the_gradient_is_that_of_the_cross_entropy():
+    control, t = build(energy_weight=0), task()
+    terms = control.loss(t)
+    assert terms["energy"].item() == 0
+    sum(terms.values()).backward()
+    assert all(p.grad is not None for p in control.parameters())  # nothing unused, as many machines require
+    assert max(p.grad.abs().max() for p in control.calibrate.parameters()) == 0
+
+
+def test_one_forward_pass_tells_loss_and_score_apart():
+    t = task()
+    for name in ("E_c", "E_f", "E", "delay", "snatcher", "distance", "entropy"):
+        named = build(open_score=name)
+        support, query = named.views(t)
+        scores = named.scores(named.enroll(support, t.support_label), query)
+        assert torch.equal(named(t).open_score, scores[name])
+        assert named.loss(t)["energy"].item() == build().loss(t)["energy"].item()
+
+
+def test_training_tells_unknown_from_known():
+    torch.manual_seed(0)
+    method = GEL(DIM, temperature=8.0, energy_weight=1.0)
+    optimiser = torch.optim.Adam(method.parameters(), lr=5e-3)
+    for step in range(80):
+        optimiser.zero_grad()
+        sum(method.loss(toy_task(step)).values()).backward()
+        optimiser.step()
+    gaps = []
+    for i in range(10):
+        t = toy_task(1000 + i)
+        e = method.eval()(t).open_score.detach()
+        gaps.append((e[~t.known].mean() - e[t.known].mean()).item())
+    assert min(gaps) > 0.5  # larger = more unknown
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"variant": "early"}, "variant must be one of baseline, energy, pixel, delay, ahead, got 'early'"),
+        ({"variant": "pixel", "coefficients": "learnable"}, "needs variant 'ahead'.*got 'pixel'"),
+        ({"coefficients": "free"}, "coefficients must be one of fixed, learnable, task-adaptive, got 'free'"),
+        ({"variant": "energy", "open_score": "E_f"}, "open_score must be one of snatcher, E_c, entropy.*got 'E_f'"),
+        ({"top_k": 0}, "top_k must be at least 1"),
+        ({"m_known": 2.0}, r"m_known must not exceed m_unknown, got 2\.0 and 1\.0"),
+        ({"energy_weight": -0.1}, "energy_weight must be 0"),
+        ({"local_scale": "median"}, "local_scale must be one of sum, mean, got 'median'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
+    with pytest.raises(RecipeError, match=sentence):
+        GEL(DIM, **settings)
+
+
+def test_top_k_beyond_the_map_names_the_way_out():
+    with pytest.raises(RecipeError, match=r"top_k must be in 1\.\.4 \(pixels of one class map\), got 10; .* 2x2"):
+        build(top_k=10)(task())

@@ -1,0 +1,284 @@
+"""Every kind of picture comes out as upright RGB bytes, and every refusal is a sentence."""
+
+from __future__ import annotations
+
+import io
+import os
+import struct
+import zlib
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.data.images import IMAGE_SUFFIXES, MAX_PIXELS, UnusableImage, decode, fit
+from glocal.errors import DataError
+from glocal.types import Preprocess
+
+RNG = np.random.default_rng(0)
+COLOUR = RNG.integers(0, 256, (10, 14, 3), dtype=np.uint8)
+
+
+def encoded(image: Image.Image, format: str = "PNG", **settings: object) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, format, **settings)
+    return buffer.getvalue()
+
+
+def png_header(width: int, height: int) -> bytes:
+    """A PNG whose header promises a size; its pixels are a single short chunk."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(b"\0")) + chunk(b"IEND", b"")
+
+
+def test_lossless_rgb_is_kept_pixel_for_pixel_from_path_bytes_and_stream(tmp_path: Path) -> None:
+    data = encoded(Image.fromarray(COLOUR))
+    (tmp_path / "a.png").write_bytes(data)
+    stream = io.BytesIO(data)
+    stream.seek(5)  # somebody looked at the first bytes before
+    for source in (tmp_path / "a.png", data, stream):
+        image = decode(source)
+        np.testing.assert_array_equal(image, COLOUR)
+        assert image.dtype == np.uint8
+        assert image.flags.c_contiguous
+        assert image.flags.writeable
+
+
+@pytest.mark.parametrize("format", ["PNG", "BMP", "TIFF", "PPM", "WEBP"])
+def test_lossless_formats_agree(format: str) -> None:
+    settings = {"lossless": True} if format == "WEBP" else {}
+    np.testing.assert_array_equal(decode(encoded(Image.fromarray(COLOUR), format, **settings)), COLOUR)
+
+
+def test_grey_and_one_bit() -> None:
+    grey = COLOUR[..., 0]
+    np.testing.assert_array_equal(decode(encoded(Image.fromarray(grey))), np.stack([grey] * 3, axis=2))
+    bits = grey > 127
+    expected = np.repeat((bits * 255).astype(np.uint8)[..., None], 3, axis=2)
+    np.testing.assert_array_equal(decode(encoded(Image.fromarray(bits))), expected)
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "LA"])
+def test_alpha_is_laid_on_white(mode: str) -> None:
+    pixels = np.zeros((8, 8, len(mode)), dtype=np.uint8)  # black
+    pixels[:4, :, -1] = 255  # opaque above, transparent below
+    image = decode(encoded(Image.fromarray(pixels)))
+    assert (image[:4] == 0).all()
+    assert (image[4:] == 255).all()
+    pixels[..., -1] = 102  # 40 % of black on white
+    assert (decode(encoded(Image.fromarray(pixels))) == 153).all()
+
+
+def test_palette_with_and_without_transparency() -> None:
+    image = Image.new("P", (8, 8), 1)
+    image.putpalette([0, 0, 255, 200, 10, 20])
+    image.paste(0, (0, 0, 8, 4))
+    plain = decode(encoded(image))
+    assert plain[0, 0].tolist() == [0, 0, 255]
+    assert plain[7, 0].tolist() == [200, 10, 20]
+    for transparency in (0, b"\x00\xff"):  # one clear colour, or an alpha per colour
+        clear = decode(encoded(image, transparency=transparency))
+        assert clear[0, 0].tolist() == [255, 255, 255]
+        assert clear[7, 0].tolist() == [200, 10, 20]
+
+
+def test_a_transparent_colour_of_an_rgb_picture_is_white_too() -> None:
+    image = Image.new("RGB", (8, 8), (1, 2, 3))
+    image.paste((9, 9, 9), (0, 0, 8, 4))
+    clear = decode(encoded(image, transparency=(1, 2, 3)))
+    assert clear[0, 0].tolist() == [9, 9, 9]
+    assert clear[7, 0].tolist() == [255, 255, 255]
+
+
+def test_cmyk_has_the_right_colours() -> None:
+    image = Image.new("CMYK", (16, 16), (0, 255, 255, 0))  # magenta and yellow ink: red
+    red = decode(encoded(image, "JPEG", quality=95)).astype(int)
+    assert (abs(red - [255, 0, 0]) < 12).all()
+
+
+def test_sixteen_bit_grey_keeps_its_upper_byte() -> None:
+    wide = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    for format in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(decode(encoded(Image.fromarray(wide), format))[..., 1], wide >> 8)
+
+
+def test_wide_integers_are_stretched_and_nothing_clips() -> None:
+    wide = (np.arange(64, dtype=np.int32) * 100_000 - 1_000_000).reshape(8, 8)
+    image = decode(encoded(Image.fromarray(wide), "TIFF"))[..., 0].ravel()
+    assert image[0] == 0
+    assert image[-1] == 255
+    assert (np.diff(image.astype(int)) >= 4).all()
+    flat = np.full((8, 8), -7, dtype=np.int32)
+    assert (decode(encoded(Image.fromarray(flat), "TIFF")) == 0).all()
+
+
+def test_float_grey() -> None:
+    ramp = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
+    for scale, expected in ((1, np.rint(ramp * 255)), (200, np.rint(ramp * 200)), (-5000, np.rint((1 - ramp) * 255))):
+        image = decode(encoded(Image.fromarray(ramp * np.float32(scale)), "TIFF"))
+        assert np.abs(image[..., 2] - expected).max() <= 1
+        assert image.max() == (200 if scale == 200 else 255)
+    ramp[3, 3] = np.nan
+    with pytest.raises(UnusableImage, match="NaN"):
+        decode(encoded(Image.fromarray(ramp), "TIFF"))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("format", ["PNG", "TIFF", "WEBP"])
+def test_exif_orientation_is_applied_once(orientation: int, format: str) -> None:
+    # How a camera held this way would have stored the upright picture (EXIF 2.3, tag 0x0112).
+    stored = {
+        1: COLOUR,
+        2: COLOUR[:, ::-1],
+        3: COLOUR[::-1, ::-1],
+        4: COLOUR[::-1],
+        5: COLOUR.transpose(1, 0, 2),
+        6: np.rot90(COLOUR, 1),
+        7: COLOUR[::-1, ::-1].transpose(1, 0, 2),
+        8: np.rot90(COLOUR, -1),
+    }[orientation]
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    settings = {"lossless": True} if format == "WEBP" else {}
+    data = encoded(Image.fromarray(np.ascontiguousarray(stored)), format, exif=exif, **settings)
+    np.testing.assert_array_equal(decode(data), COLOUR)
+
+
+def test_a_damaged_exif_block_does_not_cost_the_picture() -> None:
+    data = encoded(Image.fromarray(COLOUR), exif=b"Exif\0\0MM\0*\xff\xff\xff\xff damaged")
+    np.testing.assert_array_equal(decode(data), COLOUR)
+
+
+def test_animation_gives_its_first_frame() -> None:
+    frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
+    for format in ("GIF", "PNG"):
+        image = decode(encoded(frames[0], format, save_all=True, append_images=frames[1:]))
+        assert image[0, 0].tolist() == [255, 0, 0]
+
+
+@pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
+def test_truncated_anywhere_is_a_sentence(format: str) -> None:
+    noise = RNG.integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    data = encoded(Image.fromarray(noise), format)
+    for part in (1, 9, 30, len(data) // 4, len(data) // 2):
+        with pytest.raises(UnusableImage, match=r"^cannot use picture half: (damaged|its content)"):
+            decode(data[:part], name="half")
+
+
+def test_empty_missing_folder_and_text_are_told_apart(tmp_path: Path) -> None:
+    (tmp_path / "empty.jpg").touch()
+    (tmp_path / "notes.png").write_text("this is not a picture, whatever it is called")
+    (tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
+    (tmp_path / "gone.png").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(tmp_path / "pipe.png")
+    for name, words in {
+        "empty.jpg": r"empty \(0 bytes\)",
+        "notes.png": "not a picture in any format",
+        "IMG_1.HEIC": "export the photo as JPEG",
+        "gone.png": "leads nowhere",
+        "absent.png": "does not exist",
+        ".": "not a regular file",
+        "pipe.png": "not a regular file",
+    }.items():
+        with pytest.raises(DataError, match=words) as caught:
+            decode(tmp_path / name)
+        assert str(tmp_path / name) in str(caught.value)
+
+
+def test_postscript_is_never_handed_to_an_interpreter() -> None:
+    data = encoded(Image.fromarray(COLOUR), "EPS")
+    assert Image.open(io.BytesIO(data)).format == "EPS"
+    with pytest.raises(UnusableImage, match="not a picture in any format read here"):
+        decode(data)
+
+
+@pytest.mark.parametrize("side", [30_000, 2**31 - 1])
+def test_bombs_are_refused_by_their_header(side: int) -> None:
+    with pytest.raises(UnusableImage, match="89,478,485 pixels"):
+        decode(png_header(side, side))
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_bombs_are_refused_where_pillow_only_warns() -> None:
+    with pytest.raises(UnusableImage, match=r"89,478,485 pixels.*got 10000x10000"):
+        decode(png_header(10_000, 10_000))
+
+
+def test_bombs_are_refused_when_warnings_are_errors() -> None:
+    with pytest.raises(UnusableImage, match=r"89,478,485 pixels.*100000000"):
+        decode(png_header(10_000, 10_000))
+
+
+def test_own_pixel_limit_and_least_side() -> None:
+    assert MAX_PIXELS == Image.MAX_IMAGE_PIXELS
+    data = encoded(Image.fromarray(COLOUR))
+    assert decode(data, max_pixels=140).shape == (10, 14, 3)
+    with pytest.raises(UnusableImage, match=r"139 pixels.*got 14x10"):
+        decode(data, max_pixels=139)
+    assert decode(encoded(Image.new("L", (8, 8)))).shape == (8, 8, 3)
+    for size in ((1, 1), (7, 100), (100, 7)):
+        with pytest.raises(UnusableImage, match=f"at least 8 pixels, got {size[0]}x{size[1]}"):
+            decode(encoded(Image.new("L", size)))
+
+
+def test_threads_get_the_same_pixels() -> None:
+    pictures = [RNG.integers(0, 256, (32, 32, 3), dtype=np.uint8) for _ in range(64)]
+    data = [encoded(Image.fromarray(picture)) for picture in pictures]
+    with ThreadPoolExecutor(8) as pool:
+        for picture, image in zip(pictures, pool.map(decode, data), strict=True):
+            np.testing.assert_array_equal(picture, image)
+
+
+def test_fit_leaves_the_right_size_alone_even_when_resize_is_larger() -> None:
+    image = RNG.integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    assert fit(image, Preprocess(32)) is image
+    assert fit(image, Preprocess(32, resize=32)) is image
+
+
+def test_an_explicit_resize_is_done_also_on_a_picture_of_the_right_size():
+    image = np.random.default_rng(0).integers(0, 256, (32, 32, 3), dtype=np.uint8)
+    enlarged = np.asarray(Image.fromarray(image).resize((40, 40), Image.Resampling.BILINEAR))
+    np.testing.assert_array_equal(fit(image, Preprocess(32, resize=40)), enlarged[4:36, 4:36])
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize(("height", "width"), [(40, 60), (61, 40), (20, 30), (300, 200)])
+def test_fit_resizes_the_short_side_then_cuts_the_centre(height: int, width: int, interpolation: str) -> None:
+    image = RNG.integers(0, 256, (height, width, 3), dtype=np.uint8)
+    scaled = (48 * width // min(height, width), 48 * height // min(height, width))
+    whole = np.asarray(Image.fromarray(image).resize(scaled, Image.Resampling[interpolation.upper()]))
+    top, left = round((whole.shape[0] - 32) / 2), round((whole.shape[1] - 32) / 2)
+    out = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(out, whole[top : top + 32, left : left + 32])
+    assert out.flags.c_contiguous
+
+
+def test_fit_only_crops_when_the_short_side_is_right() -> None:
+    image = RNG.integers(0, 256, (32, 50, 3), dtype=np.uint8)
+    np.testing.assert_array_equal(fit(image, Preprocess(32)), image[:, 9:41])
+
+
+def test_fit_of_a_banner_takes_its_middle_and_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[tuple[int, int]] = []
+    resize = Image.Image.resize
+    monkeypatch.setattr(
+        Image.Image, "resize", lambda image, size, *rest: sizes.append(size) or resize(image, size, *rest)
+    )
+    banner = np.zeros((8, 20_000, 3), dtype=np.uint8)
+    banner[:, 9_990:10_010] = 200
+    for image in (banner, banner.transpose(1, 0, 2)):
+        out = fit(image, Preprocess(32))
+        assert out.shape == (32, 32, 3)
+        assert (out == 200).all()
+    assert sizes == [(128, 32), (32, 128)]  # a whole banner would be (80_000, 32)
+
+
+def test_suffixes_are_lower_case_with_a_dot() -> None:
+    assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in IMAGE_SUFFIXES)
+    assert {".jpg", ".png", ".webp"} <= IMAGE_SUFFIXES

@@ -1,0 +1,103 @@
+"""ImageLoader: the right pixels in the right order, from any number of workers."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from glocal.data.dataset import ClassDataset
+from glocal.data.images import fit
+from glocal.data.loader import ImageLoader
+from glocal.errors import DataError
+from glocal.types import Preprocess
+
+PREPARE = Preprocess(16, 18)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    for i in range(12):
+        path = tmp_path / "data" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(rng.integers(0, 256, (20 + i, 30 - i, 3), dtype=np.uint8)).save(path)
+    return tmp_path / "data"
+
+
+def expected(data: ClassDataset, indices: list[int]) -> torch.Tensor:
+    return torch.stack([torch.from_numpy(fit(data.image(i), PREPARE)).permute(2, 0, 1) for i in indices])
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_workers_do_not_change_a_pixel(folder: Path, workers: int) -> None:
+    data = ClassDataset.from_folder(folder)
+    order = [7, 0, 0, 11, 3, 5, 2]
+    loader = ImageLoader(data, PREPARE, workers=workers)
+    images = loader(np.array(order))
+    assert images.dtype == torch.uint8
+    assert torch.equal(images, expected(data, order))
+    batches = list(loader.batches(np.array(order), 3))
+    assert [indices.tolist() for indices, _ in batches] == [[7, 0, 0], [11, 3, 5], [2]]
+    assert torch.equal(torch.cat([batch for _, batch in batches]), images)
+
+
+def test_images_are_channels_last_without_a_copy(folder: Path) -> None:
+    images = ImageLoader(ClassDataset.from_folder(folder), PREPARE)(np.arange(4))
+    assert images.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_no_indices_give_no_images(folder: Path) -> None:
+    loader = ImageLoader(ClassDataset.from_folder(folder), PREPARE)
+    nothing = np.empty(0, np.int64)
+    assert loader(nothing).shape == (0, 3, 16, 16)
+    assert list(loader.batches(nothing, 4)) == []
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_an_image_that_went_bad_is_named(folder: Path, workers: int) -> None:
+    data = ClassDataset.from_folder(folder)
+    victim = Path(data.where(5))
+    victim.write_bytes(b"not a picture any more")
+    loader = ImageLoader(data, PREPARE, workers=workers)
+    with pytest.raises(DataError, match=victim.name):
+        loader(np.arange(12))
+    seen = []
+    with pytest.raises(DataError, match=victim.name):
+        for indices, _ in loader.batches(np.arange(12), 2):
+            seen.extend(indices.tolist())
+    assert seen == [0, 1, 2, 3]
+    assert loader(np.array([4, 6])).shape == (2, 3, 16, 16)
+
+
+def test_the_next_batch_is_decoded_while_the_caller_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = ClassDataset.from_folder(folder)
+    loader = ImageLoader(data, PREPARE)
+    read: list[int] = []
+    both = threading.Event()
+    original = loader._one
+
+    def one(i: int) -> np.ndarray:
+        image = original(i)
+        read.append(i)
+        if {4, 5} <= set(read):
+            both.set()
+        return image
+
+    monkeypatch.setattr(loader, "_one", one)
+    batches = loader.batches(np.arange(12), 4)
+    next(batches)
+    assert both.wait(timeout=30)  # nobody asked for the second batch yet
+    assert max(read) < 8  # and not the whole data set runs ahead
+    batches.close()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+def test_a_batch_holds_at_least_one_image(folder: Path) -> None:
+    loader = ImageLoader(ClassDataset.from_folder(folder), PREPARE)
+    with pytest.raises(DataError, match="batch size must be at least 1, got 0"):
+        next(loader.batches(np.arange(3), 0))

@@ -1,0 +1,332 @@
+"""The training loop: what it may open, when it stops, and what it leaves behind."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import Tensor
+
+from glocal.data import registry
+from glocal.engine import evaluate, loop, pretrain, train
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.engine.loop import TrainingStopped, step_seed
+from glocal.engine.pretrain import PretrainStage
+from glocal.engine.recipe import Recipe, parse_recipe
+from glocal.engine.runs import METRICS, Log
+from glocal.engine.train import TrainStage, views
+from glocal.errors import DataError, GlocalError, RecipeError
+from tiny_runs import fields, make_dataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("loop") / "data")
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "loop-cache"))
+
+
+def recipe_of(dataset: Path, stage: str = "pretrain", **sections: Any) -> Recipe:
+    made = fields(dataset, stage, **sections)
+    if "backbone" in made:
+        made["backbone"] = {"name": "conv4", "width": 4, "image_size": 16} | (sections.get("backbone") or {})
+    return parse_recipe(made)
+
+
+def run(recipe: Recipe, folder: Path, **how: Any) -> Any:
+    return (pretrain.pretrain if recipe.stage == "pretrain" else train.train)(recipe, folder, **how)
+
+
+def frozen(dataset: Path, init: Path, **more: Any) -> Recipe:
+    settings = {"backbone": "frozen", "tasks": 4} | more
+    return recipe_of(dataset, "train", init=str(init), backbone=None, method={"name": "feat"}, train=settings)
+
+
+@pytest.fixture(scope="module")
+def pretrained(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pretrained") / "run"
+    run(recipe_of(dataset, pretrain={"epochs": 2}), folder)
+    return folder
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in (LAST, BEST, METRICS) if (folder / name).exists()}
+
+
+class TestSplits:
+    @pytest.mark.parametrize("kind", ["pretrain", "frozen", "fine-tuned"])
+    def test_training_opens_train_and_val_and_never_test(
+        self, dataset: Path, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        opened: dict[str, list[str]] = {}
+
+        def spy(module: Any) -> Any:
+            def open_dataset(name: str, split: str, **how: Any) -> Any:
+                opened.setdefault(module.__name__.rpartition(".")[2], []).append(split)
+                return registry.open_dataset(name, split, **how)
+
+            return open_dataset
+
+        for module in (pretrain, train, loop, evaluate):
+            monkeypatch.setattr(module, "open_dataset", spy(module))
+        if kind == "pretrain":
+            recipe = recipe_of(dataset, pretrain={"epochs": 1})
+        elif kind == "frozen":
+            recipe = frozen(dataset, pretrained)
+        else:
+            recipe = recipe_of(dataset, "train", train={"tasks": 2})
+        run(recipe, tmp_path / "run")
+        stage = "pretrain" if kind == "pretrain" else "train"
+        assert opened == {stage: ["train"], "loop": ["val"]}
+
+    def test_held_out_pictures_are_apart(self, dataset: Path) -> None:
+        data = registry.open_dataset(dataset, "train")
+        parts = [
+            pretrain.part_of(data, recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.25, "part": part}))
+            for part in ("all", "pretrained", "held-out")
+        ]
+        assert [len(part) for part in parts] == [40, 30, 10]
+        assert sorted(np.concatenate(parts[1:]).tolist()) == parts[0].tolist()
+        assert np.bincount(data.label[parts[2]]).tolist() == [2] * 5
+
+    def test_a_part_without_pictures_is_refused(self, dataset: Path) -> None:
+        recipe = recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.99, "part": "pretrained"})
+        with pytest.raises(DataError, match=r"data\.holdout = 0\.99 leaves no picture"):
+            PretrainStage(recipe, torch.device("cpu"))
+
+
+class TestFolder:
+    def test_a_folder_with_a_run_is_refused(self, dataset: Path, pretrained: Path) -> None:
+        before = snapshot(pretrained)
+        with pytest.raises(RecipeError, match="already holds a run; continue it with --resume"):
+            run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained)
+        assert snapshot(pretrained) == before
+
+    def test_a_folder_without_a_run_cannot_be_resumed(self, dataset: Path, tmp_path: Path) -> None:
+        with pytest.raises(RecipeError, match="nothing to resume"):
+            run(recipe_of(dataset), tmp_path / "none", resume=True)
+        assert not (tmp_path / "none").exists()
+
+    def test_another_recipe_is_refused_and_the_keys_are_named(self, dataset: Path, pretrained: Path) -> None:
+        other = recipe_of(dataset, pretrain={"epochs": 2}, optimizer={"lr": 0.07}, augment={"flip": True})
+        with pytest.raises(RecipeError) as caught:
+            run(other, pretrained, resume=True)
+        said = str(caught.value)
+        assert "augment.flip (False there, True now)" in said
+        assert "optimizer.lr (0.05 there, 0.07 now)" in said
+        assert "momentum" not in said
+
+    def test_resuming_a_finished_run_changes_nothing(self, dataset: Path, pretrained: Path) -> None:
+        before = snapshot(pretrained)
+        run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained, resume=True)
+        assert snapshot(pretrained) == before
+
+    def test_other_pictures_under_the_same_name_are_refused(self, tmp_path: Path) -> None:
+        data = make_dataset(tmp_path / "data")
+        recipe = recipe_of(data, pretrain={"epochs": 1})
+        run(recipe, tmp_path / "run")
+        Image.new("RGB", (16, 16)).save(data / "train" / "class0" / "new.png")
+        with pytest.raises(DataError, match="was trained on other pictures"):
+            run(recipe, tmp_path / "run", resume=True)
+
+    def test_the_record_tells_how_the_model_came_about(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
+        recipe = frozen(dataset, pretrained)
+        run(recipe, tmp_path / "run")
+        record = load_model(tmp_path / "run").record
+        assert record["recipe"] == recipe.model_dump(mode="json")
+        assert [stage["stage"] for stage in record["chain"]] == ["pretrain"]
+        assert record["data"]["manifest"] == registry.open_dataset(dataset, "train").manifest
+        assert set(record["validation"]) >= {"acc", "auroc"}
+        assert record["preprocess"]["size"] == 16
+        assert json.loads((tmp_path / "run" / "recipe.json").read_text()) == record["recipe"]
+
+
+class TestNotFinite:
+    @pytest.fixture
+    def nan_at(self, monkeypatch: pytest.MonkeyPatch) -> Any:
+        def spoil(step: int, *, gradient: bool = False) -> None:
+            losses = PretrainStage.losses
+
+            def spoilt(self: PretrainStage, at: int) -> dict[str, Tensor]:
+                terms = losses(self, at)
+                if at == step:  # sqrt at 0 has a value and no slope
+                    factor = (terms["base"] * 0).sqrt() if gradient else torch.tensor(float("nan"))
+                    terms["base"] = terms["base"] + factor
+                return terms
+
+            monkeypatch.setattr(PretrainStage, "losses", spoilt)
+
+        return spoil
+
+    @pytest.mark.parametrize("gradient", [False, True])
+    def test_training_stops_and_the_last_good_state_stays(
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nan_at: Any, gradient: bool
+    ) -> None:
+        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+        recipe, folder = recipe_of(dataset), tmp_path / "run"
+        nan_at(7, gradient=gradient)
+        with pytest.raises(TrainingStopped) as caught:
+            run(recipe, folder)
+        said = str(caught.value)
+        assert ("the gradient" if gradient else "the loss (base = nan)") in said
+        assert "not finite at step 7 of seed 0" in said
+        assert f"python -m pdb -m glocal pretrain {folder}/recipe.json --out {folder} --resume" in said
+        tensors, record = read_checkpoint(folder / LAST)
+        assert record["step"] == 7
+        assert all(torch.isfinite(t).all() for t in tensors.values() if t.is_floating_point())
+        assert read_checkpoint(folder / BEST)[1]["step"] == 4
+        kept = snapshot(folder)
+        with pytest.raises(TrainingStopped, match="step 7"):
+            run(recipe, folder, resume=True)
+        assert snapshot(folder) == kept, "running into it again touches nothing"
+
+    def test_even_at_the_first_step_there_is_something_to_resume(
+        self, dataset: Path, tmp_path: Path, nan_at: Any
+    ) -> None:
+        nan_at(0)
+        with pytest.raises(TrainingStopped, match="step 0"):
+            run(recipe_of(dataset), tmp_path / "run")
+        assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 0
+
+    def test_meta_training_names_the_tasks(self, dataset: Path, tmp_path: Path) -> None:
+        recipe = recipe_of(dataset, "train", train={"tasks": 30, "tasks_per_step": 2}, optimizer={"lr": 1e30})
+        with pytest.raises(GlocalError, match=r"step \d+, task \d+ to \d+ of seed 0"):
+            run(recipe, tmp_path / "run")
+
+
+class TestKilledBetween:
+    """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
+
+    @pytest.mark.parametrize("at", [4, 8, 12])
+    def test_best_is_right_afterwards(
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+    ) -> None:
+        recipe = recipe_of(dataset)
+        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+        monkeypatch.setattr(loop, "LOG_EVERY", 1)
+        run(recipe, tmp_path / "whole")
+        write = loop.write_checkpoint
+
+        def killed(path: Path, tensors: Any, record: Any, **how: Any) -> None:
+            if record["step"] == at:
+                raise KeyboardInterrupt
+            write(path, tensors, record, **how)
+
+        monkeypatch.setattr(loop, "write_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            run(recipe, tmp_path / "run")
+        assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == at - 1
+        monkeypatch.setattr(loop, "write_checkpoint", write)
+        run(recipe, tmp_path / "run", resume=True)
+        assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+
+
+class TestLog:
+    def test_lines_of_steps_to_come_are_dropped_and_half_a_line_too(self, tmp_path: Path) -> None:
+        path = tmp_path / METRICS
+        path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a": 3}\n{"step": 3, "val')
+        log = Log(path, keep_until=2)
+        log.write({"step": 3, "a": 4})
+        assert [json.loads(line) for line in path.read_text().splitlines()] == [
+            {"step": 1, "a": 1},
+            {"step": 2, "a": 2},
+            {"step": 3, "a": 4},
+        ]
+
+    def test_a_new_run_begins_an_empty_log(self, tmp_path: Path) -> None:
+        path = tmp_path / METRICS
+        path.write_text('{"step": 1}\n')
+        Log(path, keep_until=0)
+        assert path.read_text() == ""
+
+
+class TestStages:
+    def test_nothing_to_train(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
+        recipe = recipe_of(
+            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 2}
+        )
+        with pytest.raises(RecipeError, match="nothing to train: method protonet has no weights of its own"):
+            run(recipe, tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_a_frozen_backbone_stays_as_it_was_and_the_method_learns(
+        self, dataset: Path, pretrained: Path, tmp_path: Path
+    ) -> None:
+        before = load_model(pretrained)
+        after = run(frozen(dataset, pretrained, views=2), tmp_path / "run")
+        assert after.backbone.fingerprint() == before.backbone.fingerprint()
+        start = TrainStage(frozen(dataset, pretrained), torch.device("cpu")).model.method.state_dict()
+        moved = [name for name, value in after.method.state_dict().items() if not torch.equal(value, start[name])]
+        assert moved
+
+    def test_fine_tuning_moves_the_backbone_at_its_own_rate(
+        self, dataset: Path, pretrained: Path, tmp_path: Path
+    ) -> None:
+        still = {"lr": 0.1, "lr_backbone": 1e-30, "weight_decay": 0.0}
+        for name, optimizer in (("moved", {"lr": 0.1}), ("still", still)):
+            recipe = recipe_of(
+                dataset,
+                "train",
+                init=str(pretrained),
+                backbone=None,
+                method={"name": "feat"},
+                train={"tasks": 3},
+                optimizer=optimizer,
+            )
+            run(recipe, tmp_path / name)
+        weights = {
+            name: load_model(folder).backbone.get_parameter("layer1.0.weight")
+            for name, folder in (("start", pretrained), ("moved", tmp_path / "moved"), ("still", tmp_path / "still"))
+        }
+        assert torch.equal(weights["start"], weights["still"])
+        assert not torch.equal(weights["start"], weights["moved"])
+
+    def test_pretraining_learns(self, dataset: Path) -> None:
+        recipe = recipe_of(dataset, backbone={"width": 16}, pretrain={"batch_size": 20}, optimizer={"lr": 0.02})
+        stage = PretrainStage(recipe, torch.device("cpu"))
+        optimizer, _ = loop._optimizer(stage, recipe)
+        losses = [loop._step(stage, recipe, optimizer, step, Path())["base"] for step in range(40)]
+        assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+
+    def test_a_step_is_a_pure_function_of_weights_and_number(self, dataset: Path) -> None:
+        """Step 5 has the same loss whether or not other steps were looked at before."""
+        recipe = recipe_of(dataset, augment={"flip": True, "crop_padding": 2, "jitter": 0.3})
+        device = torch.device("cpu")
+        fresh, used = PretrainStage(recipe, device), PretrainStage(recipe, device)
+        used.model.eval()
+        fresh.model.eval()
+        torch.manual_seed(99)
+        for step in (0, 3, 9):
+            used.losses(step)
+        assert used.losses(5)["base"].item() == fresh.losses(5)["base"].item()
+        assert used.losses(5)["base"].item() != used.losses(6)["base"].item()
+
+    def test_momentum_may_be_zero(self, dataset: Path, tmp_path: Path) -> None:
+        run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
+        assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
+
+    def test_settings_that_would_have_no_effect_are_refused(self, dataset: Path, pretrained: Path) -> None:
+        device = torch.device("cpu")
+        flipped = recipe_of(dataset, augment={"flip": True}).augment
+        augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})
+        with pytest.raises(RecipeError, match=r"leave \[augment\] out"):
+            TrainStage(augmented, device)
+        with pytest.raises(RecipeError, match=r"train\.views is for the frozen backbone"):
+            TrainStage(recipe_of(dataset, "train", train={"views": 2}), device)
+        with pytest.raises(RecipeError, match="differs from the one in init"):
+            TrainStage(recipe_of(dataset, "train", init=str(pretrained), backbone={"width": 8}), device)
+        with pytest.raises(RecipeError, match="at most 10"):
+            views(11, 32)
+
+    def test_every_step_has_its_own_seed(self) -> None:
+        seeds = {step_seed(seed, step, salt) for seed in range(3) for step in range(50) for salt in range(3)}
+        assert len(seeds) == 3 * 50 * 3
+        assert all(0 <= seed < 2**63 for seed in seeds)

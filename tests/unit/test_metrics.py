@@ -1,0 +1,200 @@
+"""Metrics on numbers small enough to check by hand, and the sentences they refuse bad input with."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from glocal import metrics
+from glocal.errors import DataError
+from glocal.types import UNKNOWN
+from reference import metrics as slow
+
+# From most to least unknown: U K U (U K) K, the pair in brackets tied.
+SCORE = np.array([9.0, 7.0, 5.0, 2.0, 2.0, -4.0])
+KNOWN = np.array([False, True, False, False, True, True])
+OPEN_SET = [metrics.auroc, metrics.aupr, metrics.fpr95, metrics.f1_at_true_rate]
+
+
+def test_values_by_hand():
+    assert metrics.auroc(SCORE, KNOWN) == pytest.approx((3 + 2 + 1.5) / 9)
+    assert metrics.aupr(SCORE, KNOWN) == pytest.approx((1 + 2 / 3 + 3 / 5) / 3)
+    assert metrics.fpr95(SCORE, KNOWN) == pytest.approx(2 / 3)
+    assert metrics.f1_at_true_rate(SCORE, KNOWN) == pytest.approx(2 * 2 / (3 + 3))
+    # Only the known query with score 2 is misnamed: its 2.5 won pairs are lost.
+    assert metrics.oscr(SCORE, KNOWN, np.array([0, 1, 0, 1, 0, 1], dtype=bool)) == pytest.approx((3 + 1) / 9)
+
+
+def test_the_true_rate_cut_includes_its_ties_and_a_given_threshold_does_not():
+    score, known = np.array([3.0, 1.0, 1.0, 1.0, 0.0]), np.array([False, False, True, True, True])
+    assert metrics.f1_at_true_rate(score, known) == pytest.approx(2 * 2 / (4 + 2))
+    assert metrics.f1_at(score, known, 1.0) == pytest.approx(2 * 1 / (1 + 2))
+    assert metrics.f1_at(score, known, np.nextafter(1.0, 0.0)) == metrics.f1_at_true_rate(score, known)
+    assert metrics.f1_at(score, known, 3.0) == 0.0  # nobody is called unknown
+
+
+def test_fpr95_reaches_exactly_95_percent():
+    score = np.r_[np.arange(40.0, 20.0, -1), [21.5, 20.5, 20.0]]  # 20 unknown, then known: one above the last unknown
+    known = np.r_[np.zeros(20, dtype=bool), np.ones(3, dtype=bool)]
+    assert metrics.fpr95(score, known) == 0.0  # 19 of 20 are found before the first known query
+    assert metrics.fpr95(score[1:], known[1:]) == pytest.approx(1 / 3)  # 18 of 19 are not enough
+
+
+def test_extreme_scores_keep_their_order():
+    tiny = np.nextafter(1.0, 2.0)  # differs from 1 in float64 only
+    for low, high in [(-1e300, 1e300), (1.0, tiny), (0.0, 5e-324), (-5e-324, 0.0), (-np.inf, np.inf), (1e308, np.inf)]:
+        for measure in (metrics.auroc, metrics.aupr, metrics.f1_at_true_rate):
+            assert measure(np.array([high, low]), np.array([False, True])) == 1.0
+        assert metrics.auroc(np.array([low, high]), np.array([False, True])) == 0.0
+        assert metrics.auroc(np.array([high, high]), np.array([False, True])) == 0.5
+    assert metrics.auroc(np.array([0.0, -0.0]), np.array([False, True])) == 0.5
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64])
+def test_tensors_of_every_precision_with_gradients_and_strides(dtype: torch.dtype):
+    score = torch.stack([torch.tensor(SCORE).to(dtype), torch.zeros(6, dtype=dtype)], dim=1)[:, 0]
+    if dtype.is_floating_point:
+        score.requires_grad_()
+    for measure in OPEN_SET:
+        assert measure(score, torch.tensor(KNOWN)) == measure(SCORE, KNOWN) == measure(SCORE.tolist(), KNOWN.tolist())
+
+
+@pytest.mark.parametrize("measure", OPEN_SET)
+def test_bad_input_is_refused_with_a_sentence(measure):
+    with pytest.raises(DataError, match="got 3 known and 0 unknown"):
+        measure(np.arange(3.0), np.ones(3, dtype=bool))
+    with pytest.raises(DataError, match="got 0 known and 3 unknown"):
+        measure(np.arange(3.0), np.zeros(3, dtype=bool))
+    with pytest.raises(DataError, match="score must not hold NaN, got 1 of 3"):
+        measure(np.array([0.0, np.nan, 1.0]), KNOWN[:3])
+    with pytest.raises(DataError, match="boolean mask, got int64"):
+        measure(SCORE, np.where(KNOWN, 0, UNKNOWN))
+    with pytest.raises(DataError, match=r"one entry per score, shape \(6,\), got \(5,\)"):
+        measure(SCORE, KNOWN[:5])
+    with pytest.raises(DataError, match="must have 1 dimension, got shape"):
+        measure(SCORE[:, None], KNOWN[:, None])
+    with pytest.raises(DataError, match="at least one entry"):
+        measure([], np.array([], dtype=bool))
+
+
+def test_a_threshold_that_is_no_number_is_refused():
+    with pytest.raises(DataError, match="got NaN; calibrate"):
+        metrics.f1_at(SCORE, KNOWN, float("nan"))
+
+
+def test_accuracy_counts_known_queries_only():
+    logits = torch.tensor([[2.0, 1.0], [0.0, 3.0], [5.0, 1.0], [9.0, 0.0], [1.0, 1.0]])
+    label = torch.tensor([0, 1, 1, UNKNOWN, 0])
+    assert metrics.accuracy(logits, label) == 3 / 4  # the tie goes to the first class
+    assert metrics.accuracy(logits.numpy(), label.numpy()) == 3 / 4
+
+
+@pytest.mark.parametrize(
+    ("label", "sentence"),
+    [
+        ([UNKNOWN, UNKNOWN], "at least one known query, got 2 unknown"),
+        ([0, 2], r"0\.\.1 .* got 0\.\.2"),
+        ([0, -2], r"got -2\.\.0"),
+        ([0.0, 1.0], "must hold integers, got float64"),
+        ([0], r"shape \(2,\), got \(1,\)"),
+    ],
+)
+def test_accuracy_refuses(label: list[float], sentence: str):
+    with pytest.raises(DataError, match=sentence):
+        metrics.accuracy(np.eye(2), np.array(label))
+
+
+def draw(rng: np.random.Generator, *, tasks: int, known: int, unknown: int, way: int = 3):
+    label = np.concatenate([rng.integers(way, size=(tasks, known)), np.full((tasks, unknown), UNKNOWN)], axis=1)
+    label = rng.permuted(label, axis=1)
+    logits = rng.normal(size=(*label.shape, way)) + (label[..., None] == np.arange(way))
+    return logits, rng.integers(-4, 5, size=label.shape).astype(float), label  # few distinct scores: many ties
+
+
+def test_one_task_is_the_single_metrics_and_a_block_is_its_tasks():
+    block = draw(np.random.default_rng(0), tasks=20, known=9, unknown=4)
+    rows = metrics.block_metrics(*block)
+    assert list(rows) == list(metrics.METRICS) == ["acc", "auroc", "aupr", "fpr95", "f1", "oscr"]
+    for i, (logits, score, label) in enumerate(zip(*block, strict=True)):
+        known, correct = label != UNKNOWN, logits.argmax(axis=1) == label
+        row = metrics.task_metrics(torch.tensor(logits), torch.tensor(score), torch.tensor(label))
+        assert row == {
+            "acc": metrics.accuracy(logits, label),
+            "auroc": metrics.auroc(score, known),
+            "aupr": metrics.aupr(score, known),
+            "fpr95": metrics.fpr95(score, known),
+            "f1": metrics.f1_at_true_rate(score, known),
+            "oscr": metrics.oscr(score, known, correct),
+        }
+        assert row == {name: rows[name][i] for name in rows}
+        assert row["oscr"] == pytest.approx(slow.oscr(score, known, correct), abs=1e-12)
+
+
+def test_a_block_may_mix_tasks_with_different_shares_of_unknown():
+    rng = np.random.default_rng(1)
+    parts = [draw(rng, tasks=2, known=k, unknown=10 - k) for k in (1, 5, 9)]
+    block = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+    for name, values in metrics.block_metrics(*block).items():
+        assert values.tolist() == [metrics.task_metrics(*task)[name] for task in zip(*block, strict=True)]
+
+
+def test_a_task_gets_the_metrics_it_defines():
+    logits, score, label = (x[0] for x in draw(np.random.default_rng(2), tasks=1, known=6, unknown=0))
+    assert metrics.task_metrics(logits, score, label) == {"acc": metrics.accuracy(logits, label)}
+    assert metrics.task_metrics(logits, score, np.full(6, UNKNOWN)) == {}
+    mixed = np.stack([label, np.where(np.arange(6) < 2, UNKNOWN, label)])
+    with pytest.raises(DataError, match="auroc is defined for 1 of 2 tasks only"):
+        metrics.block_metrics(np.stack([logits] * 2), np.stack([score] * 2), mixed)
+    with pytest.raises(DataError, match=r"open_score must have one entry per row of logits, shape \(6,\), got \(5,\)"):
+        metrics.task_metrics(logits, score[:5], label)
+
+
+def test_one_line_in_the_registry_adds_a_column(monkeypatch: pytest.MonkeyPatch):
+    gap = metrics.Metric("GAP", "spread of the scores", True, lambda answers: np.ptp(answers.score, axis=-1))
+    monkeypatch.setitem(metrics.METRICS, "gap", gap)
+    logits, score, label = draw(np.random.default_rng(3), tasks=4, known=5, unknown=5)
+    assert metrics.block_metrics(logits, score, label)["gap"].tolist() == np.ptp(score, axis=1).tolist()
+    assert metrics.task_metrics(logits[0], score[0], label[0])["gap"] == np.ptp(score[0])
+
+
+def test_histogram_by_hand():
+    tasks = [
+        (np.array([-1.0, 0.0, 1.0, 3.0]), np.array([True, True, False, False])),  # -> 0, .25, .5, 1
+        (np.array([2.0, 4.0]), np.array([True, False])),  # positive: not moved -> .5, 1
+    ]
+    pooled = metrics.score_histogram(tasks)
+    assert {int(i): int(pooled.known[i]) for i in pooled.known.nonzero()[0]} == {0: 1, 25: 1, 50: 1}
+    assert {int(i): int(pooled.unknown[i]) for i in pooled.unknown.nonzero()[0]} == {50: 1, 99: 2}
+    assert metrics.histogram_iou(tasks) == pytest.approx(1 / 5)
+    assert pooled.edges.shape == (101,)
+
+
+def test_histogram_survives_extremes_and_does_not_move_with_the_mixture():
+    known = np.array([True, False])
+    for low, high in [(-1.7e308, 1.7e308), (0.0, 5e-324), (-5e-324, 5e-324), (1.0, 1e300)]:
+        assert metrics.histogram_iou([(np.array([low, high]), known)]) == 0.0
+    for same in (0.0, -7.0, 7.0):
+        assert metrics.histogram_iou([(np.full(2, same), known)]) == 1.0
+    score, known = np.array([0.0, 0.5, 0.5, 1.0]), np.array([True, True, False, False])
+    many = (np.r_[score, 0.0, 0.5], np.r_[known, True, True])  # the known side twice
+    assert (
+        metrics.histogram_iou([many]) == pytest.approx(metrics.histogram_iou([(score, known)])) == pytest.approx(1 / 3)
+    )
+
+
+def test_histogram_refuses():
+    with pytest.raises(DataError, match="3 known and 0 unknown over all tasks"):
+        metrics.histogram_iou([(np.arange(3.0), np.ones(3, dtype=bool))])
+    with pytest.raises(DataError, match="0 known and 0 unknown"):
+        metrics.histogram_iou([])
+    with pytest.raises(DataError, match="must be finite for a histogram"):
+        metrics.histogram_iou([(np.array([0.0, np.inf]), np.array([True, False]))])
+
+
+def test_metrics_do_not_import_torch():
+    code = "import sys, glocal.metrics as m; m.auroc([1., 0.], [False, True]); sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,137 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from glocal.errors import DataError, RecipeError
+from glocal.ops import similarity
+from glocal.ops.similarity import SIMILARITIES, class_mean, neg_sq_euclidean, pixel_similarity, pool
+from reference import similarity as slow
+
+
+def maps(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 5, 9])
+def test_pixel_similarity_equals_algorithm_1(top_k: int):
+    query, class_map = maps(7, 6, 3, 3), maps(4, 6, 3, 3, seed=1)
+    ours = pixel_similarity(query, class_map, top_k)
+    torch.testing.assert_close(ours, slow.algorithm_1(query, class_map, top_k), rtol=0, atol=1e-12)
+    torch.testing.assert_close(ours, slow.pixel_loops(query, class_map, top_k), rtol=0, atol=1e-12)
+    single = pixel_similarity(query.float(), class_map.float(), top_k)
+    torch.testing.assert_close(single.double(), ours, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("top_k", [1, 3, 6])
+def test_query_and_class_maps_may_differ_in_size(top_k: int):
+    query, class_map = maps(3, 5, 4, 2), maps(2, 5, 2, 3, seed=1)
+    torch.testing.assert_close(
+        pixel_similarity(query, class_map, top_k), slow.pixel_loops(query, class_map, top_k), rtol=0, atol=1e-12
+    )
+
+
+def test_pixel_similarity_by_hand():
+    """Query pixels east and north; class 0 has east, east, south, class 1 only west: the top-k axis is the class's."""
+    query = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]).unsqueeze(2)  # (1, C=2, 1, 2)
+    class_map = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 0.0, -1.0]], [[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0]]]).unsqueeze(2)
+    assert pixel_similarity(query, class_map, 1).tolist() == [[1.0, -1.0]]  # 1 + 0, -1 + 0
+    assert pixel_similarity(query, class_map, 2).tolist() == [[1.0, -1.0]]  # (1 + 1 + 0 + 0) / 2
+    torch.testing.assert_close(pixel_similarity(query, class_map, 3), torch.tensor([[1 / 3, -1.0]]))
+
+
+@pytest.mark.parametrize("budget", [1, 40, 200, 1000])
+@pytest.mark.parametrize("top_k", [1, 4])
+def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, budget: int, top_k: int):
+    """Neither values nor gradients; 36 cosines per query and class, so 1 and 40 go class by class."""
+    query, class_map = maps(11, 4, 2, 3).requires_grad_(), maps(5, 4, 3, 2, seed=1).requires_grad_()
+    whole = pixel_similarity(query, class_map, top_k)
+    weight = maps(11, 5, seed=2)
+    expected = torch.autograd.grad((weight * whole).sum(), (query, class_map))
+    monkeypatch.setattr(similarity, "PIXEL_PAIRS", budget)
+    turns = pixel_similarity(query, class_map, top_k)
+    torch.testing.assert_close(turns, whole, rtol=0, atol=1e-14)
+    found = torch.autograd.grad((weight * turns).sum(), (query, class_map))
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("n_query", "n_class"), [(1000, 3), (3, 1000)])
+def test_no_more_cosines_at_once_than_stated(monkeypatch: pytest.MonkeyPatch, n_query: int, n_class: int):
+    sizes, inner = [], similarity._best_pixels
+
+    def spy(q, c, top_k):
+        sizes.append(len(q) * len(c) * q.shape[1] * c.shape[1])
+        return inner(q, c, top_k)
+
+    monkeypatch.setattr(similarity, "_best_pixels", spy)
+    monkeypatch.setattr(similarity, "PIXEL_PAIRS", 5000)
+    assert pixel_similarity(maps(n_query, 2, 3, 3), maps(n_class, 2, 3, 3), 2).shape == (n_query, n_class)
+    assert max(sizes) <= 5000 < sum(sizes)
+
+
+@pytest.mark.parametrize("top_k", [1, 2, 4])
+def test_gradient_of_pixel_similarity(top_k: int):
+    inputs = maps(3, 3, 2, 2).requires_grad_(), maps(2, 3, 2, 2, seed=1).requires_grad_()
+    assert gradcheck(lambda q, c: pixel_similarity(q, c, top_k), inputs)
+
+
+def test_a_black_pixel_is_like_nothing():
+    query = torch.zeros(1, 3, 2, 2, requires_grad=True)
+    similarity_ = pixel_similarity(query, maps(2, 3, 2, 2, dtype=torch.float32), 2)
+    assert similarity_.tolist() == [[0.0, 0.0]]
+    similarity_.sum().backward()
+    assert query.grad.isfinite().all()
+
+
+def test_no_query_gives_no_row():
+    assert pixel_similarity(torch.zeros(0, 3, 2, 2), maps(2, 3, 2, 2, dtype=torch.float32), 1).shape == (0, 2)
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 5, 10])
+def test_top_k_out_of_range_is_refused(top_k: int):
+    sentence = rf"top_k must be in 1\.\.4 \(pixels of one class map\), got {top_k}; these maps are 2x2"
+    with pytest.raises(RecipeError, match=sentence):
+        pixel_similarity(maps(1, 3, 3, 3), maps(2, 3, 2, 2), top_k)
+
+
+def test_maps_of_different_channels_are_refused():
+    with pytest.raises(DataError, match="query maps have 3 channels but class maps 4"):
+        pixel_similarity(maps(1, 3, 2, 2), maps(2, 4, 2, 2), 1)
+
+
+@pytest.mark.parametrize("distance", SIMILARITIES)
+def test_similarities_equal_their_loops(distance: str):
+    query, proto = maps(6, 5), maps(3, 5, seed=1)
+    expected = slow.similarity(query, proto, distance)
+    torch.testing.assert_close(SIMILARITIES[distance](query, proto), expected, rtol=0, atol=1e-12)
+
+
+def test_squared_distance_keeps_batches_apart():
+    query, proto = maps(4, 6, 5), maps(4, 3, 5, seed=1)
+    expected = torch.stack([slow.neg_sq_euclidean(q, p) for q, p in zip(query, proto, strict=True)])
+    torch.testing.assert_close(neg_sq_euclidean(query, proto), expected, rtol=0, atol=1e-12)
+
+
+def test_squared_distance_far_from_the_origin_keeps_its_digits():
+    query, proto = maps(6, 5, dtype=torch.float32) + 1000, maps(3, 5, seed=1, dtype=torch.float32) + 1000
+    expected = slow.neg_sq_euclidean(query.double(), proto.double())
+    torch.testing.assert_close(neg_sq_euclidean(query, proto).double(), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("distance", SIMILARITIES)
+def test_gradient_of_similarities(distance: str):
+    assert gradcheck(SIMILARITIES[distance], (maps(4, 3).requires_grad_(), maps(2, 3, seed=1).requires_grad_()))
+
+
+def test_euclid_at_distance_zero_has_gradient_zero():
+    query = torch.tensor([[1.0, 2.0]], requires_grad=True)
+    similarity.neg_euclidean(query, torch.tensor([[1.0, 2.0]])).sum().backward()
+    assert query.grad.tolist() == [[0.0, 0.0]]
+
+
+def test_class_mean_of_unequal_classes():
+    label = torch.tensor([2, 0, 1, 0, 2, 2])
+    x = maps(6, 3, 2, 2)
+    torch.testing.assert_close(class_mean(x, label), slow.class_mean(x, label), rtol=0, atol=1e-12)
+    torch.testing.assert_close(pool(x), x.sum((2, 3)) / 4, rtol=0, atol=1e-12)

@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import pytest
+import torch
+
+from conformance.suite import DIM, toy_task
+from glocal.errors import RecipeError
+from glocal.methods.base import TEMPERATURES
+from glocal.methods.protonet import ProtoNet
+from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.similarity import SIMILARITIES
+from reference.feat import cross_entropy, pooled
+from reference.similarity import class_mean, similarity
+
+
+@pytest.mark.parametrize("distance", SIMILARITIES)
+def test_logits_and_loss_equal_their_loops(distance: str):
+    task = toy_task(0).to(dtype=torch.float64)
+    method = ProtoNet(DIM, distance=distance)
+    proto = class_mean(pooled(task.support), task.support_label)
+    expected = similarity(pooled(task.query), proto, distance) / TEMPERATURES[distance]
+    torch.testing.assert_close(method(task).logits, expected, rtol=0, atol=1e-10)
+    assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(expected, task.query_label), abs=1e-10)
+
+
+@pytest.mark.parametrize("name", OPEN_SCORES)
+def test_open_score_is_chosen_by_name(name: str):
+    out = ProtoNet(DIM, open_score=name)(toy_task(0))
+    assert torch.equal(out.open_score, OPEN_SCORES[name](out.logits))
+
+
+def test_a_score_chosen_later_is_checked_too():
+    method = ProtoNet(DIM)
+    method.open_score = "E_f"
+    with pytest.raises(RecipeError, match=r"open_score must be one of entropy, doubt, .*, got 'E_f'"):
+        method(toy_task(0))
+
+
+def test_loss_without_known_queries_is_zero():
+    assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"distance": "manhattan"}, "distance must be one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
+        ({"temperature": -1.0}, r"temperature must be positive, got -1\.0"),
+        ({"open_score": "openmax"}, "open_score must be one of entropy, .*, got 'openmax'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
+    with pytest.raises(RecipeError, match=sentence):
+        ProtoNet(DIM, **settings)

@@ -1,0 +1,51 @@
+"""The paper's numbers against the ones the specification repeats, typed in here by hand."""
+
+import pytest
+
+from glocal.report.published import published
+
+
+def value(table: str, dataset: str, method: str, shot: int, metric: str, backbone: str = "resnet12") -> float:
+    (row,) = [
+        r
+        for r in published()
+        if (r.table, r.dataset, r.method, r.shot, r.backbone) == (table, dataset, method, shot, backbone)
+    ]
+    return row.values[metric].mean
+
+
+@pytest.mark.parametrize(
+    ("method", "numbers"),
+    [
+        ("protonet", (64.01, 51.81, 80.09, 60.39)),
+        ("feat", (67.02, 57.01, 82.02, 63.18)),
+        ("peeler", (65.86, 60.57, 80.61, 67.35)),
+        ("snatcher-f", (67.02, 68.27, 82.02, 77.42)),
+        ("snatcher-t", (66.60, 70.17, 81.77, 76.66)),
+        ("snatcher-l", (67.60, 69.40, 82.36, 76.15)),
+        ("att", (67.64, 71.35, 82.31, 79.85)),
+        ("att-g", (68.11, 72.41, 83.12, 79.85)),
+        ("rfdnet", (66.23, 71.37, 82.44, 80.31)),
+        ("gel", (68.26, 73.70, 83.05, 82.29)),
+    ],
+)
+def test_mini_imagenet_of_table_one(method, numbers):
+    found = [value("table-1", "mini-imagenet", method, shot, metric) for shot in (1, 5) for metric in ("acc", "auroc")]
+    assert found == pytest.approx([n / 100 for n in numbers])
+
+
+def test_other_tables():
+    assert value("table-1", "cifar-fs", "gel/energy", 1, "auroc") == pytest.approx(0.7943)
+    assert value("table-1", "mini-imagenet", "peeler", 5, "acc", "resnet18") == pytest.approx(0.7508)
+    assert value("ablation", "tiered-imagenet", "gel/baseline", 5, "fpr95") == pytest.approx(0.6891)
+    assert value("combine", "cifar-fs", "gel/delay", 5, "auroc") == pytest.approx(0.8601)
+    assert value("coefficients", "cifar-fs", "gel/learnable", 5, "auroc") == pytest.approx(0.8729)
+    assert value("resnet-18", "tiered-imagenet", "rfdnet", 5, "auroc", "resnet18") == pytest.approx(0.8219)
+
+
+def test_every_row_is_there_with_its_interval():
+    tables = [row.table for row in published()]
+    assert {t: tables.count(t) for t in set(tables)} == {
+        "table-1": 56, "ablation": 24, "combine": 12, "coefficients": 18, "resnet-18": 12,
+    }  # fmt: skip
+    assert all(0 < i.half < 0.03 and 0.3 < i.mean < 1 for row in published() for i in row.values.values())

@@ -1,0 +1,210 @@
+"""Recipes: every mistake is one sentence that names the key, before anything is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glocal.engine.device import pick_device
+from glocal.engine.recipe import Recipe, load_recipe, parse_recipe, shipped_recipes
+from glocal.errors import RecipeError
+
+
+def plain(**sections: Any) -> dict[str, Any]:
+    recipe = {"stage": "train", "data": {"dataset": "x"}, "backbone": {"name": "conv4"}, "method": {"name": "protonet"}}
+    return {name: value for name, value in (recipe | sections).items() if value is not None}
+
+
+def refusal(**sections: Any) -> str:
+    with pytest.raises(RecipeError) as caught:
+        parse_recipe(plain(**sections))
+    return str(caught.value)
+
+
+def test_defaults_are_the_papers() -> None:
+    recipe = parse_recipe(plain())
+    assert (recipe.optimizer.lr, recipe.optimizer.momentum, recipe.optimizer.weight_decay) == (0.1, 0.9, 5e-4)
+    assert (recipe.train.way, recipe.train.shot, recipe.train.query, recipe.train.unknown_way) == (5, 1, 15, 5)
+    assert recipe.train.spec.unknown_query == 15
+    assert recipe.method.settings == {}
+
+
+def test_settings_reach_the_component() -> None:
+    recipe = parse_recipe(plain(backbone={"name": "resnet12", "width": [4, 4, 8, 8], "image_size": 32}))
+    assert recipe.backbone is not None
+    assert recipe.backbone.settings == {"width": [4, 4, 8, 8], "image_size": 32}
+
+
+@pytest.mark.parametrize(
+    ("sections", "sentence"),
+    [
+        ({"sede": 1}, "sede: unknown 'sede', did you mean 'seed'?"),
+        ({"optimizer": {"momentun": 0.9}}, "optimizer.momentun: unknown 'momentun', did you mean 'momentum'?"),
+        ({"validation": {"evry": 3}}, "validation.evry: unknown 'evry', did you mean 'every'?"),
+        (
+            {"backbone": {"name": "conv4", "widht": 3}},
+            "backbone.widht of conv4: unknown 'widht', did you mean 'width'?",
+        ),
+        (
+            {"method": {"name": "gel", "topk": 3}},
+            "method.topk of gel: unknown 'topk', did you mean 'top_k'?",
+        ),
+        ({"method": {"name": "protonets"}}, "method.name: unknown 'protonets', did you mean 'protonet'?"),
+        ({"backbone": {"name": "conv5"}}, "backbone.name: unknown 'conv5', did you mean 'conv4'?"),
+        (
+            {"method": {"name": "protonet", "dim": 3}},  # the engine's to give
+            "method.dim of protonet: unknown 'dim', expected one of: distance, open_score, temperature",
+        ),
+    ],
+)
+def test_unknown_keys_and_names_are_refused_at_every_level(sections: dict[str, Any], sentence: str) -> None:
+    assert refusal(**sections) == sentence
+
+
+@pytest.mark.parametrize(
+    ("sections", "sentence"),
+    [
+        ({"optimizer": {"lr": "fast"}}, "optimizer.lr should be a valid number, got 'fast'"),
+        ({"optimizer": {"lr": 0}}, "optimizer.lr should be greater than 0, got 0"),
+        ({"optimizer": {"lr": float("nan")}}, "optimizer.lr should be a finite number, got nan"),
+        ({"optimizer": {"milestones": [0.5, 60]}}, "optimizer.milestones.1 should be less than 1, got 60"),
+        ({"train": {"tasks": "100"}}, "train.tasks should be a valid integer, got '100'"),
+        ({"train": {"tasks": 1.5}}, "train.tasks should be a valid integer, got 1.5"),
+        ({"augment": {"flip": "yes"}}, "augment.flip should be a valid boolean, got 'yes'"),
+        ({"seed": -1}, "seed should be greater than or equal to 0, got -1"),
+        ({"stage": "test"}, "stage should be 'pretrain' or 'train', got 'test'"),
+        ({"data": {}}, "data.dataset is required and missing"),
+        ({"data": "cifar-fs"}, "data must be a section with keys, got 'cifar-fs'"),
+        ({"backbone": "conv4"}, "backbone must be a section with keys, got 'conv4'"),
+        ({"backbone": {"name": "conv4", "width": "wide"}}, "backbone.width of conv4 must be int, got 'wide'"),
+        ({"backbone": {"name": "conv4", "width": True}}, "backbone.width of conv4 must be int, got True"),
+        (
+            {"backbone": {"name": "resnet12", "width": [4, "a"]}},
+            "backbone.width of resnet12 must be int | Sequence[int], got [4, 'a']",
+        ),
+        (
+            {"method": {"name": "gel", "m_known": float("inf")}},
+            "method.m_known of gel must be float, got inf",
+        ),
+        ({"backbone": {"name": "timm"}}, "backbone.model is required for backbone timm and missing"),
+        ({"backbone": {"name": "pixels"}}, "backbone.image_size is required for backbone pixels and missing"),
+    ],
+)
+def test_wrong_types_and_ranges_are_one_sentence(sections: dict[str, Any], sentence: str) -> None:
+    assert refusal(**sections) == sentence
+
+
+@pytest.mark.parametrize(
+    ("sections", "sentence"),
+    [
+        ({"backbone": None}, "a recipe needs [backbone], or the run to start from (--init RUN); it has neither"),
+        (
+            {"validation": {"unknown_way": 0}},
+            'validation.choose = "auroc" needs validation.unknown_way of at least 1; or choose "acc"',
+        ),
+        (
+            {"data": {"dataset": "x", "part": "held-out"}},
+            'data.part = "held-out" needs data.holdout above 0: nothing was held out',
+        ),
+        (
+            {"augment": {"rotate": "four"}},
+            'augment.rotate = "four" is for pre-training; a task has each picture once, use "one"',
+        ),
+    ],
+)
+def test_our_own_sentences_come_out_clean(sections: dict[str, Any], sentence: str) -> None:
+    """pydantic wraps what a validator raises; neither its prefix nor the whole recipe may show."""
+    assert refusal(**sections) == sentence
+
+
+def test_several_problems_come_together() -> None:
+    said = refusal(seed=-1, optimizer={"lr": 0})
+    assert "seed should" in said
+    assert "optimizer.lr should" in said
+
+
+def test_overrides_are_toml_values_or_text(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text('stage = "train"\n[data]\ndataset = "x"\n[backbone]\nname = "resnet12"\n[method]\nname = "gel"\n')
+    recipe = load_recipe(
+        path,
+        [
+            "optimizer.lr=0.05",
+            "train.tasks = 7",
+            "backbone.width=[4,4,8,8]",
+            "augment.flip=true",
+            "data.dataset=some/folder",
+            "init=runs/a=b",
+            "method.variant=energy",
+        ],
+    )
+    assert (recipe.optimizer.lr, recipe.train.tasks, recipe.augment.flip) == (0.05, 7, True)
+    assert (recipe.data.dataset, recipe.init) == ("some/folder", "runs/a=b")
+    assert recipe.backbone is not None
+    assert recipe.backbone.settings == {"width": [4, 4, 8, 8]}
+    assert recipe.method.settings == {"variant": "energy"}
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("optimizer.lr", "an override is written path=value"),
+        ("=3", "an override is written path=value"),
+        ("stage.lr=3", "stage is a value, not a section"),
+        ("optimizer.lrr=3", "did you mean 'lr'?"),
+        ("method.temperatur=3", "did you mean 'temperature'?"),
+        ("train.tasks=many", "train.tasks should be a valid integer, got 'many'"),
+    ],
+)
+def test_bad_overrides(tmp_path: Path, override: str, part: str) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text('stage = "train"\n[data]\ndataset = "x"\n[backbone]\nname = "conv4"\n[method]\nname = "protonet"\n')
+    with pytest.raises(RecipeError) as caught:
+        load_recipe(path, [override])
+    assert part in str(caught.value)
+
+
+def test_unreadable_sources(tmp_path: Path) -> None:
+    (tmp_path / "broken.toml").write_text("stage = [")
+    (tmp_path / "latin.toml").write_bytes(b'stage = "\xe9"')
+    (tmp_path / "broken.json").write_text("{")
+    for name, part in (("broken.toml", "not valid TOML"), ("latin.toml", "not valid TOML"), ("broken.json", "JSON")):
+        with pytest.raises(RecipeError, match=part):
+            load_recipe(tmp_path / name)
+    with pytest.raises(RecipeError, match=r"neither a \.toml file nor one of: .*cifar-fs-cpu-pretrain"):
+        load_recipe("no-such-recipe")
+
+
+def test_the_resolved_recipe_survives_json(tmp_path: Path) -> None:
+    """The recipe.json of a run, and the copy in its checkpoint, give the same recipe again."""
+    recipe = parse_recipe(plain(optimizer={"milestones": [0.4, 0.7], "lr": 1}, method={"name": "gel", "top_k": 2}))
+    path = tmp_path / "recipe.json"
+    path.write_text(json.dumps(recipe.model_dump(mode="json")))
+    again = load_recipe(path)
+    assert again == recipe
+    assert again.optimizer.milestones == (0.4, 0.7)
+    assert again.model_dump(mode="json") == recipe.model_dump(mode="json")
+
+
+@pytest.mark.parametrize("name", shipped_recipes())
+def test_shipped_recipes_parse(name: str) -> None:
+    try:
+        recipe = load_recipe(name)
+    except RecipeError:  # later stages name no backbone: they start from the run before them
+        recipe = load_recipe(name, ["init=previous"])
+        assert recipe.stage == "train"
+    assert isinstance(recipe, Recipe)
+
+
+def test_devices() -> None:
+    assert pick_device("cpu").type == "cpu"
+    assert pick_device("auto").type in ("cpu", "cuda", "mps")
+    for odd in ("", "gpu", "cpu:x", "cuda:", "cuda:-1", "CPU"):
+        with pytest.raises(RecipeError, match=r"device must be auto, cpu, cuda or mps"):
+            pick_device(odd)
+    for absent in ("cpu:1", "cuda:99", "mps:1"):
+        with pytest.raises(RecipeError, match=r"not available on this machine; usable here: .*cpu \(1\)"):
+            pick_device(absent)

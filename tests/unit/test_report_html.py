@@ -1,0 +1,217 @@
+"""The page and the gallery: well-formed, escaped, self-contained, written whole or not at all."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.errors import DataError, GlocalError
+from glocal.metrics import Interval, score_histogram
+from glocal.report import Html, Query, Row, Section, Table, gallery, page, plots, write_page
+from glocal.report.gallery import picture_uri
+from glocal.report.html import code, facts, figure, side_by_side
+from glocal.report.table import to_html
+
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+RED = np.zeros((32, 32, 3), dtype=np.uint8)
+RED[..., 0] = 255
+
+
+class Reader(HTMLParser):
+    """Fails on a tag that is not closed in order; collects what the tests ask for."""
+
+    def __init__(self, html: str):
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.words: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.words.append(data)
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+def queries() -> list[Query]:
+    return [
+        Query(RED, truth="cat", known=True, answer="cat", open_score=0.1),
+        Query(RED, truth="cat", known=True, answer="dog", open_score=0.2),
+        Query(RED, truth="dog", known=True, answer=None, open_score=0.9),
+        Query(RED, truth="fox", known=False, answer=None, open_score=1.1),
+        Query(RED, truth="fox", known=False, answer="dog", open_score=0.5),
+    ]
+
+
+def whole_page() -> str:
+    tasks = [(np.array([0.0, 1.0]), np.array([True, False]))]
+    table = Table("Numbers", ["acc"], [Row("<i>x</i>", {"acc": Interval(0.5, 0.1, 9)})])
+    plot = figure(plots.to_svg(plots.density(score_histogram(tasks))), alt='a "quoted" <alt>', caption="a & b")
+    png = figure(plots.to_png(plots.roc({"m": tasks}), dpi=40), alt="roc")
+    return page(
+        "Report <1>",
+        [
+            Section("Same", ["1 < 2 & 3", facts({"a<b": "c>d"})]),
+            Section("Same", [to_html(table), side_by_side(plot, png)]),
+            Section("!?", [gallery({"cat": [RED], "dog": [RED, RED]}, queries(), threshold=0.6), code("a && b > c")]),
+        ],
+        lead="<script>alert(1)</script>",
+        footer="the end",
+    )
+
+
+def test_page_is_well_formed_and_escaped() -> None:
+    html = whole_page()
+    reader = Reader(html)
+    assert reader.all("script") == []
+    assert reader.all("i") == []
+    words = "".join(reader.words)
+    for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c", "a & b"):
+        assert text in words
+    assert 'a "quoted" <alt>' in [image["alt"] for image in reader.all("img")]
+
+
+def test_page_needs_nothing_from_outside() -> None:
+    html = whole_page()
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "url(" not in html
+    assert "@import" not in html
+    reader = Reader(html)
+    sources = [image["src"] or "" for image in reader.all("img")]
+    assert len(sources) == 2 + 3 + 5
+    assert all(source.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for source in sources)
+    assert reader.all("link") == []
+    assert [link["href"] for link in reader.all("a")] == ["#same", "#same-2", "#section"]
+
+
+def test_headings_and_anchors() -> None:
+    reader = Reader(whole_page())
+    assert [tag for tag, _ in reader.tags if tag in ("h1", "h2")] == ["h1", "h2", "h2", "h2"]
+    assert [section["id"] for section in reader.all("section")] == ["same", "same-2", "section"]
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert reader.all("html") == [{"lang": "en"}]
+
+
+def test_two_sections_need_no_links() -> None:
+    assert Reader(page("t", [Section("a", []), Section("b", [])])).all("nav") == []
+
+
+def test_ready_markup_stays_as_it_is() -> None:
+    html = page("t", [Section("a", [Html("<em>x</em>"), "<em>y</em>"])])
+    assert "<em>x</em>" in html
+    assert "<p>&lt;em&gt;y&lt;/em&gt;</p>" in html
+
+
+def test_gallery_says_in_words_what_happened() -> None:
+    html = gallery({"cat": [RED], "dog": [RED, RED]}, queries(), threshold=0.6)
+    assert re.findall(r'class="query (\w+)".*?verdict">(.*?)</span>', html) == [
+        ("right", "✓ right"),
+        ("wrong", "✗ mixed up"),
+        ("wrong", "✗ rejected"),
+        ("right", "✓ right"),
+        ("wrong", "✗ missed"),
+    ]
+    assert "What it was shown: 3 pictures of 2 classes" in html
+    assert "Asked about these classes: 1 of 3 right" in html
+    assert "Asked about classes it never saw: 1 of 2 right" in html
+    assert re.findall(r"score ([\d.]+ \S+ [\d.]+)</p>", html) == [
+        "0.1 ≤ 0.6",
+        "0.2 ≤ 0.6",
+        "0.9 &gt; 0.6",
+        "1.1 &gt; 0.6",
+        "0.5 ≤ 0.6",
+    ]
+    assert re.findall(r'level" style="width:([\d.]+)%', html) == ["0.0", "10.0", "80.0", "100.0", "40.0"]
+    assert set(re.findall(r'mark" style="left:([\d.]+)%', html)) == {"50.0"}
+    assert [image["alt"] for image in Reader(html).all("img")][:4] == [
+        "support picture of cat",
+        "support picture of dog",
+        "support picture of dog",
+        "cat, known class",
+    ]
+
+
+def test_gallery_escapes_class_names() -> None:
+    bad = '"><script>'
+    html = gallery({bad: [RED]}, [Query(RED, truth=bad, known=True, answer=bad, open_score=0.0)], threshold=0.0)
+    reader = Reader(html)
+    assert reader.all("script") == []
+    assert [image["alt"] for image in reader.all("img")] == [f"support picture of {bad}", f"{bad}, known class"]
+
+
+def test_broken_file_names_can_be_written(tmp_path: Path) -> None:
+    name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
+    html = page("t", [Section("a", [gallery({name: [RED]}, [], threshold=0.0)])])
+    assert "caf?" in write_page(tmp_path / "r.html", html).read_text(encoding="utf-8")
+
+
+def test_pictures_are_embedded_pixel_for_pixel() -> None:
+    picture = np.random.default_rng(0).integers(0, 256, (20, 32, 3), dtype=np.uint8)
+    assert np.array_equal(decoded(picture_uri(picture)), picture)
+    assert decoded(picture_uri(np.zeros((600, 300, 3), dtype=np.uint8))).shape == (192, 96, 3)
+    small = 'class="small"'
+    assert small in gallery({"a": [picture]}, [], threshold=0.0)
+    assert small not in gallery({"a": [np.zeros((84, 84, 3), dtype=np.uint8)]}, [], threshold=0.0)
+
+
+def decoded(uri: str) -> np.ndarray:
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))
+
+
+def test_gallery_refuses_what_it_cannot_draw() -> None:
+    with pytest.raises(DataError, match=r"uint8 \(H, W, 3\), got float64 \(32, 32, 3\)"):
+        gallery({"a": [RED / 255]}, [], threshold=0.0)
+    with pytest.raises(DataError, match="at least one class"):
+        gallery({}, [], threshold=0.0)
+    with pytest.raises(DataError, match="finite"):
+        gallery({"a": [RED]}, [], threshold=float("nan"))
+
+
+def test_write_page(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "report.html"
+    assert write_page(path, "größer") == path
+    write_page(path, "second")
+    assert path.read_text(encoding="utf-8") == "second"
+    assert os.listdir(path.parent) == ["report.html"]
+
+
+def test_a_failed_write_leaves_the_old_page_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_page(tmp_path / "report.html", "old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", full)
+        with pytest.raises(GlocalError, match=r"report\.html: No space left on device"):
+            write_page(path, "new")
+    with pytest.raises(UnicodeEncodeError):
+        write_page(path, "\udce9")
+    assert path.read_text(encoding="utf-8") == "old"
+    assert os.listdir(tmp_path) == ["report.html"]
+
+
+def test_a_folder_is_no_place_for_a_page(tmp_path: Path) -> None:
+    with pytest.raises(GlocalError, match="choose another place"):
+        write_page(tmp_path, "x")

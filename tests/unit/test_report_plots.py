@@ -1,0 +1,114 @@
+"""Figures: the curves hold the numbers they claim, and the same figure is the same file."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.errors import DataError, GlocalError
+from glocal.metrics import score_histogram
+from glocal.report import plots
+
+KNOWN = np.array([True, True, False, False])
+APART = (np.array([0.0, 1.0, 2.0, 3.0]), KNOWN)
+MIXED = (np.array([0.0, 2.0, 1.0, 3.0]), KNOWN)  # three of four pairs in the right order
+TIED = (np.zeros(4), KNOWN)
+
+
+def test_density_draws_both_sides_with_area_one() -> None:
+    figure = plots.density(score_histogram([APART, MIXED]), title="GEL")
+    axes = figure.axes[0]
+    outlines = [patch for patch in axes.patches if not patch.get_fill()]
+    heights = [patch.get_data().values for patch in outlines]
+    assert [height.mean() for height in heights] == pytest.approx([1, 1])
+    assert heights[0][0] == 50  # half of the known scores lie in the first of 100 bins
+    assert heights[1][99] == 50
+    texts = [entry.get_text() for entry in axes.get_legend().get_texts()]
+    assert texts == ["known classes", "unknown classes"]
+    assert axes.get_legend().get_title().get_text() == "overlap (IoU) 33.3 %"
+    assert axes.get_title(loc="left") == "GEL"
+
+
+@pytest.mark.parametrize(
+    ("task", "false", "true"),
+    [
+        (APART, [0, 0, 0, 0.5, 1], [0, 0.5, 1, 1, 1]),
+        (MIXED, [0, 0, 0.5, 0.5, 1], [0, 0.5, 0.5, 1, 1]),
+    ],
+)
+def test_roc_points(task: plots.Scores, false: list[float], true: list[float]) -> None:
+    fpr, tpr = plots.roc_points(*task)
+    assert fpr.tolist() == false
+    assert tpr.tolist() == true
+
+
+def test_equal_scores_are_the_diagonal() -> None:
+    fpr, tpr = plots.roc_points(*TIED)
+    assert np.array_equal(fpr, tpr)
+    assert set(fpr) == {0, 1}
+
+
+def test_roc_averages_tasks_at_equal_false_positive_rates() -> None:
+    figure = plots.roc({"both": [APART, MIXED], "tied": [TIED]})
+    axes = figure.axes[0]
+    x, y = axes.lines[0].get_data()
+    assert y[0] == 0
+    at = {rate: y[np.flatnonzero(np.isclose(x, rate))[-1]] for rate in (0, 25, 50, 100)}
+    assert at == {0: 75, 25: 75, 50: 100, 100: 100}  # the mean of (100, 50), (100, 50), (100, 100), (100, 100)
+    assert np.allclose(axes.lines[1].get_xdata(), axes.lines[1].get_ydata())
+    texts = [entry.get_text() for entry in axes.get_legend().get_texts()]
+    assert texts == ["both, 87.5", "tied, 50.0", "chance, 50.0"]
+
+
+def test_curves_differ_by_more_than_color() -> None:
+    figure = plots.roc({f"m{i}": [APART] for i in range(28)})
+    looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[:28]}
+    assert len(looks) == 28
+
+
+def test_svg_is_the_same_every_time() -> None:
+    first, again = (plots.to_svg(plots.density(score_histogram([APART, MIXED]))) for _ in range(2))
+    assert first == again
+    assert "<dc:date>" not in first
+    assert "<metadata>" not in first
+    assert "font-family" not in first
+
+
+def test_png_is_a_picture_of_the_same_figure() -> None:
+    figure = plots.roc({"$a$ and $b$": [APART]}, title="$100 & 50%")  # dollars are not mathematics here
+    assert plots.to_png(figure) == plots.to_png(figure)
+    image = Image.open(io.BytesIO(plots.to_png(figure, dpi=50)))
+    assert (image.format, image.size) == ("PNG", (270, 210))
+
+
+def test_one_sided_or_empty_curves_are_refused() -> None:
+    with pytest.raises(DataError, match="known and unknown queries, got 2 known and 0 unknown"):
+        plots.roc({"a": [(np.zeros(2), np.ones(2, dtype=bool))]})
+    with pytest.raises(DataError, match="'a' needs the scores of at least one task"):
+        plots.roc({"a": []})
+
+
+def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(GlocalError, match=r"pip install glocal\[plots\]"):
+        plots.roc({"a": [APART]})
+
+
+def test_tables_and_pages_do_not_load_matplotlib() -> None:
+    code = "import sys, glocal.report, glocal.report.plots; print(sorted({'matplotlib', 'torch'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_no_global_state() -> None:
+    import matplotlib as mpl
+
+    before = dict(mpl.rcParams)
+    plots.to_svg(plots.density(score_histogram([APART])))
+    assert dict(mpl.rcParams) == before

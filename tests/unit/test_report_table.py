@@ -1,0 +1,178 @@
+"""Result tables: one fixed table in every format, and names that are hostile to each of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+
+import pytest
+from rich.console import Console
+
+from glocal.errors import DataError
+from glocal.metrics import Interval, PairedDifference
+from glocal.report.table import Row, Table, to_csv, to_html, to_json, to_latex, to_markdown, to_rich
+
+GAIN = PairedDifference(mean=0.0543, low=-0.0001, high=0.11, p_value=0.001, wins=400, losses=200, n=600)
+TABLE = Table(
+    "mini, 1-shot",
+    ["auroc", "fpr95"],
+    [
+        Row("FEAT", {"auroc": Interval(0.6827, 0.0096, 600), "fpr95": Interval(0.80, 0.01, 600)}),
+        Row("GEL", {"auroc": Interval(0.7370, 0.0082, 600)}, note="ours", difference={"auroc": GAIN}),
+        Row("bound", {"fpr95": Interval(0.25, math.nan, 1)}),
+    ],
+    reference="FEAT",
+    caption="Test classes.",
+)
+READING = (
+    "Test classes. Mean ± 95 % confidence interval over 600 tasks, in percent; best value bold. "
+    "Δ: difference to FEAT on the same tasks [95 % bootstrap interval]."
+)
+HOSTILE = Row("<script>a & b_c 50% #1 $x$ {y} ~^\\ *z* | [q]\n2", {"auroc": Interval(0.5, 0.1, 9)}, note='a,"b"')
+
+
+def hostile() -> Table:
+    return Table("t & <b>", ["auroc"], [HOSTILE])
+
+
+def test_markdown() -> None:
+    escaped = READING.replace("[", r"\[").replace("]", r"\]")
+    assert to_markdown(TABLE).splitlines() == [
+        "**mini, 1-shot**",
+        "",
+        "| Method |          AUROC ↑ |                 Δ AUROC |      FPR95 ↓ | Note |",
+        "| ------ | ---------------: | ----------------------: | -----------: | ---- |",
+        "| FEAT   |     68.27 ± 0.96 |                       – | 80.00 ± 1.00 |      |",
+        r"| GEL    | **73.70 ± 0.82** | +5.43 \[−0.01, +11.00\] |            – | ours |",
+        "| bound  |                – |                       – |    **25.00** |      |",
+        "",
+        escaped,
+    ]
+
+
+def test_latex() -> None:
+    lines = to_latex(TABLE).splitlines()
+    assert lines[3] == r"\begin{tabular}{lrrrl}"
+    assert lines[5] == r"Method & AUROC $\uparrow$ & $\Delta$ AUROC & FPR95 $\downarrow$ & Note \\"
+    assert lines[7:10] == [
+        r"FEAT & 68.27 $\pm$ 0.96 & -- & 80.00 $\pm$ 1.00 &  \\",
+        r"GEL & \textbf{73.70 $\pm$ 0.82} & +5.43 [$-$0.01, +11.00] & -- & ours \\",
+        r"bound & -- & -- & \textbf{25.00} &  \\",
+    ]
+    assert (
+        lines[2]
+        == r"\caption{mini, 1-shot. "
+        + READING.replace("±", r"$\pm$").replace("%", r"\%").replace("Δ", r"$\Delta$")
+        + "}"
+    )
+
+
+def test_csv_holds_plain_fractions() -> None:
+    assert to_csv(TABLE).splitlines() == [
+        "name,auroc,auroc_half,auroc_tasks,auroc_diff,auroc_diff_low,auroc_diff_high,auroc_diff_p,"
+        "fpr95,fpr95_half,fpr95_tasks,note",
+        "FEAT,0.6827,0.0096,600,,,,,0.8,0.01,600,",
+        "GEL,0.737,0.0082,600,0.0543,-0.0001,0.11,0.001,,,,ours",
+        "bound,,,,,,,,0.25,,1,",
+    ]
+
+
+def test_json_survives_a_strict_reader() -> None:
+    rows = json.loads(json.dumps(to_json(TABLE), allow_nan=False))["rows"]
+    assert rows[1]["values"] == {"auroc": {"mean": 0.737, "half": 0.0082, "n": 600}}
+    assert rows[1]["difference"]["auroc"]["wins"] == 400
+    assert rows[2]["values"]["fpr95"] == {"mean": 0.25, "half": None, "n": 1}
+
+
+def test_html_row() -> None:
+    html = to_html(TABLE)
+    assert (
+        '<tr><th scope="row">GEL<span class="note">ours</span></th><td><strong>73.70 ± 0.82</strong>'
+        '<span class="delta">Δ +5.43<br>[−0.01, +11.00]</span></td><td>–</td></tr>'
+    ) in html
+    assert '<th scope="col">FPR95 ↓</th></tr>' in html
+    assert "<dt>AUROC</dt><dd>probability that an unknown query outranks a known one</dd>" in html
+
+
+def test_rich_shows_the_same_numbers() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(to_rich(TABLE))
+    gel = next(line for line in console.export_text().splitlines() if "GEL" in line)
+    assert gel.split("  ")[1] == "GEL"
+    assert "73.70 ± 0.82   +5.43 [−0.01, +11.00]" in gel
+
+
+@pytest.mark.parametrize(
+    ("metric", "means", "best"),
+    [
+        ("auroc", (0.7, 0.9, 0.8), {"b"}),
+        ("fpr95", (0.7, 0.9, 0.8), {"a"}),
+        ("auroc", (0.70001, 0.70002, 0.6), {"a", "b"}),  # the same when printed
+        ("auroc", (0.7, 0.7, 0.7), set()),
+        ("auroc", (0.7, math.nan, 0.6), {"a"}),
+    ],
+)
+def test_best_value(metric: str, means: tuple[float, ...], best: set[str]) -> None:
+    rows = [Row(name, {metric: Interval(mean, 0.0, 5)}) for name, mean in zip("abc", means, strict=True)]
+    assert Table("t", [metric], rows).best(metric) == best
+
+
+def test_digits_and_fractions() -> None:
+    table = Table("t", ["auroc"], [Row("a", {"auroc": Interval(0.68264, 0.00851, 600)})], percent=False, digits=3)
+    assert "| a      | 0.683 ± 0.009 |" in to_markdown(table)
+    assert "percent" not in to_markdown(table)
+
+
+def test_html_escapes() -> None:
+    html = to_html(hostile())
+    assert "<script>" not in html
+    assert '<th scope="row">&lt;script&gt;a &amp; b_c 50% #1' in html
+    assert 'aria-label="t &amp; &lt;b&gt;"' in html
+    assert '<span class="note">a,&quot;b&quot;</span>' in html
+
+
+def test_markdown_escapes() -> None:
+    line = to_markdown(hostile()).splitlines()[4]
+    assert line.startswith(r"| &lt;script&gt;a &amp; b\_c 50% #1 $x$ {y} \~^\\ \*z\* \| \[q\] 2 | 50.00 ± 10.00 |")
+
+
+def test_latex_escapes() -> None:
+    line = to_latex(hostile()).splitlines()[7]
+    assert line.startswith(
+        r"\textless{}script\textgreater{}a \& b\_c 50\% \#1 \$x\$ \{y\} \textasciitilde{}\textasciicircum{}"
+        r"\textbackslash{} *z* \textbar{} [q] 2 & 50.00 $\pm$ 10.00 &"
+    )
+    # "\\" followed by "[" would be a length in LaTeX
+    assert "\n{}[ours] & 50.00" in to_latex(Table("t", ["auroc"], [Row("[ours]", HOSTILE.values)]))
+
+
+def test_csv_escapes() -> None:
+    header, row = csv.reader(io.StringIO(to_csv(hostile())))
+    assert dict(zip(header, row, strict=True)) == {
+        "name": HOSTILE.name,
+        "auroc": "0.5",
+        "auroc_half": "0.1",
+        "auroc_tasks": "9",
+        "note": 'a,"b"',
+    }
+
+
+def test_rich_does_not_read_names_as_markup() -> None:
+    console = Console(width=120, file=io.StringIO(), record=True)
+    console.print(to_rich(Table("[red]t", ["auroc"], [Row("[bold]x[/bold]", HOSTILE.values)])))
+    shown = console.export_text()
+    assert "[red]t" in shown
+    assert "[bold]x[/bold]" in shown
+
+
+def test_refuses_what_it_cannot_show() -> None:
+    with pytest.raises(DataError, match=r"one of acc, auroc.* got 'aurok'"):
+        Table("t", ["aurok"], [])
+    with pytest.raises(DataError, match="one of the rows a, got 'b'"):
+        Table("t", ["auroc"], [Row("a", {})], reference="b")
+    with pytest.raises(DataError, match="need a reference"):
+        Table("t", ["auroc"], [Row("a", {}, difference={"auroc": GAIN})])
+    with pytest.raises(DataError, match="different names, got a, a"):
+        Table("t", ["auroc"], [Row("a", {}), Row("a", {})])

@@ -1,0 +1,66 @@
+"""Published class splits are what was published; one's own are a pure function of names and seed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import glocal.data
+from glocal.data.splits import PUBLISHED, check_disjoint, published_split, seeded_split
+from glocal.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "member"),
+    [
+        ("cifar-fs", (64, 16, 20), ("test", "whale")),
+        ("mini-imagenet", (64, 16, 20), ("train", "n01532829")),
+        ("tiered-imagenet", (351, 97, 160), ("train", "n01530575")),
+        ("cub", (100, 50, 50), ("train", "001.Black_footed_Albatross")),
+        ("fc100", (12, 4, 4), ("test", "people")),
+    ],
+)
+def test_published_splits_have_the_published_sizes(name: str, sizes: tuple[int, ...], member: tuple[str, str]) -> None:
+    splits = published_split(name)
+    assert list(splits) == ["train", "val", "test"]
+    assert tuple(len(classes) for classes in splits.values()) == sizes
+    assert len(set().union(*splits.values())) == sum(sizes)
+    assert member[1] in splits[member[0]]
+
+
+def test_every_file_is_listed_and_an_unknown_name_is_refused() -> None:
+    folder = Path(glocal.data.__path__[0]) / "published_splits"
+    assert sorted(path.stem for path in folder.iterdir()) == sorted(PUBLISHED)
+    with pytest.raises(DataError, match="no published split is called 'cifar'; there are cifar-fs, cub"):
+        published_split("cifar")
+
+
+def test_a_class_in_two_splits_is_named_with_both() -> None:
+    check_disjoint({"train": ["a", "b"], "test": ["c"]})
+    with pytest.raises(DataError, match="'b' is in 'train' and again in 'test'"):
+        check_disjoint({"train": ["a", "b"], "val": ["d"], "test": ["c", "b"]})
+    with pytest.raises(DataError, match="'a' is in 'train' and again in 'train'"):
+        check_disjoint({"train": ["a", "a"]})
+
+
+def test_seeded_split_is_pinned_and_does_not_depend_on_order() -> None:
+    names = [f"class{i}" for i in range(10)]
+    splits = seeded_split(names, {"train": 5, "val": 2, "test": 3}, seed=0)
+    assert splits == seeded_split(reversed(names), {"train": 5, "val": 2, "test": 3}, seed=0)
+    check_disjoint(splits)
+    assert sorted(sum(splits.values(), ())) == names
+    # Written down once: a later version that draws other classes would make old results incomparable.
+    assert splits["val"] == ("class4", "class5")
+    assert splits != seeded_split(names, {"train": 5, "val": 2, "test": 3}, seed=1)
+
+
+def test_seeded_split_refusals() -> None:
+    with pytest.raises(DataError, match="asks for 4 classes, but there are only 3"):
+        seeded_split("abc", {"train": 2, "test": 2})
+    with pytest.raises(DataError, match="at least 1 class"):
+        seeded_split("abc", {"train": 2, "test": 0})
+    with pytest.raises(DataError, match="at least 1 class"):
+        seeded_split("abc", {})
+    with pytest.raises(DataError, match="'a' occurs twice"):
+        seeded_split("aba", {"train": 1})

@@ -1,0 +1,168 @@
+"""Episode, Views and Preprocess: what they refuse, and what they do with what they accept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from glocal.errors import DataError, RecipeError
+from glocal.types import UNKNOWN, Episode, Preprocess, Views
+
+
+def episode(**changes: object) -> Episode:
+    """2 ways, 3 + 1 support images, 4 queries of which two are unknown (classes 8 and 9 of the data set)."""
+    fields: dict[str, object] = {
+        "support": torch.arange(4.0).view(4, 1, 1, 1),
+        "support_label": torch.tensor([0, 0, 0, 1]),
+        "query": torch.arange(10.0, 14.0).view(4, 1, 1, 1),
+        "query_label": torch.tensor([1, UNKNOWN, 0, UNKNOWN]),
+        "drawn": (3, 5, 8, 9),
+    }
+    return Episode(**(fields | changes))  # type: ignore[arg-type]
+
+
+def mirror(**changes: object) -> dict[str, object]:
+    return {
+        "mirror_support": torch.arange(20.0, 23.0).view(3, 1, 1, 1),
+        "mirror_support_label": torch.tensor([0, 1, 1]),
+        "mirror_query_label": torch.tensor([UNKNOWN, 1, UNKNOWN, 0]),
+    } | changes
+
+
+def test_episode_tells_its_ways_and_which_queries_are_known() -> None:
+    assert episode().n_way == 2
+    assert episode().known.tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"support_label": torch.tensor([0, 0, 1])}, "4 support images but 3 labels"),
+        ({"support_label": torch.tensor([0, 0, 2, 2])}, r"0\.\.N-1 without gaps and at least one, got \[0, 2\]"),
+        ({"support_label": torch.tensor([1, 1, 2, 2])}, r"got \[1, 2\]"),
+        ({"support_label": torch.tensor([0, 0, -1, 1])}, r"got \[-1, 0, 1\]"),
+        ({"support_label": torch.tensor([0.0, 0.0, 1.0, 1.0])}, "whole numbers"),
+        ({"support_label": torch.tensor([[0], [0], [1], [1]])}, r"whole numbers \(S,\), got torch.int64 \(4, 1\)"),
+        ({"support": torch.empty(0, 1, 1, 1), "support_label": torch.empty(0, dtype=torch.int64)}, r"got \[\]"),
+        ({"query_label": torch.tensor([0, 1])}, "4 queries but 2 query labels"),
+        ({"query_label": torch.tensor([0, 1, 2, 0])}, r"-1 \(unknown\) or 0\.\.1, got 0\.\.2: the support has 2 classes"),
+        ({"query_label": torch.tensor([0, 1, -2, 0])}, r"got -2\.\.1"),
+        ({"query": torch.zeros(4, 1, 2, 2)}, r"rows of one shape, got \(1, 1, 1\) and \(1, 2, 2\)"),
+        ({"mirror_support": torch.zeros(3, 1, 1, 1)}, "support, support labels and query labels together"),
+        (mirror(mirror_query_label=None), "together"),
+        (mirror(mirror_support_label=torch.tensor([0, 2, 2])), r"without gaps and at least one, got \[0, 2\]"),
+        (mirror(mirror_query_label=torch.tensor([0, 1, UNKNOWN, 0])), "unknown exactly where"),
+        (mirror(mirror_query_label=torch.tensor([UNKNOWN, 1])), "unknown exactly where"),
+    ],
+)
+def test_episode_refuses(changes: dict[str, object], sentence: str) -> None:
+    with pytest.raises(DataError, match=sentence):
+        episode(**changes)
+
+
+def test_a_task_without_queries_is_one() -> None:
+    empty = episode(query=torch.empty(0, 1, 1, 1), query_label=torch.empty(0, dtype=torch.int64))
+    assert empty.known.tolist() == []
+
+
+@pytest.mark.parametrize("with_mirror", [False, True])
+def test_encode_runs_the_backbone_once_and_keeps_rows_apart(with_mirror: bool) -> None:
+    batches: list[int] = []
+
+    def backbone(images: Tensor) -> Tensor:
+        batches.append(len(images))
+        return images.expand(-1, 2, 3, 3) * 100
+
+    before = episode(**(mirror() if with_mirror else {}))
+    after = before.encode(backbone)
+    assert batches == [11 if with_mirror else 8]
+    for part in ("support", "query") + (("mirror_support",) if with_mirror else ()):
+        assert torch.equal(getattr(after, part), getattr(before, part).expand(-1, 2, 3, 3) * 100)
+    assert after.drawn == before.drawn
+    assert after.query_label is before.query_label
+    assert (after.mirror_support is None) is not with_mirror
+
+
+def test_mirrored_exchanges_the_roles() -> None:
+    seen = episode(**mirror()).mirrored()
+    assert seen.drawn == (8, 9, 3, 5)
+    assert seen.support.flatten().tolist() == [20, 21, 22]
+    assert seen.support_label.tolist() == [0, 1, 1]
+    assert seen.query.flatten().tolist() == [10, 11, 12, 13]
+    assert seen.query_label.tolist() == [UNKNOWN, 1, UNKNOWN, 0]
+    with pytest.raises(DataError, match="draw it with mirror=True"):
+        episode().mirrored()
+
+
+def test_to_changes_the_type_of_images_only() -> None:
+    moved = episode(**mirror()).to("cpu", torch.float64)
+    assert moved.support.dtype == moved.query.dtype == moved.mirror_support.dtype == torch.float64
+    assert moved.support_label.dtype == moved.query_label.dtype == torch.int64
+    assert moved.drawn == (3, 5, 8, 9)
+    assert episode().to("cpu").mirror_support is None
+
+
+def test_views_refuse_rows_that_do_not_belong_together() -> None:
+    with pytest.raises(DataError, match=r"Views.vec must be \(B, D\), got shape \(3,\)"):
+        Views(torch.zeros(3))
+    with pytest.raises(DataError, match=r"with B = 3 as in vec, got \(2, 4, 1, 1\)"):
+        Views(torch.zeros(3, 4), torch.zeros(2, 4, 1, 1))
+    with pytest.raises(DataError, match=r"Views.local must be .* got \(3, 4\)"):
+        Views(torch.zeros(3, 4), torch.zeros(3, 4))
+
+
+def test_views_rows() -> None:
+    views = Views(torch.arange(6.0).view(3, 2), torch.arange(3.0).view(3, 1, 1, 1))
+    assert len(views) == 3
+    picked = views.rows(torch.tensor([2, 0]))
+    assert picked.vec.tolist() == [[4, 5], [0, 1]]
+    assert picked.local.flatten().tolist() == [2, 0]
+    assert Views(torch.zeros(3, 4)).rows(slice(1)).local is None
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"size": 0}, "size must be at least 1 pixel, got 0"),
+        ({"size": 84, "resize": 80}, "resize must be at least size = 84, got 80"),
+        ({"size": 84, "mean": (0.5, 0.5)}, "3 means and 3 positive stds"),
+        ({"size": 84, "std": (1.0, 0.0, 1.0)}, "3 means and 3 positive stds"),
+        ({"size": 84, "std": (1.0, float("nan"), 1.0)}, "3 means and 3 positive stds"),
+        ({"size": 84, "interpolation": "nearest"}, "bilinear or bicubic, got 'nearest'"),
+    ],
+)
+def test_preprocess_refuses(settings: dict[str, object], sentence: str) -> None:
+    with pytest.raises(RecipeError, match=sentence):
+        Preprocess(**settings)  # type: ignore[arg-type]
+
+
+def test_normalize_is_the_formula_pixel_by_pixel() -> None:
+    prepare = Preprocess(4, mean=(0.1, 0.5, 0.9), std=(0.2, 0.3, 0.5))
+    images = torch.randint(256, (2, 3, 4, 5), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
+    images[0, :, 0, 0], images[0, :, 0, 1] = 0, 255
+    out = prepare.normalize(images)
+    assert out.dtype == torch.float32
+    for b, c, h, w in torch.cartesian_prod(*map(torch.arange, images.shape)).tolist():
+        expected = (int(images[b, c, h, w]) / 255 - prepare.mean[c]) / prepare.std[c]
+        assert out[b, c, h, w].item() == pytest.approx(expected, abs=1e-6)
+
+
+def test_normalize_keeps_the_memory_layout() -> None:
+    images = torch.zeros(2, 3, 4, 4, dtype=torch.uint8)
+    prepare = Preprocess(4)
+    assert prepare.normalize(images).is_contiguous()
+    out = prepare.normalize(images.contiguous(memory_format=torch.channels_last))
+    assert out.is_contiguous(memory_format=torch.channels_last)
+
+
+def test_preprocess_survives_json_and_its_fingerprint_tells_settings_apart() -> None:
+    prepare = Preprocess(84, 92, mean=[0.1, 0.2, 0.3], interpolation="bicubic")  # type: ignore[arg-type]
+    again = Preprocess.from_json({**prepare.to_json(), "mean": list(prepare.mean)})
+    assert again == prepare
+    assert again.fingerprint() == prepare.fingerprint()
+    others = [{"size": 83}, {"resize": None}, {"mean": (0.1, 0.2, 0.4)}, {"std": (1, 1, 1)}, {"interpolation": "bilinear"}]
+    prints = {replace(prepare, **change).fingerprint() for change in others}  # type: ignore[arg-type]
+    assert len(prints | {prepare.fingerprint()}) == 6
