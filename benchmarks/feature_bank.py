@@ -69,9 +69,12 @@ def main() -> None:
         raise SystemExit("the two evaluations differ, so their times mean nothing")
 
     print(f"{n} images, ResNet-12 at {SIZE} px, {TASKS} tasks of 5 ways, {torch.get_num_threads()} threads")
-    print(f"{'plain pass':36} {plain:8.2f} s")
-    print(f"{'first evaluation, bank included':36} {first:8.2f} s   {first / plain:5.2f} times the plain pass (goal <= 1.2)")
-    print(f"{'second evaluation, bank opened anew':36} {second:8.2f} s   {first / second:5.1f} times faster (goal >= 20)")
+    for title, took, verdict in (
+        ("plain pass", plain, ""),
+        ("first evaluation, bank included", first, f"{first / plain:6.2f} times the plain pass (goal <= 1.2)"),
+        ("second evaluation, bank opened anew", second, f"{first / second:6.1f} times faster (goal >= 20)"),
+    ):
+        print(f"{title:36} {took:8.2f} s   {verdict}".rstrip())
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ from glocal.ops.similarity import pixel_similarity
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from reference.similarity import algorithm_1
 
-SIDES = {"algorithm 1": (algorithm_1, 2), "glocal": (pixel_similarity, 30)}  # function, timed repeats
+SIDES = {"algorithm 1": (algorithm_1, 2), "glocal": (pixel_similarity, 100)}  # function, timed repeats
 QUERIES, CLASSES, CHANNELS, SIZE = 150, 5, 320, 5
 
 

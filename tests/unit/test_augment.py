@@ -71,7 +71,9 @@ def test_flip_mirrors_about_half_of_the_pictures() -> None:
     images = pictures(400)
     out = Augment(flip=True)(images, seeded(0))
     kept = sum(torch.equal(a, b) for a, b in zip(images, out, strict=True))
-    mirrored = sum(torch.equal(a, torch.from_numpy(b.numpy()[..., ::-1].copy())) for a, b in zip(images, out, strict=True))
+    mirrored = sum(
+        torch.equal(a, torch.from_numpy(b.numpy()[..., ::-1].copy())) for a, b in zip(images, out, strict=True)
+    )
     assert kept + mirrored == 400
     assert 150 < kept < 250
 

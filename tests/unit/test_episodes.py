@@ -25,7 +25,9 @@ def dataset(sizes: tuple[int, ...] = (9, 12, 7, 30, 8, 10), seed: int = 0, name:
     rng = np.random.default_rng(seed)
     labels = np.repeat(np.arange(len(sizes)), sizes)
     images = rng.integers(0, 256, (len(labels), 8, 8, 3), dtype=np.uint8)
-    return ClassDataset.from_arrays(images, labels, [f"{'abcdef'[c]}-{size}" for c, size in enumerate(sizes)], name=name)
+    return ClassDataset.from_arrays(
+        images, labels, [f"{'abcdef'[c]}-{size}" for c, size in enumerate(sizes)], name=name
+    )
 
 
 def tables(tasks: TaskList) -> list[dict[str, Any]]:
@@ -58,7 +60,9 @@ def test_every_class_plays_every_role_about_equally_often() -> None:
 
 def test_tasks_are_those_of_every_version_and_machine() -> None:
     """Frozen numbers: a change here changes every published result."""
-    sampler = EpisodeSampler(dataset((8,) * 6), EpisodeSpec(way=2, shot=1, query=2, unknown_way=1, unknown_query=1), seed=7)
+    sampler = EpisodeSampler(
+        dataset((8,) * 6), EpisodeSpec(way=2, shot=1, query=2, unknown_way=1, unknown_query=1), seed=7
+    )
     assert [(t.drawn, t.support.tolist(), t.query.tolist()) for t in map(sampler.__getitem__, (0, 1))] == FROZEN
 
 
@@ -126,7 +130,11 @@ def test_impossible_specs_are_refused(settings: dict[str, Any], sentence: str) -
             {},
             r"class 'c-7' of toys has 7 images, but a task needs 8 \(4 support \+ 4 queries\): add",
         ),
-        (EpisodeSpec(way=3, shot=(1, 6), query=3, unknown_way=0), {}, r"'c-7' .* needs 9 \(6 support \+ 3 queries\) \(2 classes"),
+        (
+            EpisodeSpec(way=3, shot=(1, 6), query=3, unknown_way=0),
+            {},
+            r"'c-7' .* needs 9 \(6 support \+ 3 queries\) \(2 classes",
+        ),
         (EpisodeSpec(way=3, query=1, unknown_way=2, unknown_query=8), {}, r"'c-7' .* needs 8 \(8 unknown queries\)"),
         (
             EpisodeSpec(way=3, shot=2, query=1, unknown_way=2, unknown_query=6),
@@ -190,8 +198,6 @@ def test_a_task_list_survives_its_file(tmp_path: Path) -> None:
     assert all(part.dtype == np.int64 for part in (again[0].support, again[0].query_label))
 
 
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -224,7 +230,9 @@ def test_a_foreign_task_list_is_refused(tmp_path: Path) -> None:
         TaskList.load(path, dataset())
 
 
-@pytest.mark.parametrize("content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul"])
+@pytest.mark.parametrize(
+    "content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul"]
+)
 def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)

@@ -1,11 +1,8 @@
-"""FeatureBank: every image once, the same bits however it was asked for, and nothing believed that is not intact."""
+"""FeatureBank: every image once, and the same bits however it was asked for."""
 
 from __future__ import annotations
 
-import errno
 import json
-import os
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,63 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
-from torch import Tensor
 
+from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.backbones import build_backbone
-from glocal.data import features
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, View, bank_key, bank_sizes, clear_banks, encode
 from glocal.errors import DataError
 from glocal.types import Preprocess
-
-N, BATCH = 21, 8
-
-
-class Doubling:
-    """A backbone whose maps can be written down by hand, and which counts: (B, 3, 8, 8) -> (B, 6, 8, 8)."""
-
-    channels = 6
-
-    def __init__(self, weights: str = "w", preprocess: Preprocess | None = None, scale: float = 1.0):
-        self.weights, self.scale = weights, scale
-        self.preprocess = preprocess or Preprocess(8, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
-        self.calls: list[int] = []
-
-    def fingerprint(self) -> str:
-        return self.weights
-
-    def __call__(self, images: Tensor) -> Tensor:
-        self.calls.append(len(images))
-        return torch.cat([images, -2 * images], 1) * self.scale
-
-
-class CountingDataset(ClassDataset):
-    """Notes which images are decoded."""
-
-    read: list[int]
-
-    def image(self, i: int) -> np.ndarray:
-        self.read.append(int(i))
-        return super().image(i)
-
-
-def dataset(seed: int = 0, name: str = "toys", size: int = 8, n: int = N) -> CountingDataset:
-    images = np.random.default_rng(seed).integers(0, 256, (n, size, size, 3), dtype=np.uint8)
-    plain = ClassDataset.from_arrays(images, np.arange(n) % 3, list("abc"), name=name)
-    counting = CountingDataset(**vars(plain))
-    object.__setattr__(counting, "read", [])
-    return counting
-
-
-def by_hand(data: ClassDataset, i: int) -> np.ndarray:
-    picture = ClassDataset.image(data, i).astype(np.float32).transpose(2, 0, 1) / np.float32(255)
-    return np.concatenate([picture, -2 * picture])
-
-
-def folder_of(bank_home: Path) -> Path:
-    (only,) = bank_home.iterdir()
-    return only
 
 
 @pytest.fixture
@@ -213,115 +160,6 @@ def test_in_memory_is_the_same_bank_without_a_file(own_cache: Path) -> None:
     with pytest.raises(DataError, match="image 5 is not in this feature bank"):
         bank(np.array([5]))
     assert list(own_cache.iterdir()) == []
-
-
-def flip_bit(path: Path, at: int) -> None:
-    content = bytearray(path.read_bytes())
-    content[at] ^= 1
-    path.write_bytes(content)
-
-
-DAMAGE: dict[str, tuple[Callable[[Path], Any], int]] = {  # what happens to the folder -> images to encode again
-    "nothing": (lambda home: None, 0),
-    "one bit of one map": (lambda home: flip_bit(home / "maps.bin", 5 * 6 * 8 * 8 * 4 + 100), 1),
-    "one bit of one checksum": (lambda home: flip_bit(home / "sums.bin", 4 * 7), 1),
-    "maps cut short": (lambda home: os.truncate(home / "maps.bin", 1000), N),
-    "maps too long": (lambda home: os.truncate(home / "maps.bin", 10**6), N),
-    "maps all zero": (lambda home: (home / "maps.bin").write_bytes(bytes((home / "maps.bin").stat().st_size)), N),
-    "maps gone": (lambda home: (home / "maps.bin").unlink(), N),
-    "checksums cut short": (lambda home: os.truncate(home / "sums.bin", 6), N),
-    "checksums gone": (lambda home: (home / "sums.bin").unlink(), N),
-    "checksums of nobody": (lambda home: (home / "sums.bin").write_bytes(b"\1" * 4 * N), N),
-    "record gone": (lambda home: (home / "bank.json").unlink(), N),
-    "record cut short": (lambda home: (home / "bank.json").write_text('{"sha'), N),
-    "record is a list": (lambda home: (home / "bank.json").write_text("[6, 8, 8]"), N),
-    "record without sense": (lambda home: (home / "bank.json").write_text('{"shape": ["six", 8]}'), N),
-    "record is not text": (lambda home: (home / "bank.json").write_bytes(b"\xff\xfe"), N),
-    "record of another shape": (lambda home: (home / "bank.json").write_text('{"shape": [8, 8, 6]}'), N),
-    "record of a negative shape": (lambda home: (home / "bank.json").write_text('{"shape": [6, -8, -8]}'), N),
-    "lock left behind": (lambda home: (home / "lock").write_text("12345"), 0),
-}
-
-
-@pytest.mark.parametrize("case", DAMAGE)
-def test_damage_is_found_and_mended(build: Callable[..., FeatureBank], tmp_path: Path, case: str) -> None:
-    damage, encoded_again = DAMAGE[case]
-    data = dataset()
-    expected = build(Doubling(), data)(np.arange(N))
-    damage(folder_of(tmp_path / "banks"))
-    data.read.clear()
-    assert torch.equal(build(Doubling(), data)(np.arange(N)), expected)
-    assert len(data.read) == encoded_again
-    data.read.clear()
-    assert torch.equal(build(Doubling(), data)(np.arange(N)), expected)
-    assert data.read == []
-
-
-@pytest.mark.parametrize("names", [("maps.bin",), ("maps.bin", "sums.bin", "bank.json")])
-def test_files_of_another_bank_are_not_believed(tmp_path: Path, names: tuple[str, ...]) -> None:
-    data = dataset()
-    FeatureBank.build(Doubling(), data, folder=tmp_path / "own")
-    FeatureBank.build(Doubling("other weights", scale=3.0), data, folder=tmp_path / "other")
-    for name in names:
-        shutil.copy(folder_of(tmp_path / "other") / name, folder_of(tmp_path / "own") / name)
-    maps = FeatureBank.build(Doubling(), data, folder=tmp_path / "own")(np.arange(N))
-    np.testing.assert_allclose(maps, [by_hand(data, i) for i in range(N)], rtol=1e-6)
-
-
-def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
-    bank = build(Doubling(), dataset())
-    before = bank(np.arange(N))
-    (folder_of(tmp_path / "banks") / "bank.json").unlink()
-    build(Doubling(), dataset(), wanted=np.array([0]))  # starts the files anew
-    assert torch.equal(bank(np.arange(N)), before)
-    clear_banks(tmp_path / "banks")
-    assert torch.equal(bank(np.arange(N)), before)
-
-
-def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
-    build: Callable[..., FeatureBank], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    original, written = features._Files.write, []
-
-    def write(self: Any, indices: np.ndarray, maps: Tensor) -> None:
-        if len(written) == 2:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        written.append(len(indices))
-        original(self, indices, maps)
-
-    monkeypatch.setattr(features._Files, "write", write)
-    with pytest.raises(DataError, match="could not be written: No space left on device; free some space or point GLOCAL_C"):
-        build(Doubling(), dataset())
-    assert not torch.is_inference_mode_enabled()
-    monkeypatch.undo()
-    data = dataset()
-    bank = build(Doubling(), data)
-    assert sorted(data.read) == list(range(16, N))
-    np.testing.assert_allclose(bank(np.arange(N)), [by_hand(data, i) for i in range(N)], rtol=1e-6)
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(DataError, match=r"feature bank in .*file.* could not be written: (Not a directory|File exists)"):
-        FeatureBank.build(Doubling(), dataset(), folder=tmp_path / "file")
-
-
-def test_an_image_that_went_bad_is_named_and_the_others_are_kept(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
-    for i in range(20):
-        path = tmp_path / "data" / "ab"[i % 2] / f"{i}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
-    data = ClassDataset.from_folder(tmp_path / "data")
-    victim = Path(data.where(18))
-    good = victim.read_bytes()
-    victim.write_bytes(b"no picture")
-    with pytest.raises(DataError, match=victim.name):
-        build(Doubling(), data)
-    victim.write_bytes(good)
-    encoder = Doubling()
-    bank = build(encoder, data)
-    assert encoder.calls == [8]
-    np.testing.assert_allclose(bank(np.arange(20)), [by_hand(data, i) for i in range(20)], rtol=1e-6)
 
 
 def test_a_backbone_in_training_mode_is_refused(build: Callable[..., FeatureBank]) -> None:

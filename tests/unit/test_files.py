@@ -30,9 +30,14 @@ def test_the_old_content_stays_until_the_new_one_is_complete(tmp_path: Path) -> 
 def test_a_failure_half_way_keeps_the_old_content_and_removes_the_half(tmp_path: Path) -> None:
     target = tmp_path / "note.txt"
     target.write_text("old")
-    with pytest.raises(KeyboardInterrupt), replacing(target) as partial:
-        partial.write_text("ne")
-        raise KeyboardInterrupt
+
+    def interrupted() -> None:
+        with replacing(target) as partial:
+            partial.write_text("ne")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
     assert target.read_text() == "old"
     assert list(tmp_path.iterdir()) == [target]
 

@@ -18,7 +18,7 @@ from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.runs import METRICS, Log
+from glocal.engine.runs import METRICS
 from glocal.engine.train import TrainStage, views
 from glocal.errors import DataError, GlocalError, RecipeError
 from tiny_runs import fields, make_dataset
@@ -227,25 +227,6 @@ class TestKilledBetween:
         monkeypatch.setattr(loop, "write_checkpoint", write)
         run(recipe, tmp_path / "run", resume=True)
         assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
-
-
-class TestLog:
-    def test_lines_of_steps_to_come_are_dropped_and_half_a_line_too(self, tmp_path: Path) -> None:
-        path = tmp_path / METRICS
-        path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a": 3}\n{"step": 3, "val')
-        log = Log(path, keep_until=2)
-        log.write({"step": 3, "a": 4})
-        assert [json.loads(line) for line in path.read_text().splitlines()] == [
-            {"step": 1, "a": 1},
-            {"step": 2, "a": 2},
-            {"step": 3, "a": 4},
-        ]
-
-    def test_a_new_run_begins_an_empty_log(self, tmp_path: Path) -> None:
-        path = tmp_path / METRICS
-        path.write_text('{"step": 1}\n')
-        Log(path, keep_until=0)
-        assert path.read_text() == ""
 
 
 class TestStages:

@@ -56,8 +56,8 @@ def test_a_plain_folder_of_classes_opens_as_a_whole(tmp_path: Path) -> None:
 
 
 def test_names_are_looked_up_below_glocal_data(divided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
     with pytest.raises(DataError, match=r"'birds' is not one of .*embedded.* GLOCAL_DATA \(not set\)"):
-        monkeypatch.delenv("GLOCAL_DATA", raising=False)
         open_dataset("birds", "val")
     monkeypatch.setenv("GLOCAL_DATA", str(divided.parent))
     assert open_dataset("birds", "val").name == "birds/val"

@@ -48,7 +48,10 @@ def test_episode_tells_its_ways_and_which_queries_are_known() -> None:
         ({"support_label": torch.tensor([[0], [0], [1], [1]])}, r"whole numbers \(S,\), got torch.int64 \(4, 1\)"),
         ({"support": torch.empty(0, 1, 1, 1), "support_label": torch.empty(0, dtype=torch.int64)}, r"got \[\]"),
         ({"query_label": torch.tensor([0, 1])}, "4 queries but 2 query labels"),
-        ({"query_label": torch.tensor([0, 1, 2, 0])}, r"-1 \(unknown\) or 0\.\.1, got 0\.\.2: the support has 2 classes"),
+        (
+            {"query_label": torch.tensor([0, 1, 2, 0])},
+            r"-1 \(unknown\) or 0\.\.1, got 0\.\.2: the support has 2 classes",
+        ),
         ({"query_label": torch.tensor([0, 1, -2, 0])}, r"got -2\.\.1"),
         ({"query": torch.zeros(4, 1, 2, 2)}, r"rows of one shape, got \(1, 1, 1\) and \(1, 2, 2\)"),
         ({"mirror_support": torch.zeros(3, 1, 1, 1)}, "support, support labels and query labels together"),
@@ -163,6 +166,12 @@ def test_preprocess_survives_json_and_its_fingerprint_tells_settings_apart() -> 
     again = Preprocess.from_json({**prepare.to_json(), "mean": list(prepare.mean)})
     assert again == prepare
     assert again.fingerprint() == prepare.fingerprint()
-    others = [{"size": 83}, {"resize": None}, {"mean": (0.1, 0.2, 0.4)}, {"std": (1, 1, 1)}, {"interpolation": "bilinear"}]
+    others = [
+        {"size": 83},
+        {"resize": None},
+        {"mean": (0.1, 0.2, 0.4)},
+        {"std": (1, 1, 1)},
+        {"interpolation": "bilinear"},
+    ]
     prints = {replace(prepare, **change).fingerprint() for change in others}  # type: ignore[arg-type]
     assert len(prints | {prepare.fingerprint()}) == 6

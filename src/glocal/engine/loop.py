@@ -247,7 +247,7 @@ def _restore(
         load_strictly(module, state, f"{part} of {folder / LAST}")
     for parameter, name in names.items():
         if f"momentum.{name}" in tensors:
-            # In the memory layout of the weight: another one would take other kernels and round differently.
+            # On the device and in the memory layout of its weight, as the optimizer itself makes it.
             momentum = torch.empty_like(parameter).detach().copy_(tensors[f"momentum.{name}"])
             optimizer.state[parameter]["momentum_buffer"] = momentum
     return record["step"], -math.inf if record["best"] is None else record["best"]
