@@ -18,5 +18,11 @@ METHOD_CASES: dict[str, dict[str, Any]] = {
     "gel/pixel": {"variant": "pixel", "local_scale": "mean"},
     "gel/delay": {"variant": "delay", "top_k": 4, "distance": "euclidean"},
     "gel/learnable": {"coefficients": "learnable", "adapter": True},
+    "gel/gentle": {
+        "distance": "cosine",
+        "gentle_attention": True,
+        "learn_temperature": True,
+        "local_scale": "learned",
+    },
     "gel/task-adaptive": {"coefficients": "task-adaptive"},
 }

@@ -102,3 +102,16 @@ def test_block_larger_than_the_map_is_refused() -> None:
 def test_impossible_settings_are_refused(setting: dict[str, float]) -> None:
     with pytest.raises(RecipeError, match="must be"):
         DropBlock(**setting)  # type: ignore[arg-type]
+
+
+def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():
+    from glocal.backbones import build_backbone
+    from glocal.backbones.dropblock import shorten_ramps
+
+    net = build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32, dropblock_steps=900)
+    shorten_ramps(net, 5000)
+    assert net.layer4.drop.steps == 900
+    shorten_ramps(net, 100)
+    assert (net.layer3.drop.steps, net.layer4.drop.steps) == (100, 100)
+    shorten_ramps(net, 0)
+    assert net.layer3.drop.steps == 1

@@ -6,6 +6,7 @@ import torch
 from conformance.suite import DIM, toy_task
 from glocal.errors import RecipeError
 from glocal.methods.gel import GEL, VARIANTS
+from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
 from glocal.types import Episode
 from reference import gel as slow
@@ -144,7 +145,7 @@ def test_training_tells_unknown_from_known():
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"m_known": 2.0}, r"m_known must not exceed m_unknown, got 2\.0 and 1\.0"),
         ({"energy_weight": -0.1}, "energy_weight must be 0"),
-        ({"local_scale": "median"}, "local_scale must be one of sum, mean, got 'median'"),
+        ({"local_scale": "median"}, "local_scale must be one of sum, mean, learned, got 'median'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
@@ -155,3 +156,23 @@ def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
 def test_top_k_beyond_the_map_names_the_way_out():
     with pytest.raises(RecipeError, match=r"top_k must be in 1\.\.4 \(pixels of one class map\), got 10; .* 2x2"):
         build(top_k=10)(task())
+
+
+def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
+    gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
+    method, t = build(**gentle), task()
+    plain = ProtoNet(DIM, distance="cosine")(t)
+    torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
+    with torch.no_grad():
+        method.sharpness.fill_(0.5)
+    torch.testing.assert_close(method(t).logits, plain.logits * 2.718281828459045**0.5, rtol=1e-10, atol=0)
+
+
+def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
+    learned, mean, t = build(local_scale="learned"), build(local_scale="mean"), task()
+    mean.load_state_dict(learned.state_dict(), strict=False)
+    with torch.no_grad():
+        learned.local_affine.factor.fill_(1.0)
+        learned.local_affine.offset.fill_(-3.0)
+    difference = learned(t).open_score - mean(t).open_score  # an offset on every s_f moves E by its opposite
+    torch.testing.assert_close(difference, torch.full_like(difference, 3.0), rtol=0, atol=1e-10)

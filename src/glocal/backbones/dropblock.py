@@ -53,6 +53,13 @@ class DropBlock(nn.Module):
         return f"block_size={self.block_size}, drop_rate={self.drop_rate}, steps={self.steps}"
 
 
+def shorten_ramps(module: nn.Module, steps: int) -> None:
+    """Let every DropBlock below ``module`` reach its full strength within ``steps``: a short run takes a third."""
+    for part in module.modules():
+        if isinstance(part, DropBlock):
+            part.steps = max(1, min(part.steps, steps))
+
+
 def drop_mask(maps: Tensor, block_size: int, keep: Tensor) -> Tensor:
     """(B, C, H, W) of 1 (kept) and 0 (inside a dropped block), drawn from torch's global generator."""
     b, c, h, w = maps.shape

@@ -66,6 +66,8 @@ def demo(
 
 def _train(out: Path, device: torch.device) -> list[Rival]:
     """The rows: raw pixels, then what each stage adds.  A run that is there already is continued or reused."""
+    from json import dumps
+
     from glocal.backbones import build_backbone
     from glocal.engine.checkpoint import LAST, Model, load_model
     from glocal.engine.pretrain import pretrain
@@ -76,19 +78,22 @@ def _train(out: Path, device: torch.device) -> list[Rival]:
     pixels = build_backbone("pixels", image_size=32)
     cosine = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
     rows = [Rival("raw pixels", Model(pixels, cosine), "cosine prototypes of the pictures themselves, nothing learned")]
-    before: list[str] = []
-    for stage, run, name, note in (
-        ("pretrain", pretrain, "ProtoNet", "pre-trained narrow ResNet-12, cosine prototypes"),
-        ("train", train, "GEL", "the same backbone, meta-trained: global and local energy"),
+    for name, run, note in (
+        ("ProtoNet", pretrain, "narrow ResNet-12 pre-trained on the characters, cosine prototypes"),
+        ("SnaTCHer-F", train, "prototypes with attention: the paper's baseline"),
+        ("GEL", train, "the paper's method: global and local energy"),
     ):
-        folder = out / stage
-        recipe = load_recipe(f"demo-{stage}", before)
+        folder = out / name.lower()
+        start = [f"init={dumps(str(out / 'protonet'))}"] if run is train else []
         with bars() as progress:
             run(
-                recipe, folder, resume=(folder / LAST).exists(), device=device, watcher=TrainingBar(progress, stage)
+                load_recipe(f"demo-{name.lower()}", start),
+                folder,
+                resume=(folder / LAST).exists(),
+                device=device,
+                watcher=TrainingBar(progress, name),
             )
         rows.append(Rival(name, load_model(folder), note))
-        before = [f'init="{folder}"']
     return rows
 
 
@@ -174,8 +179,8 @@ def _page(
             ),
             Section("Next: your own pictures", [_NEXT, code(_COMMANDS)]),
         ],
-        lead="A narrow ResNet-12 learned from printed characters only. Each task teaches it five digits from one or five "
-        "handwritten pictures each; then it must name those five and say “unknown” to the other five.",
+        lead="A narrow ResNet-12 learned from printed characters only. Each task teaches it five digits from one or "
+        "five handwritten pictures each; then it must name those five and say “unknown” to the other five.",
     )
 
 
@@ -183,7 +188,7 @@ _NEXT = (
     "Put your photos into one folder per class (a picture of each class in photos/<class>/) and measure how well a "
     "model of yours tells them apart and notices strangers:"
 )
-_COMMANDS = "glocal evaluate demo-out/train --dataset photos --split all --way 3 --shot 5 --query 5\nglocal list"
+_COMMANDS = "glocal evaluate demo-out/gel --dataset photos --split all --way 3 --shot 5 --query 5\nglocal list"
 
 
 def _gallery(found: Evaluation, test: ClassDataset, tasks: TaskList, threshold: float) -> Any:
@@ -216,9 +221,17 @@ def _plain(tables: dict[int, Any], report: Path) -> dict[str, Any]:
 
 
 def _terminal(tables: dict[int, Any], report: Path) -> Any:
+    """The two main columns, which fit a narrow terminal; the page has them all."""
+    from dataclasses import replace
+
     from rich.console import Group
 
     from glocal.report.table import to_rich
 
+    narrow = []
+    for table in tables.values():
+        rows = tuple(replace(row, note="") for row in table.rows)
+        narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
+    notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(tables.values())).rows)
     closing = f"\nReport: {report}\nNext, with one folder of your photos per class:\n  {_COMMANDS.splitlines()[0]}"
-    return Group(*(to_rich(table) for table in tables.values()), closing)
+    return Group(*narrow, notes, closing)

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from glocal.backbones.dropblock import shorten_ramps
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
@@ -117,6 +118,7 @@ def run_stage(
     device, watcher = device or torch.device("cpu"), watcher or Silent()
     saved = saved_state(recipe, folder, resume)
     stage = build(recipe, device)
+    shorten_ramps(stage.model.backbone, stage.steps // 3)
     validate = Validator(recipe, device)
     optimizer, names = _optimizer(stage, recipe)
     start, best = 0, -math.inf

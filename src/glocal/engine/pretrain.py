@@ -38,6 +38,8 @@ class PretrainStage:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
+        # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
+        self.model.extra.update({f"classifier.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch

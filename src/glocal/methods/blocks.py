@@ -13,16 +13,20 @@ class SetAttention(nn.Module):
 
     One head over (..., N, D), equivariant to the order of the N rows.  GEL eqs. 2 and 3 with the output layer,
     residual and LayerNorm of FEAT and SnaTCHer, which eq. 3 leaves out.
+    ``gentle`` leaves LayerNorm out and starts with W_o = 0: it begins as the identity and learns to depart from it.
     """
 
-    def __init__(self, dim: int, *, dropout: float = 0.5, attention_dropout: float = 0.1):
+    def __init__(self, dim: int, *, dropout: float = 0.5, attention_dropout: float = 0.1, gentle: bool = False):
         super().__init__()
         self.w_qs, self.w_ks, self.w_vs = (nn.Linear(dim, dim, bias=False) for _ in range(3))
         for layer in (self.w_qs, self.w_ks, self.w_vs):
             nn.init.normal_(layer.weight, std=math.sqrt(2 / (dim + dim)))
         self.fc = nn.Linear(dim, dim)
         nn.init.xavier_normal_(self.fc.weight)
-        self.layer_norm = nn.LayerNorm(dim)
+        if gentle:
+            nn.init.zeros_(self.fc.weight)
+            nn.init.zeros_(self.fc.bias)
+        self.layer_norm = nn.Identity() if gentle else nn.LayerNorm(dim)
         self.dropout, self.attention_dropout = nn.Dropout(dropout), nn.Dropout(attention_dropout)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
@@ -73,3 +77,14 @@ class ResidualLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + super().forward(x)
+
+
+class LearnedScale(nn.Module):
+    """factor * x + offset; begins with the factor 10 that cosine classifiers start from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor, self.offset = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.zeros(()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.factor * x + self.offset

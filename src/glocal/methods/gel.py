@@ -27,8 +27,10 @@ tieredImageNet 2, 5; CIFAR-FS 1, 1.
 
 Differs from the paper: where its text and its Algorithm 2 disagree (sign, square and mean of the energy loss) the
 algorithm is followed; attention has the output layer, residual and LayerNorm that eq. 3 leaves out; maps are calibrated
-before the class mean is taken.  ``local_scale="mean"`` divides s_f by the number of query pixels, so that E_f starts
-near the margins on any map size, and ``adapter`` lets a frozen backbone's embedding turn; both are ours and off.
+before the class mean is taken.  Ours, and off unless asked for: ``local_scale="mean"`` divides s_f by the number of
+query pixels, so that E_f starts near the margins on any map size, and "learned" gives that mean a learned factor and
+offset; ``adapter`` lets a frozen backbone's embedding turn; ``gentle_attention`` begins as the identity and
+``learn_temperature`` sharpens s_c, so that with distance="cosine" training starts at plain cosine prototypes.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -58,7 +60,7 @@ from glocal.methods.base import (
     check_weight,
     known_cross_entropy,
 )
-from glocal.methods.blocks import ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
 from glocal.methods.snatcher import SnaTCHerF, movement
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.confidence import distance as smallest_distance
@@ -81,7 +83,7 @@ VARIANTS = {
     "ahead": Variant("E", "E", pixel=True),
 }
 COEFFICIENTS = ("fixed", "learnable", "task-adaptive")
-LOCAL_SCALES = ("sum", "mean")
+LOCAL_SCALES = ("sum", "mean", "learned")
 
 
 class GEL(Method):
@@ -103,7 +105,9 @@ class GEL(Method):
         m_unknown: float = 1.0,
         distance: str = "sq-euclidean",
         temperature: float | None = None,
+        learn_temperature: bool = False,
         local_scale: str = "sum",
+        gentle_attention: bool = False,
         dropout: float = 0.5,
         attention_dropout: float = 0.1,
         adapter: bool = False,
@@ -113,6 +117,7 @@ class GEL(Method):
         self.variant = VARIANTS[check_choice("variant", variant, VARIANTS)]
         self.distance = check_choice("distance", distance, SIMILARITIES)
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
+        self.sharpness = nn.Parameter(torch.zeros(())) if learn_temperature else None  # log of a factor on s_c
         self.local_scale = check_choice("local_scale", local_scale, LOCAL_SCALES)
         self.energy_weight = check_weight("energy_weight", energy_weight)
         if m_known > m_unknown:
@@ -124,9 +129,10 @@ class GEL(Method):
         own = ("snatcher", "E_c", *(("E_f", "E", "delay") if self.variant.pixel else ()))
         self.open_score = check_choice("open_score", open_score or self.variant.open_score, (*own, *OPEN_SCORES))
 
-        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout)
+        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout, gentle=gentle_attention)
         self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
         self.calibrate = ScaleCalibration(dim) if self.variant.pixel else None
+        self.local_affine = LearnedScale() if self.variant.pixel and local_scale == "learned" else None
         if not self.variant.pixel:  # a task then keeps what SnaTCHer-F keeps
             self.State = SnaTCHerF.State  # type: ignore[assignment, misc]
         if check_choice("coefficients", coefficients, COEFFICIENTS) != "fixed" and variant != "ahead":
@@ -147,6 +153,8 @@ class GEL(Method):
 
     def compare(self, state: Any, query: Views) -> Comparison:
         s_class = SIMILARITIES[self.distance](query.vec, state.proto) / self.temperature
+        if self.sharpness is not None:
+            s_class = s_class * self.sharpness.exp()
         e_class = energy(s_class)
         own: dict[str, Callable[[], Tensor]] = {
             "snatcher": lambda: movement(self.attend.swapped, state, query.vec, s_class),
@@ -154,8 +162,10 @@ class GEL(Method):
         }
         if query.local is not None:
             s_pixel = pixel_similarity(query.local, state.local, self.top_k)
-            if self.local_scale == "mean":
+            if self.local_scale != "sum":
                 s_pixel = s_pixel / math.prod(query.local.shape[2:])
+            if self.local_affine is not None:
+                s_pixel = self.local_affine(s_pixel)
             e_pixel, (a, b) = energy(s_pixel), state.coefficient
             own |= {
                 "E_f": lambda: e_pixel,

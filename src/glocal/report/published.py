@@ -10,6 +10,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Any
 
 from glocal.metrics import METRICS, Interval
 
@@ -34,7 +35,7 @@ def published() -> tuple[Published, ...]:
     return tuple(_row(fields) for fields in record["rows"])
 
 
-def _row(fields: dict) -> Published:
+def _row(fields: dict[str, Any]) -> Published:
     values = {name: Interval(fields[name][0] / 100, fields[name][1] / 100, TASKS) for name in METRICS if name in fields}
     about = {key: value for key, value in fields.items() if key not in METRICS}
     return Published(values=values, **about)
