@@ -260,13 +260,13 @@ def test_ctrl_c_in_any_command(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> 
 def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
     """A real process and a real signal, in the middle of far too many tasks."""
     command = [*GLOCAL, "evaluate", str(home / "m.safetensors"), "--dataset", str(home / "data")]
-    shape = ["--way", "2", "--query", "3", "--tasks", "100000", "--device", "cpu", "--json"]
+    shape = ["--way", "2", "--query", "3", "--tasks", "20000", "--device", "cpu", "--json"]
     environment = os.environ | {"GLOCAL_CACHE": str(tmp_path)}
     process = subprocess.Popen(
         [*command, *shape], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     deadline = time.monotonic() + 60
-    while not (tmp_path / "digests").exists() and time.monotonic() < deadline:  # then the pictures have been opened
+    while not (tmp_path / "banks").exists() and time.monotonic() < deadline:  # then the pictures are being encoded
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=60)

@@ -113,5 +113,9 @@ def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():
     assert net.layer4.drop.steps == 900
     shorten_ramps(net, 100)
     assert (net.layer3.drop.steps, net.layer4.drop.steps) == (100, 100)
+    shorten_ramps(net, 100, passes=4)  # four tasks in turn are one step
+    drop = net.layer3.drop
+    drop.step += 43
+    assert drop.keep.item() == pytest.approx(1 - 0.1 * 10 / 100)
     shorten_ramps(net, 0)
     assert net.layer3.drop.steps == 1

@@ -6,7 +6,7 @@ A seed falls on each place where a b x b block fits, with probability
 
 so that about 1 - keep of the map is lost (a little less, where blocks overlap).  All b x b cells below a seed become
 zero, each channel of each image on its own, and what is left is scaled up to the old mean.
-``keep`` falls linearly from 1 to 1 - ``drop_rate`` over ``steps`` training passes.
+``keep`` falls linearly from 1 to 1 - ``drop_rate`` over ``steps`` training steps.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ class DropBlock(nn.Module):
         if steps < 1:
             raise RecipeError(f"dropblock_steps must be at least 1 training step, got {steps}")
         self.block_size, self.drop_rate, self.steps = block_size, drop_rate, steps
+        self.passes = 1  # per training step; more when a step takes several tasks in turn
         self.register_buffer("step", torch.zeros((), dtype=torch.int64))
 
     @property
     def keep(self) -> Tensor:
         """() share of the map that the next training pass keeps; a tensor, so that no GPU has to wait for it."""
-        return 1 - self.drop_rate * (self.step / self.steps).clamp(max=1)
+        return 1 - self.drop_rate * (self.step // self.passes / self.steps).clamp(max=1)
 
     def forward(self, maps: Tensor) -> Tensor:
         """(B, C, H, W) -> the same shape; the identity in evaluation mode."""
@@ -53,11 +54,11 @@ class DropBlock(nn.Module):
         return f"block_size={self.block_size}, drop_rate={self.drop_rate}, steps={self.steps}"
 
 
-def shorten_ramps(module: nn.Module, steps: int) -> None:
-    """Let every DropBlock below ``module`` reach its full strength within ``steps``: a short run takes a third."""
+def shorten_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
+    """Let every DropBlock below ``module`` reach full strength within ``steps`` of a run, each of ``passes`` passes."""
     for part in module.modules():
         if isinstance(part, DropBlock):
-            part.steps = max(1, min(part.steps, steps))
+            part.steps, part.passes = max(1, min(part.steps, steps)), passes
 
 
 def drop_mask(maps: Tensor, block_size: int, keep: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -16,11 +17,15 @@ Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 Workers = Annotated[int, typer.Option(min=1, help="Threads that decode pictures; the result does not depend on it.")]
 
-screen = Console(stderr=True)
+FIRST = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts, one speaks
+
+screen = Console(stderr=True, quiet=not FIRST)
 
 
 def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
     """Print the result for a program or for a person."""
+    if not FIRST:
+        return
     if as_json:
         sys.stdout.write(json.dumps(result, indent=1) + "\n")
         return

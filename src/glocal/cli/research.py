@@ -71,11 +71,10 @@ def evaluate(
     """Measure a model on few-shot open-set tasks: mean and 95 % interval over tasks."""
     from glocal.data import EpisodeSampler, EpisodeSpec, TaskList, open_dataset
     from glocal.engine.checkpoint import load_model
-    from glocal.engine.device import pick_device
+    from glocal.engine.distributed import joined
     from glocal.engine.evaluate import build_bank
     from glocal.engine.evaluate import evaluate as run
 
-    where = pick_device(device)
     model = load_model(checkpoint)
     if score is not None:
         model.method.open_score = score
@@ -84,10 +83,11 @@ def evaluate(
     drawn = TaskList.load(tasks_from, data) if tasks_from else EpisodeSampler(data, spec, seed=seed).take(tasks)
     if save_tasks:
         drawn.save(save_tasks)
-    with bar("encode") as progress:
-        bank = build_bank(model, data, drawn, workers=workers, device=where, progress=progress)
-    with bar("evaluate") as progress:
-        found = run(model.method, drawn, bank, device=where, progress=progress)
+    with joined(device) as where:
+        with bar("encode") as progress:
+            bank = build_bank(model, data, drawn, workers=workers, device=where, progress=progress)
+        with bar("evaluate") as progress:
+            found = run(model.method, drawn, bank, device=where, progress=progress)
     result = {
         "checkpoint": checkpoint,
         "method": model.record["method"]["name"],
@@ -121,15 +121,17 @@ def _run(
     run: Any, stage: str, recipe: str, out: Path, resume: bool, overrides: list[str], device: str, json: bool
 ) -> None:
     from glocal.engine.checkpoint import BEST, read_checkpoint
-    from glocal.engine.device import pick_device
+    from glocal.engine.distributed import joined, world
     from glocal.engine.recipe import load_recipe
     from glocal.errors import RecipeError
 
     parsed = load_recipe(recipe, overrides)
     if parsed.stage != stage:
         raise RecipeError(f"recipe {recipe} is for `glocal {parsed.stage}`, not for `glocal {stage}`")
-    with bars() as progress:
-        run(parsed, out, resume=resume, device=pick_device(device), watcher=TrainingBar(progress, stage))
+    with joined(device) as where, bars() as progress:
+        if parsed.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
+            parsed = load_recipe(recipe, [*overrides, f"train.tasks_per_step={world().size}"])
+        run(parsed, out, resume=resume, device=where, watcher=TrainingBar(progress, stage))
     _, record = read_checkpoint(out / BEST)
     result = {"run": str(out), "step": record["step"], "validation": record["validation"]}
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in record["validation"].items())

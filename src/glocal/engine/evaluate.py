@@ -16,6 +16,7 @@ from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model
+from glocal.engine.distributed import world
 from glocal.methods import Method
 from glocal.metrics import Interval, block_metrics, mean_ci
 
@@ -52,15 +53,20 @@ def evaluate(
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Run every task once; ``fetch`` returns maps for dataset indices, usually a FeatureBank."""
+    """Run every task once; ``fetch`` returns maps for dataset indices, usually a FeatureBank.
+
+    Under torchrun the tasks are dealt out to the ranks, and every rank returns all of them.
+    """
     method.to(device).eval()
-    answers = []
+    us, mine = world(), []
     with torch.inference_mode():
-        for i, draw in enumerate(tasks):
+        for i in us.share(len(tasks)):
+            draw = tasks[i]
             out = method(draw.episode(fetch).to(device))
-            answers.append(Answers(out.logits.cpu().numpy(), out.open_score.cpu().numpy(), draw.query_label))
+            mine.append(Answers(out.logits.cpu().numpy(), out.open_score.cpu().numpy(), draw.query_label))
             if progress is not None:
-                progress(i + 1, len(tasks))
+                progress(min(i + us.size, len(tasks)), len(tasks))
+    answers = us.collect(mine, len(tasks))
     return Evaluation(_rows(answers), tasks.fingerprint(), tuple(answers))
 
 

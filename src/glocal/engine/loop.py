@@ -26,6 +26,7 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
+from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate
 from glocal.engine.recipe import Recipe
 from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
@@ -50,7 +51,7 @@ class Interrupted(TrainingStopped):
 
 
 class Stage(Protocol):
-    """What a stage brings to the loop."""
+    """What a stage brings to the loop.  ``losses`` seeds torch itself, by step or task, for dropout."""
 
     model: Model
     modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
@@ -115,10 +116,11 @@ def run_stage(
 
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
-    device, watcher = device or torch.device("cpu"), watcher or Silent()
+    device, watcher, us = device or torch.device("cpu"), watcher or Silent(), world()
     saved = saved_state(recipe, folder, resume)
+    us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
-    shorten_ramps(stage.model.backbone, stage.steps // 3)
+    shorten_ramps(stage.model.backbone, stage.steps // 3, passes=_passes_per_step(recipe))
     validate = Validator(recipe, device)
     optimizer, names = _optimizer(stage, recipe)
     start, best = 0, -math.inf
@@ -130,33 +132,37 @@ def run_stage(
         record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best}
         write_checkpoint(folder / LAST, _tensors(stage) | momentum, record)
 
-    folder.mkdir(parents=True, exist_ok=True)
-    write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
-    log = Log(folder / METRICS, keep_until=start)
-    if saved is None:
-        save(0)
+    log = Log(folder / METRICS, keep_until=start) if us.first else None
+    if us.first:
+        write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
+        if saved is None:
+            save(0)
+    losses = us.averaging(StepLosses(stage))
     saved_at = time.monotonic()
     with _interruptible() as received:
         for step in range(start, stage.steps):
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * rate_factor(recipe.optimizer, step / stage.steps)
-            terms = _step(stage, recipe, optimizer, step, folder)
-            done = step + 1
+            terms = us.mean(_step(losses, recipe, optimizer, step, folder))
+            done, number = step + 1, us.largest(received())
             watcher.step(done, stage.steps, terms)
-            if done % LOG_EVERY == 0:
+            if log and done % LOG_EVERY == 0:
                 log.write({"step": done, **terms})
             if done % recipe.validation.every == 0 or done == stage.steps:
+                us.same_buffers(list(stage.modules.values()))
                 metrics = validate(stage.model)
                 better = metrics[recipe.validation.choose] > best
                 if better:
                     best = metrics[recipe.validation.choose]
+                if log and better:
                     save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
-                log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
+                if log:
+                    log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
                 watcher.validated(done, metrics, better)
-            if done == stage.steps or received() or time.monotonic() - saved_at > SAVE_SECONDS:
+            if us.first and (done == stage.steps or number or time.monotonic() - saved_at > SAVE_SECONDS):
                 save(done)
                 saved_at = time.monotonic()
-            if (number := received()) and done < stage.steps:
+            if number and done < stage.steps:
                 again = resume_command(recipe, folder)
                 raise Interrupted(
                     f"stopped after step {done} of {stage.steps} and saved; continue with: {again}", number
@@ -169,11 +175,10 @@ def step_seed(seed: int, step: int, salt: int = 0) -> int:
     return int(np.random.SeedSequence((seed, step, salt)).generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def _step(stage: Stage, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path) -> dict[str, float]:
-    for module in stage.modules.values():
-        module.train()
-    torch.manual_seed(step_seed(recipe.seed, step))  # dropout
-    terms = stage.losses(step)
+def _step(
+    losses: nn.Module, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path
+) -> dict[str, float]:
+    terms = losses.train()(step)
     total = torch.stack(list(terms.values())).sum()
     if not torch.isfinite(total):
         found = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
@@ -224,6 +229,11 @@ def _tensors(stage: Stage) -> dict[str, Tensor]:
     """Everything that learns or counts, beyond the model also heads that only training uses."""
     heads = {f"{part}.{k}": v for part, module in stage.modules.items() for k, v in module.state_dict().items()}
     return stage.model.tensors() | heads
+
+
+def _passes_per_step(recipe: Recipe) -> int:
+    """How often the backbone of one process runs per step."""
+    return recipe.train.tasks_per_step // world().size if recipe.stage == "train" else 1
 
 
 def _with_record(model: Model, **more: Any) -> Model:

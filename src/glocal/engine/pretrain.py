@@ -17,6 +17,7 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, load_model
+from glocal.engine.distributed import world
 from glocal.engine.loop import Watcher, run_stage, step_seed
 from glocal.engine.recipe import Recipe
 from glocal.errors import DataError, RecipeError
@@ -49,8 +50,10 @@ class PretrainStage:
         epoch, batch = divmod(step, self.per_epoch)
         size = self.recipe.pretrain.batch_size
         order = np.random.default_rng((self.recipe.seed, epoch)).permutation(len(self.images))
-        rows = torch.from_numpy(order[batch * size : (batch + 1) * size])
-        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step, salt=2))
+        us = world()
+        rows = torch.from_numpy(order[batch * size : (batch + 1) * size][us.rank :: us.size])
+        torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank))  # dropout
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
         images = self.augment(self.images[rows], generator)
         label = self.labels[rows].repeat(len(images) // len(rows))  # four rotations make four of each
         maps = self.model.backbone(self._prepare(images))

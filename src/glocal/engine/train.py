@@ -20,6 +20,7 @@ from glocal.data.features import FeatureBank, View
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model
+from glocal.engine.distributed import world
 from glocal.engine.loop import Watcher, run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
@@ -52,15 +53,21 @@ class TrainStage:
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
             self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers)(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
+        if settings.tasks_per_step % world().size:
+            raise RecipeError(
+                f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "
+                f"one has as many tasks, got {settings.tasks_per_step}"
+            )
         self.steps = max(1, settings.tasks // settings.tasks_per_step)
 
     def losses(self, step: int) -> dict[str, Tensor]:
-        """Mean over the tasks of this step of each term."""
+        """Mean over the tasks of this step of each term, as far as they are this rank's."""
         n = self.recipe.train.tasks_per_step
-        terms = [self._task(step * n + i) for i in range(n)]
+        terms = [self._task(step * n + i) for i in world().share(n)]
         return {name: torch.stack([term[name] for term in terms]).mean() for name in terms[0]}
 
     def _task(self, index: int) -> dict[str, Tensor]:
+        torch.manual_seed(step_seed(self.recipe.seed, index))  # dropout, by task: the same on whichever rank it falls
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
         draw = self.sampler[index]
         if self.recipe.train.backbone == "frozen":

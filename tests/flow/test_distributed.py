@@ -1,0 +1,85 @@
+"""Two processes under torchrun against one: the same rows, the same weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from glocal.engine.checkpoint import BEST, LAST, read_checkpoint, save_model
+from glocal.engine.pretrain import pretrain
+from glocal.engine.recipe import parse_recipe
+from glocal.engine.train import train
+from tiny_runs import fields, make_dataset
+
+GEL = {"name": "gel", "temperature": 4.0}
+
+
+def torchrun(*arguments: str, cache: Path, ranks: int = 2) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
+    environment = os.environ | {"GLOCAL_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, "-m", "glocal", *arguments], env=environment, capture_output=True, text=True, timeout=240
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return make_dataset(tmp_path / "data")
+
+
+def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
+    assert a.keys() == b.keys()
+    for name, value in a.items():
+        if value.is_floating_point() and "running_" not in name:
+            torch.testing.assert_close(value, b[name], rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
+
+
+@pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
+def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path, data: Path, backbone: str):
+    settings = {"tasks": 10, "backbone": backbone, "way": 2, "shot": 1, "query": 3, "unknown_way": 2}
+    recipe = fields(data, "train", method=GEL, train=settings, validation={"every": 3})
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(recipe))
+    done = torchrun("train", str(file), "--out", str(tmp_path / "two"), "--json", cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["run"] == str(tmp_path / "two")  # printed once, by the first rank
+
+    alone = parse_recipe(recipe | {"train": settings | {"tasks_per_step": 2}})
+    assert alone.train.tasks // 2 == 5  # steps
+    train(alone, tmp_path / "one")
+    (two, record), (one, alone_record) = (read_checkpoint(tmp_path / run / LAST) for run in ("two", "one"))
+    assert record["recipe"] == alone_record["recipe"]
+    assert record["step"] == 5
+    close(two, one)
+    assert (tmp_path / "two" / BEST).exists()
+    logs = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("two", "one")]
+    assert [json.loads(line)["step"] for line in logs[0]] == [json.loads(line)["step"] for line in logs[1]] == [3, 5]
+
+
+def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, data: Path):
+    model = pretrain(parse_recipe(fields(data, "pretrain")), tmp_path / "run")
+    save_model(tmp_path / "model.safetensors", model)
+    command = ["evaluate", str(tmp_path / "model.safetensors"), "--dataset", str(data), "--tasks", "7"]
+    command += ["--way", "2", "--query", "3", "--json"]
+    found = []
+    for ranks in (1, 2):
+        done = torchrun(*command, cache=tmp_path / f"cache{ranks}", ranks=ranks)
+        assert done.returncode == 0, done.stderr
+        found.append(json.loads(done.stdout))
+    assert found[0] == found[1]
+    assert found[0]["tasks"] == 7
+
+
+def test_tasks_that_cannot_be_dealt_out_evenly_are_refused(tmp_path: Path, data: Path):
+    file = tmp_path / "recipe.json"
+    file.write_text(json.dumps(fields(data, "train", method=GEL, train={"tasks_per_step": 3})))
+    done = torchrun("train", str(file), "--out", str(tmp_path / "run"), cache=tmp_path / "cache")
+    assert done.returncode != 0
+    assert "tasks_per_step must be a multiple of the number of processes, 2" in done.stderr
+    assert not (tmp_path / "run").exists()
