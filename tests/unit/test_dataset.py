@@ -14,13 +14,6 @@ from glocal.errors import DataError
 from pictures import Tree, count_decodes, make_tree, write_tree
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("GLOCAL_CACHE", str(folder))
-    return folder
-
-
 @pytest.fixture
 def tree() -> Tree:
     return make_tree()

@@ -17,13 +17,6 @@ from glocal.errors import DataError
 from pictures import Tree, make_tree, png, write_tree
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path_factory.mktemp("cache")
-    monkeypatch.setenv("GLOCAL_CACHE", str(folder))
-    return folder
-
-
 @pytest.fixture
 def tree() -> Tree:
     return make_tree()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in that folder where it stopped.")]
+Board = Annotated[bool, typer.Option("--tensorboard", help="Also write curves to tensorboard/ in that folder.")]
 Set = Annotated[list[str], typer.Option("--set", help="Override a setting: path=value, e.g. optimizer.lr=0.05.")]
 
 
@@ -22,6 +24,7 @@ def pretrain(
     recipe: RecipeName,
     out: Out,
     resume: Resume = False,
+    tensorboard: Board = False,
     set_: Set = [],  # noqa: B006 - typer reads the default and never changes it
     device: Device = "auto",
     json: Json = False,
@@ -29,7 +32,7 @@ def pretrain(
     """Teach a backbone the base classes with a linear classifier."""
     from glocal.engine.pretrain import pretrain as run
 
-    _run(run, "pretrain", recipe, out, resume, set_, device, json)
+    _run(run, "pretrain", recipe, out, resume, tensorboard, set_, device, json)
 
 
 def train(
@@ -39,6 +42,7 @@ def train(
         str | None, typer.Option(help="The run or checkpoint to start from; --set init=... in short.")
     ] = None,
     resume: Resume = False,
+    tensorboard: Board = False,
     set_: Set = [],  # noqa: B006
     device: Device = "auto",
     json: Json = False,
@@ -47,7 +51,7 @@ def train(
     from glocal.engine.train import train as run
 
     started_from = [] if init is None else [f"init={quoted(init)}"]
-    _run(run, "train", recipe, out, resume, [*set_, *started_from], device, json)
+    _run(run, "train", recipe, out, resume, tensorboard, [*set_, *started_from], device, json)
 
 
 def evaluate(
@@ -118,20 +122,32 @@ def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
 
 
 def _run(
-    run: Any, stage: str, recipe: str, out: Path, resume: bool, overrides: list[str], device: str, json: bool
+    run: Any,
+    stage: str,
+    recipe: str,
+    out: Path,
+    resume: bool,
+    tensorboard: bool,
+    overrides: list[str],
+    device: str,
+    json: bool,
 ) -> None:
     from glocal.engine.checkpoint import BEST, read_checkpoint
     from glocal.engine.distributed import joined, world
     from glocal.engine.recipe import load_recipe
+    from glocal.engine.watchers import TensorBoard, Watcher, Watchers
     from glocal.errors import RecipeError
 
     parsed = load_recipe(recipe, overrides)
     if parsed.stage != stage:
         raise RecipeError(f"recipe {recipe} is for `glocal {parsed.stage}`, not for `glocal {stage}`")
-    with joined(device) as where, bars() as progress:
+    with joined(device) as where, bars() as progress, ExitStack() as at_the_end:
         if parsed.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
             parsed = load_recipe(recipe, [*overrides, f"train.tasks_per_step={world().size}"])
-        run(parsed, out, resume=resume, device=where, watcher=TrainingBar(progress, stage))
+        watchers: list[Watcher] = [TrainingBar(progress, stage)]
+        if tensorboard:
+            watchers.append(at_the_end.enter_context(closing(TensorBoard(out))))
+        run(parsed, out, resume=resume, device=where, watcher=Watchers(*watchers))
     _, record = read_checkpoint(out / BEST)
     result = {"run": str(out), "step": record["step"], "validation": record["validation"]}
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in record["validation"].items())

@@ -31,6 +31,7 @@ from glocal.engine.evaluate import evaluate
 from glocal.engine.recipe import Recipe
 from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
 from glocal.engine.schedule import rate_factor
+from glocal.engine.watchers import Watcher, Watchers
 from glocal.errors import DataError, GlocalError, RecipeError
 from glocal.files import write_text
 
@@ -60,20 +61,6 @@ class Stage(Protocol):
     def losses(self, step: int) -> dict[str, Tensor]:
         """Named, weighted terms of one step; the loop adds them up."""
         ...
-
-
-class Watcher(Protocol):
-    """Who is told about progress: a progress bar, or nobody."""
-
-    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
-
-    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
-
-
-class Silent:
-    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
-
-    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
 
 
 class Validator:
@@ -116,7 +103,7 @@ def run_stage(
 
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
-    device, watcher, us = device or torch.device("cpu"), watcher or Silent(), world()
+    device, watcher, us = device or torch.device("cpu"), watcher or Watchers(), world()
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
@@ -137,7 +124,9 @@ def run_stage(
         write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
         if saved is None:
             save(0)
-    losses = us.averaging(StepLosses(stage))
+    if recipe.speed.compile:
+        stage.model.backbone.compile()  # in place: weights keep their names
+    losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
     saved_at = time.monotonic()
     with _interruptible() as received:
         for step in range(start, stage.steps):

@@ -18,8 +18,9 @@ from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.distributed import world
-from glocal.engine.loop import Watcher, run_stage, step_seed
+from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.recipe import Recipe
+from glocal.engine.watchers import Watcher
 from glocal.errors import DataError, RecipeError
 from glocal.methods import METHODS
 from glocal.ops.similarity import pool

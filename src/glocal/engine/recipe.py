@@ -121,6 +121,13 @@ class Validation(Section):
         return EpisodeSpec(self.way, self.shot, self.query, self.unknown_way, self.query)
 
 
+class Speed(Section):
+    """Faster where the hardware has it, at a price: other roundings, and minutes of compilation."""
+
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the matrix products; weights and losses stay float32
+    compile: bool = False  # the backbone by torch.compile; on a CPU that needs a C++ compiler
+
+
 class Recipe(Section):
     stage: Literal["pretrain", "train"]
     seed: int = Field(0, ge=0)
@@ -133,6 +140,7 @@ class Recipe(Section):
     pretrain: Pretraining = Pretraining()
     train: MetaTraining = MetaTraining()
     validation: Validation = Validation()
+    speed: Speed = Speed()
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Recipe:
@@ -143,6 +151,8 @@ class Recipe(Section):
             raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
+        if self.speed.compile and self.stage == "train" and self.train.backbone == "frozen":
+            raise RecipeError("speed.compile is for a backbone that runs at every step, a frozen one does not; drop it")
         return self
 
 

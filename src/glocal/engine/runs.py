@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
-from glocal.engine.recipe import Recipe
+from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.errors import RecipeError
 from glocal.files import write_text
 
@@ -31,7 +31,8 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
     if not (folder / LAST).exists():
         raise RecipeError(f"there is nothing to resume in {folder}: it has no {LAST}; start without --resume")
     tensors, record = read_checkpoint(folder / LAST)
-    before, now = _flat(record["recipe"]), _flat(recipe.model_dump(mode="json"))
+    # Parsed again: a setting that came later than the run had its default value all along.
+    before, now = (_flat(r.model_dump(mode="json")) for r in (parse_recipe(record["recipe"]), recipe))
     different = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
     if different:
         listed = ", ".join(f"{key} ({before.get(key)!r} there, {now.get(key)!r} now)" for key in different)

@@ -21,9 +21,10 @@ from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
-from glocal.engine.loop import Watcher, run_stage, step_seed
+from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
+from glocal.engine.watchers import Watcher
 from glocal.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -79,10 +80,11 @@ class TrainStage:
     def banks(self) -> list[FeatureBank]:
         """One per view, encoded at the first step: by then a resumed run has the backbone it stopped with."""
         backbone, workers = self.model.backbone.eval(), self.recipe.data.workers
-        return [
-            FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
-            for view in self.views
-        ]
+        with torch.autocast(self.device.type, enabled=False):  # exact: banks on disk serve other runs too
+            return [
+                FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
+                for view in self.views
+            ]
 
     def _views(self, rows: Indices, generator: torch.Generator) -> Tensor:
         """One view of each picture, chosen at random."""

@@ -10,7 +10,6 @@ called ``<script>`` stays a name.
 from __future__ import annotations
 
 import base64
-import contextlib
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -20,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from glocal.errors import GlocalError
+from glocal.files import write_text
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -115,19 +115,13 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
 
 
 def write_page(path: str | os.PathLike[str], html: str) -> Path:
-    """Write under a temporary name and rename, so that a reader never meets half a page."""
+    """Write it so that a reader never meets half a page."""
     target = Path(path)
-    unfinished = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        unfinished.write_text(html, encoding="utf-8")
-        os.replace(unfinished, target)
+        write_text(target, html)
     except OSError as problem:
         reason = problem.strerror or problem
         raise GlocalError(f"cannot write the report {target}: {reason}; choose another place for it") from problem
-    finally:
-        with contextlib.suppress(OSError):
-            unfinished.unlink()
     return target
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +24,7 @@ from glocal.data.benchmarks.handwriting import enlarge, write
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.errors import DataError
+from glocal.files import replacing
 
 
 class Pictures(NamedTuple):
@@ -97,15 +96,7 @@ def _read(path: Path) -> Pictures | None:
 
 
 def _keep(path: Path, pictures: Pictures) -> None:
-    """Written aside and renamed, so that nobody reads half a file; no effect where nothing can be written."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, suffix=".tmp", delete=False) as new:
-            try:
-                names = np.array(pictures.class_names)
-                np.savez(new, grey=pictures.images[..., 0], labels=pictures.labels, class_names=names)
-                new.close()
-                os.replace(new.name, path)
-            except BaseException:
-                os.unlink(new.name)
-                raise
+    """No effect where nothing can be written."""
+    names = np.array(pictures.class_names)
+    with contextlib.suppress(OSError), replacing(path) as partial, partial.open("wb") as file:
+        np.savez(file, grey=pictures.images[..., 0], labels=pictures.labels, class_names=names)

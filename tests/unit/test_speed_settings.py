@@ -1,0 +1,308 @@
+"""``[speed]``: other roundings, other machine code, the same training; and the curves of ``--tensorboard``."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from glocal.backbones.base import Backbone
+from glocal.cli import main
+from glocal.data import features
+from glocal.engine import loop, watchers
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.engine.distributed import StepLosses, World
+from glocal.engine.pretrain import PretrainStage, pretrain
+from glocal.engine.recipe import Recipe, parse_recipe
+from glocal.engine.runs import METRICS
+from glocal.engine.train import TrainStage, train
+from glocal.errors import GlocalError, RecipeError
+from tiny_runs import fields, make_dataset
+
+CPU = torch.device("cpu")
+SPEEDS = ["float32", "bfloat16"]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("speed") / "data")
+
+
+def gel(data: Path, precision: str = "float32", **train_settings: Any) -> Recipe:
+    return parse_recipe(
+        fields(
+            data,
+            "train",
+            method={"name": "gel", "temperature": 4.0},
+            train={"tasks": 8} | train_settings,
+            speed={"precision": precision},
+        )
+    )
+
+
+def classify(data: Path, **speed: Any) -> Recipe:
+    return parse_recipe(fields(data, "pretrain", pretrain={"epochs": 1}, speed=speed))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in (LAST, BEST, METRICS)}
+
+
+class TestPrecision:
+    @pytest.mark.parametrize("stage", ["pretrain", "train"])
+    def test_bfloat16_gives_nearly_the_same_losses(self, data: Path, stage: str) -> None:
+        terms = {}
+        for precision in SPEEDS:
+            built = (
+                PretrainStage(classify(data, precision=precision), CPU)
+                if stage == "pretrain"
+                else TrainStage(gel(data, precision), CPU)
+            )
+            losses = StepLosses(built, device=CPU, precision=getattr(torch, precision)).train()
+            terms[precision] = losses(0)
+        exact, rounded = terms.values()
+        assert exact.keys() == rounded.keys()
+        for name in exact:
+            assert rounded[name].dtype == exact[name].dtype == torch.float32
+            assert rounded[name].item() != exact[name].item(), "something must have been rounded"
+            torch.testing.assert_close(rounded[name], exact[name], rtol=0.05, atol=0.02)
+
+    def test_gradients_point_the_same_way_and_are_float32(self, data: Path) -> None:
+        gradients = []
+        for precision in SPEEDS:
+            stage = TrainStage(gel(data, precision), CPU)
+            stage.model.eval()  # dropout draws other masks for other types
+            sum(StepLosses(stage, device=CPU, precision=getattr(torch, precision)).eval()(0).values()).backward()
+            weights = [p for module in stage.modules.values() for p in module.parameters() if p.grad is not None]
+            assert {p.grad.dtype for p in weights} == {torch.float32}
+            gradients.append(torch.cat([p.grad.flatten() for p in weights]))
+        assert torch.cosine_similarity(*gradients, dim=0) > 0.98
+
+    def test_weights_stay_float32_and_the_setting_is_recorded(self, data: Path, tmp_path: Path) -> None:
+        train(gel(data, "bfloat16"), tmp_path)
+        tensors, record = read_checkpoint(tmp_path / LAST)
+        assert {t.dtype for t in tensors.values()} == {torch.float32, torch.int64}
+        assert all(torch.isfinite(t).all() for t in tensors.values())
+        assert record["recipe"]["speed"] == {"precision": "bfloat16", "compile": False}
+
+    @pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
+    def test_resume_is_exact(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str) -> None:
+        recipe = gel(data, "bfloat16", backbone=backbone)
+        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+        monkeypatch.setattr(loop, "LOG_EVERY", 1)
+        train(recipe, tmp_path / "whole")
+
+        class KilledInStep4:
+            def step(self, step: int, steps: int, terms: Any) -> None:
+                if step == 4:
+                    raise KeyboardInterrupt
+
+            def validated(self, step: int, metrics: Any, best: bool) -> None: ...
+
+        with pytest.raises(KeyboardInterrupt):
+            train(recipe, tmp_path / "run", watcher=KilledInStep4())
+        assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 3
+        train(recipe, tmp_path / "run", resume=True)
+        assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+    def test_banks_are_exact(self, data: Path) -> None:
+        """They are found again by other runs, which may have asked for float32."""
+        maps = []
+        for precision in reversed(SPEEDS):
+            stage = TrainStage(gel(data, precision, backbone="frozen"), CPU)
+            StepLosses(stage, device=CPU, precision=getattr(torch, precision))(0)
+            (bank,) = stage.banks
+            backbone, rows = stage.model.backbone, stage.rows
+            fresh = features.FeatureBank.in_memory(backbone, stage.data, wanted=rows)
+            assert torch.equal(bank(rows), fresh(rows))
+            maps.append(bank(rows))
+        assert torch.equal(*maps)
+
+    def test_another_precision_is_another_recipe(self, data: Path, tmp_path: Path) -> None:
+        pretrain(classify(data), tmp_path)
+        with pytest.raises(RecipeError, match=r"speed\.precision \('float32' there, 'bfloat16' now\)"):
+            pretrain(classify(data, precision="bfloat16"), tmp_path, resume=True)
+
+    def test_a_run_from_before_the_setting_existed_can_be_resumed(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recipe = classify(data)
+        pretrain(recipe, tmp_path)
+        tensors, record = read_checkpoint(tmp_path / LAST)
+        del record["recipe"]["speed"]
+        loop.write_checkpoint(tmp_path / LAST, tensors, record)
+        pretrain(recipe, tmp_path, resume=True)
+
+    def test_misspelt(self, data: Path) -> None:
+        with pytest.raises(RecipeError, match=r"speed\.precision .*'float32' or 'bfloat16'"):
+            classify(data, precision="float16")
+        with pytest.raises(RecipeError, match="did you mean 'precision'"):
+            classify(data, precison="bfloat16")
+
+
+class TestCompile:
+    @pytest.fixture
+    def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[Backbone]:
+        """Which backbones were told to compile; real compilation takes a minute and a C++ compiler."""
+        asked: list[Backbone] = []
+        monkeypatch.setattr(Backbone, "compile", lambda self: asked.append(self), raising=False)
+        return asked
+
+    def test_the_backbone_is_compiled_only_when_asked(
+        self, data: Path, tmp_path: Path, compiled: list[Backbone]
+    ) -> None:
+        plain = pretrain(classify(data), tmp_path / "plain")
+        assert compiled == []
+        model = pretrain(classify(data, compile=True), tmp_path / "compiled")
+        assert compiled == [model.backbone]
+        ours, theirs = (read_checkpoint(tmp_path / run / LAST)[0] for run in ("compiled", "plain"))
+        assert ours.keys() == theirs.keys()
+        assert model.tensors().keys() == plain.tensors().keys()
+
+    def test_in_place_compilation_keeps_names_and_numbers(self, data: Path) -> None:
+        """torch's promise that the engine relies on; this backend traces for real and leaves the C++ compiler out."""
+        backbone = PretrainStage(classify(data), CPU).model.backbone.eval()
+        names, images = list(backbone.state_dict()), torch.randn(2, 3, 16, 16)
+        with torch.no_grad():
+            plain = backbone(images)
+            backbone.compile(backend="eager", fullgraph=True)
+            assert torch.equal(backbone(images), plain)
+        assert list(backbone.state_dict()) == names
+
+    def test_a_frozen_backbone_has_nothing_to_gain(self, data: Path) -> None:
+        sections = {"train": {"backbone": "frozen"}, "speed": {"compile": True}}
+        with pytest.raises(RecipeError, match=r"speed\.compile is for a backbone that runs at every step"):
+            parse_recipe(fields(data, "train", **sections))
+
+    @pytest.mark.long
+    @pytest.mark.filterwarnings("default")  # the compiler's own
+    def test_a_compiled_run_learns_the_same_and_resumes_exactly(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        recipe = classify(data, compile=True)
+        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+        pretrain(recipe, tmp_path / "whole")
+        write = loop.write_checkpoint
+
+        def killed(path: Path, tensors: Any, record: Any, **how: Any) -> None:
+            if record["step"] == 3:
+                raise KeyboardInterrupt
+            write(path, tensors, record, **how)
+
+        monkeypatch.setattr(loop, "write_checkpoint", killed)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(recipe, tmp_path / "run")
+        monkeypatch.setattr(loop, "write_checkpoint", write)
+        torch.compiler.reset()  # as a new process would begin
+        pretrain(recipe, tmp_path / "run", resume=True)
+        assert files(tmp_path / "run") == files(tmp_path / "whole")
+        assert load_model(tmp_path / "run").backbone.fingerprint()
+
+
+class Board:
+    """Stands in for torch's SummaryWriter and remembers what it was told."""
+
+    opened: list[Board]
+
+    def __init__(self, folder: str, purge_step: int):
+        self.folder, self.purge_step, self.points, self.closed = folder, purge_step, [], False
+        self.opened.append(self)
+
+    def add_scalar(self, tag: str, value: float, step: int) -> None:
+        assert isinstance(value, float)
+        self.points.append((tag, step))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class TestTensorBoard:
+    @pytest.fixture
+    def boards(self, monkeypatch: pytest.MonkeyPatch) -> list[Board]:
+        module = ModuleType("torch.utils.tensorboard")
+        module.SummaryWriter = Board  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+        monkeypatch.setattr(watchers, "WRITE_EVERY", 2)
+        monkeypatch.setattr(Board, "opened", [], raising=False)
+        return Board.opened
+
+    @pytest.fixture
+    def glocal(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+        recipe = tmp_path / "recipe.json"
+        recipe.write_text(json.dumps(classify(data).model_dump(mode="json")))
+
+        def call(*more: str) -> int:
+            arguments = ["pretrain", recipe, "--out", tmp_path / "run", "--device", "cpu", *more]
+            monkeypatch.setattr(sys, "argv", ["glocal", *map(str, arguments)])
+            with pytest.raises(SystemExit) as stopped:
+                main.main()
+            return int(stopped.value.code or 0)
+
+        return call
+
+    def test_curves_of_a_run(self, glocal: Any, boards: list[Board], tmp_path: Path) -> None:
+        assert glocal("--tensorboard") == 0
+        (board,) = boards
+        assert board.folder == str(tmp_path / "run" / "tensorboard")
+        assert board.purge_step == 1
+        assert [step for tag, step in board.points if tag == "loss/base"] == [2, 4, 5]
+        assert [step for tag, step in board.points if tag == "validation/auroc"] == [4, 5]
+        assert board.closed
+
+    def test_nothing_unless_asked(self, glocal: Any, boards: list[Board]) -> None:
+        assert glocal() == 0
+        assert boards == []
+
+    def test_a_refused_run_leaves_nothing(self, glocal: Any, boards: list[Board]) -> None:
+        assert glocal("--tensorboard", "--resume") == 2
+        assert boards == []
+
+    def test_only_the_first_rank_writes(self, boards: list[Board], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+        monkeypatch.setattr(watchers, "world", lambda: World(1, 2))
+        board = watchers.TensorBoard(tmp_path)
+        board.step(2, 4, {"base": 1.0})
+        board.validated(2, {"acc": 0.5}, True)
+        board.close()
+        assert boards == []
+
+    def test_points_of_repeated_steps_give_way(self, boards: list[Board], tmp_path: Path) -> None:
+        board = watchers.TensorBoard(tmp_path)
+        board.step(8, 20, {"base": 1.0})
+        assert [b.purge_step for b in boards] == [8]
+
+    def test_without_the_package(self, glocal: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+        assert glocal("--tensorboard") == 2
+        said = capsys.readouterr().err
+        assert "pip install 'glocal[tensorboard]'" in said
+        assert "Traceback" not in said
+        with pytest.raises(GlocalError, match="needs the package tensorboard"):
+            watchers.TensorBoard(Path())
+
+    def test_each_watcher_is_told(self) -> None:
+        told: list[Any] = []
+
+        class Listener:
+            def __init__(self, name: str):
+                self.name = name
+
+            def step(self, step: int, steps: int, terms: Any) -> None:
+                told.append((self.name, step, steps, terms))
+
+            def validated(self, step: int, metrics: Any, best: bool) -> None:
+                told.append((self.name, step, metrics, best))
+
+        both = watchers.Watchers(Listener("a"), Listener("b"))
+        both.step(1, 2, {"x": 0.5})
+        both.validated(1, {"acc": 1.0}, True)
+        assert told == [
+            ("a", 1, 2, {"x": 0.5}),
+            ("b", 1, 2, {"x": 0.5}),
+            ("a", 1, {"acc": 1.0}, True),
+            ("b", 1, {"acc": 1.0}, True),
+        ]
