@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
+import signal
 import sys
+import time
+from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
@@ -13,12 +17,14 @@ import numpy as np
 from PIL import Image
 
 SETTLED = (1_000_000_000, 1_000_000_000)  # a file this old may be remembered by the digest cache
+PATIENCE = 120.0  # seconds after which a process that should have ended counts as hanging
+SPLITS = {"train": 5, "val": 4, "test": 4}  # classes
 
 
-def make_dataset(root: Path, *, size: int = 16, per_class: int = 8) -> Path:
-    """``root/{train,val,test}/<class>/*.png``: noise around a colour per class, so that there is something to learn."""
+def make_dataset(root: Path, *, size: int = 16, per_class: int = 8, splits: Mapping[str, int] = SPLITS) -> Path:
+    """``root/<split>/<class>/*.png``: noise around a colour per class, so that there is something to learn."""
     rng = np.random.default_rng(0)
-    for split, classes in (("train", 5), ("val", 4), ("test", 4)):
+    for split, classes in splits.items():
         for c in range(classes):
             folder = root / split / f"class{c}"
             folder.mkdir(parents=True)
@@ -74,3 +80,51 @@ def _cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: floa
     loop.SAVE_SECONDS, loop.LOG_EVERY = save_seconds, 1
     sys.argv = ["glocal", *arguments]
     main()
+
+
+def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:
+    """A run of ``glocal COMMAND --out OUT`` that nobody disturbs."""
+    log = out.with_suffix(".log")
+    process = start_cli(*command, "--out", str(out), "--device", "cpu", output=log, cache=cache)
+    process.join(PATIENCE)
+    assert process.exitcode == 0, log.read_text()
+    return out
+
+
+def wait_for_lines(metrics: Path, n: int) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while not metrics.exists() or metrics.read_bytes().count(b"\n") < n:
+        assert time.monotonic() < deadline, f"{metrics} never got {n} lines"
+        time.sleep(0.002)
+
+
+def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, cache: Path) -> list[int]:
+    """Kill the run ``whole`` was made by at ``kills`` random moments, resume each time: the same bytes in the end.
+
+    Returns the step that was saved at each kill.
+    """
+    from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
+    from glocal.engine.runs import METRICS
+
+    out = whole.with_name(f"{whole.name}-killed")
+    log, metrics = out.with_suffix(".log"), out / METRICS
+    lines, chance, reached = (whole / METRICS).read_bytes().count(b"\n"), random.Random(), [0]
+    arguments = [*command, "--out", str(out), "--device", "cpu"]
+    for kill in range(kills):
+        process = start_cli(*arguments, *(["--resume"] if kill else []), output=log, cache=cache)
+        wait_for_lines(metrics, chance.randint(1 + kill * lines // (kills + 2), (kill + 1) * lines // (kills + 2)))
+        time.sleep(chance.uniform(0, 0.02))
+        process.kill()
+        process.join(PATIENCE)
+        assert process.exitcode in (-signal.SIGKILL, 0), log.read_text()  # 0: on a busy machine it may be done by now
+        _, record = read_checkpoint(out / LAST)  # never half a file
+        assert reached[-1] <= record["step"], f"a resumed run went back: {reached}"
+        reached.append(record["step"])
+    with open(metrics, "a") as file:
+        file.write('{"step": 3, "ba')  # what a kill in the middle of a line leaves
+    process = start_cli(*arguments, "--resume", output=log, cache=cache)
+    process.join(PATIENCE)
+    assert process.exitcode == 0, log.read_text()
+    for name in (LAST, BEST, METRICS):
+        assert (out / name).read_bytes() == (whole / name).read_bytes(), f"{name} differs after kills at {reached}"
+    return reached[1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import struct
 from pathlib import Path
@@ -26,6 +27,7 @@ from glocal.engine.checkpoint import (
 )
 from glocal.errors import WeightsError
 from glocal.methods import METHODS
+from glocal.types import Preprocess
 
 SETTINGS = {"width": 4, "image_size": 16}
 
@@ -212,3 +214,22 @@ def test_shipped_models_load(name: str) -> None:
     model = load_model(name)
     assert model.record["backbone"]["name"]
     assert all(torch.isfinite(t).all() for t in model.tensors().values() if t.is_floating_point())
+
+
+def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:
+    model = load_model("photos-protonet")
+    assert model.backbone.preprocess.size == 224
+    assert not any(name.startswith("backbone.") for name in model.tensors())
+    other = copy.deepcopy(model.record) | {"backbone": model.record["backbone"] | {"packaged": "0" * 64}}
+    save_model(tmp_path / "other.safetensors", Model(model.backbone, model.method, other))
+    with pytest.raises(WeightsError, match="other weights of efficientnet-lite0 than the installed package brings"):
+        load_model(tmp_path / "other.safetensors")
+
+
+def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
+    model = load_model("embedded-protonet")
+    own = Preprocess(32, resize=40, mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
+    save_model(
+        tmp_path / "own.safetensors", Model(model.backbone, model.method, model.record | {"preprocess": own.to_json()})
+    )
+    assert load_model(tmp_path / "own.safetensors").backbone.preprocess == own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -86,3 +87,21 @@ def test_bad_pictures_are_refused_or_skipped_as_asked(divided: Path) -> None:
         open_dataset(divided, "val")
     data = open_dataset(divided, "val", skip_bad=True)
     assert (len(data), len(data.skipped)) == (3, 1)
+
+
+def test_a_zip_is_opened_like_the_folder_it_was_made_of(divided: Path, tmp_path: Path) -> None:
+    archive = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", divided))
+    assert open_dataset(archive, "val").manifest == open_dataset(divided, "val").manifest
+    flat = Path(shutil.make_archive(str(tmp_path / "flat"), "zip", divided / "val"))
+    assert open_dataset(flat, "all").manifest == open_dataset(divided, "val").manifest
+
+
+def test_a_csv_is_one_list(divided: Path, tmp_path: Path) -> None:
+    rows = [f"{path},{path.parent.name}" for path in sorted((divided / "val").rglob("*.png"))]
+    (tmp_path / "list.csv").write_text("filename,label\n" + "\n".join(rows))
+    assert open_dataset(tmp_path / "list.csv", "all").manifest == open_dataset(divided, "val").manifest
+    with pytest.raises(DataError, match="no split 'test'; use --split all"):
+        open_dataset(tmp_path / "list.csv", "test")
+    (tmp_path / "list.txt").write_text("")
+    with pytest.raises(DataError, match="neither a folder of class folders, nor a"):
+        open_dataset(tmp_path / "list.txt", "all")

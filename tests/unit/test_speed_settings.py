@@ -15,7 +15,7 @@ from glocal.backbones.base import Backbone
 from glocal.cli import main
 from glocal.data import features
 from glocal.engine import loop, watchers
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.distributed import StepLosses, World
 from glocal.engine.pretrain import PretrainStage, pretrain
 from glocal.engine.recipe import Recipe, parse_recipe
@@ -181,9 +181,7 @@ class TestCompile:
 
     @pytest.mark.long
     @pytest.mark.filterwarnings("default")  # the compiler's own
-    def test_a_compiled_run_learns_the_same_and_resumes_exactly(
-        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_compiled_run_resumes_exactly(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         recipe = classify(data, compile=True)
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         pretrain(recipe, tmp_path / "whole")
@@ -201,7 +199,6 @@ class TestCompile:
         torch.compiler.reset()  # as a new process would begin
         pretrain(recipe, tmp_path / "run", resume=True)
         assert files(tmp_path / "run") == files(tmp_path / "whole")
-        assert load_model(tmp_path / "run").backbone.fingerprint()
 
 
 class Board:

@@ -185,10 +185,12 @@ def _page(
 
 
 _NEXT = (
-    "Put your photos into one folder per class (a picture of each class in photos/<class>/) and measure how well a "
-    "model of yours tells them apart and notices strangers:"
+    "Put your photos into one folder per class, photos/<class>/*.jpg, and measure how well an eye trained on ImageNet "
+    "tells your classes apart and notices strangers (here: three classes taught from five photos each, two unknown):"
 )
-_COMMANDS = "glocal evaluate demo-out/gel --dataset photos --split all --way 3 --shot 5 --query 5\nglocal list"
+_COMMANDS = """\
+glocal evaluate photos-protonet --dataset photos --split all --way 3 --unknown-way 2 --shot 5 --query 5
+glocal list"""
 
 
 def _gallery(found: Evaluation, test: ClassDataset, tasks: TaskList, threshold: float) -> Any:
@@ -233,5 +235,7 @@ def _terminal(tables: dict[int, Any], report: Path) -> Any:
         rows = tuple(replace(row, note="") for row in table.rows)
         narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
     notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(tables.values())).rows)
-    closing = f"\nReport: {report}\nNext, with one folder of your photos per class:\n  {_COMMANDS.splitlines()[0]}"
+    closing = (
+        f"\nReport: {report}\nNext, with one folder of your photos per class in photos/:\n  {_COMMANDS.splitlines()[0]}"
+    )
     return Group(*narrow, notes, closing)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, TrainingBar, Workers, bar, bars, quoted, show
+from glocal.cli.console import Device, Json, TrainingBar, Workers, bar, bars, quoted, screen, show
 
 if TYPE_CHECKING:
     from glocal.engine.evaluate import Evaluation
@@ -83,6 +83,8 @@ def evaluate(
     if score is not None:
         model.method.open_score = score
     data = open_dataset(dataset, split, skip_bad=skip_bad)
+    for bad in data.skipped:
+        screen.print(f"left out {bad.where}: {bad.reason}", markup=False, highlight=False, soft_wrap=True)
     spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
     drawn = TaskList.load(tasks_from, data) if tasks_from else EpisodeSampler(data, spec, seed=seed).take(tasks)
     if save_tasks:
@@ -111,14 +113,28 @@ def evaluate(
 
 
 def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
-    from glocal.report.table import Row, Table, to_rich
+    """One line per metric, with its meaning: a single model needs no columns to compare."""
+    from rich.table import Table
+
+    from glocal.metrics import METRICS
 
     spec = result["spec"]
-    title = f"{spec['way']}-way {spec['shot']}-shot on {result['dataset']}/{result['split']}, {result['tasks']} tasks"
+    title = f"{checkpoint}: {spec['way']}-way {spec['shot']}-shot on {result['dataset']}/{result['split']}"
     skipped = f"; {len(result['skipped'])} pictures left out" if result["skipped"] else ""
-    caption = f"open score: {result['open_score']}; tasks {result['tasks_fingerprint'][:12]}{skipped}"
-    summary = found.summary()
-    return to_rich(Table(title, tuple(summary), (Row(checkpoint, summary),), caption=caption))
+    caption = (
+        f"Mean ± 95 % interval over {result['tasks']} tasks, in percent. "
+        f"Open score: {result['open_score']}; tasks {result['tasks_fingerprint'][:12]}{skipped}."
+    )
+    table = Table(title=title, caption=caption, box=None, title_justify="left", caption_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("meaning", style="dim")
+    for name, interval in found.summary().items():
+        metric = METRICS[name]
+        arrow = "↑" if metric.higher_is_better else "↓"
+        value = f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"
+        table.add_row(f"{metric.title} {arrow}", value, metric.description)
+    return table
 
 
 def _run(

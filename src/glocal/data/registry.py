@@ -18,9 +18,10 @@ DATASETS: dict[str, Callable[[str], ClassDataset]] = {
 
 
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
-    """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder of class folders.
+    """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
 
-    A folder has ``train``, ``val`` and ``test`` inside, or class folders right away; those are opened by ``all``.
+    A folder or zip has ``train``, ``val`` and ``test`` inside, or class folders right away; those are opened by
+    ``all``, and so is a CSV of filename and label.
     """
     if str(name) in DATASETS:
         if split not in SPLITS:
@@ -31,6 +32,8 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     for folder in candidates:
         if folder.is_dir():
             return _open_folder(folder, split, skip_bad)
+        if folder.is_file():
+            return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
     raise DataError(f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}")
 
@@ -47,3 +50,14 @@ def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
     if split not in present:
         raise DataError(f"{folder} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}")
     return ClassDataset.from_folder(folder / split, skip_bad=skip_bad, name=f"{folder.name}/{split}")
+
+
+def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
+    if file.suffix.lower() == ".zip":
+        inside = "" if split == "all" else split
+        return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
+    if file.suffix.lower() == ".csv":
+        if split != "all":
+            raise DataError(f"{file} is one list of pictures, so there is no split {split!r}; use --split all")
+        return ClassDataset.from_csv(file, skip_bad=skip_bad)
+    raise DataError(f"{file} is neither a folder of class folders, nor a .zip of one, nor a .csv of filename,label")

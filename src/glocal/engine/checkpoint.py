@@ -24,6 +24,7 @@ from glocal.backbones import Backbone, build_backbone
 from glocal.errors import RecipeError, WeightsError
 from glocal.files import replacing
 from glocal.methods import METHODS, Method
+from glocal.types import Preprocess
 
 FORMAT = 1
 SUFFIX = ".safetensors"
@@ -41,8 +42,13 @@ class Model:
     extra: dict[str, Tensor] = field(default_factory=dict)  # e.g. the base classifier of pre-training
 
     def tensors(self) -> dict[str, Tensor]:
-        """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``."""
+        """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``.
+
+        A backbone whose weights come with a package is named by their fingerprint in the record and not stored again.
+        """
         parts = {"backbone": self.backbone.state_dict(), "method": self.method.state_dict(), "extra": self.extra}
+        if "packaged" in self.record.get("backbone", {}):
+            del parts["backbone"]
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
 
     def to(self, device: torch.device | str) -> Model:
@@ -114,8 +120,16 @@ def load_model(source: str | Path) -> Model:
         part, _, rest = name.partition(".")
         if part in parts:
             parts[part][rest] = value
-    for module, part in ((backbone, "backbone"), (method, "method")):
-        load_strictly(module, parts[part], f"{part} of {source}")
+    load_strictly(method, parts["method"], f"method of {source}")
+    if "packaged" not in record["backbone"]:
+        load_strictly(backbone, parts["backbone"], f"backbone of {source}")
+    elif backbone.fingerprint() != record["backbone"]["packaged"]:
+        raise WeightsError(
+            f"{source} was made with other weights of {record['backbone']['name']} than the installed package brings; "
+            "install the package version it was made with"
+        )
+    if "preprocess" in record:
+        backbone.preprocess = Preprocess.from_json(record["preprocess"])
     return Model(backbone, method, record, parts["extra"])
 
 

@@ -1,0 +1,121 @@
+"""One training step of GEL: the paper's pseudo-code written out plainly against glocal's own loop, in one run.
+
+    python benchmarks/train_step.py
+
+Full-width ResNet-12, 5-way 5-shot, variant ahead, SGD update included; 32 px with 15 queries per class, 84 px with 5.
+Plain: two backbone passes, support of all 10 classes encoded, Algorithm 1 (tests/reference/step.py).  Both sides have
+the same network, weights, pictures and optimizer; tests/flow/test_step_equivalence.py shows that they compute the same.
+Each runs in a process of its own; extra memory is its peak above what it held with model and data ready (Linux, /proc).
+Goals: at least 2 times faster, at most 0.55 times the extra memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+from torch import Tensor, nn
+
+from glocal.data.episodes import EpisodeSampler
+from glocal.engine import loop
+from glocal.engine.distributed import StepLosses
+from glocal.engine.recipe import Recipe, parse_recipe
+from glocal.engine.train import TrainStage
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+from reference.step import naive_losses
+
+SIDES = ("pseudo-code", "glocal")
+CASES = {32: (15, 4), 84: (5, 3)}  # size: queries per class, steps taken; the fastest step counts
+WAY, SHOT = 5, 5
+
+
+def write_pictures(folder: Path, size: int, per_class: int) -> None:
+    rng = np.random.default_rng(0)
+    (folder / "val").mkdir(parents=True)  # never opened; with it, train is a split and not a class
+    for c in range(2 * WAY):
+        (folder / "train" / f"class{c}").mkdir(parents=True)
+        for i in range(per_class):
+            noise = rng.integers(0, 256, (size, size, 3), dtype=np.uint8)
+            Image.fromarray(noise).save(folder / "train" / f"class{c}" / f"{i}.png")
+
+
+def recipe_of(folder: Path, size: int) -> Recipe:
+    return parse_recipe(
+        {
+            "stage": "train",
+            "data": {"dataset": str(folder)},
+            "backbone": {"name": "resnet12", "image_size": size},
+            "method": {"name": "gel", "variant": "ahead"},
+            "optimizer": {"lr": 1e-3, "lr_backbone": 1e-4},
+            "train": {"way": WAY, "shot": SHOT, "query": CASES[size][0], "unknown_way": WAY},
+        }
+    )
+
+
+class PseudoCode(nn.Module):
+    """The losses of a step, with the network in PyTorch's default memory layout."""
+
+    def __init__(self, stage: TrainStage):
+        super().__init__()
+        self.stage, self.parts = stage, nn.ModuleDict(stage.modules).to(memory_format=torch.contiguous_format)
+        self.sampler = EpisodeSampler(stage.data, stage.recipe.train.spec, mirror=True)
+
+    def forward(self, step: int) -> dict[str, Tensor]:
+        generator = torch.Generator().manual_seed(step)
+        task = self.sampler[step].episode(lambda rows: self.stage._images(rows, generator).contiguous())
+        return naive_losses(self.stage.model.backbone, self.stage.model.method, task)
+
+
+def memory(field: str) -> float:
+    """MiB: VmRSS is what the process holds now, VmHWM the most it ever held."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith(field))) / 1024
+
+
+def measure(side: str, size: int, folder: Path) -> dict[str, float]:
+    recipe = recipe_of(folder, size)
+    stage = TrainStage(recipe, torch.device("cpu"))
+    optimizer, _ = loop._optimizer(stage, recipe)
+    losses = PseudoCode(stage) if side == "pseudo-code" else StepLosses(stage, device=stage.device)
+    held, seconds = memory("VmRSS"), []
+    for step in range(CASES[size][1]):
+        start = time.perf_counter()
+        loop._step(losses, recipe, optimizer, step, folder)
+        seconds.append(time.perf_counter() - start)
+    return {"seconds": min(seconds), "extra": memory("VmHWM") - held}
+
+
+def main() -> None:
+    load = os.getloadavg()[0]
+    print(f"ResNet-12, {WAY}-way {SHOT}-shot, threads: {torch.get_num_threads()}, load before: {load:.1f}")
+    print(f"{'':24}{'pseudo-code':>24}{'glocal':>24}{'faster':>10}{'memory':>10}")
+    for size, (query, _) in CASES.items():
+        found = {}
+        with tempfile.TemporaryDirectory() as folder:
+            write_pictures(Path(folder, "data"), size, SHOT + query)
+            environment = os.environ | {"GLOCAL_CACHE": str(Path(folder, "cache"))}
+            for side in SIDES:
+                command = [sys.executable, __file__, side, str(size), str(Path(folder, "data"))]
+                done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, env=environment)
+                found[side] = json.loads(done.stdout)
+        slow, fast = found.values()
+        columns = [f"{side['seconds']:10.2f} s {side['extra']:7.0f} MiB" for side in (slow, fast)]
+        ratios = f"{slow['seconds'] / fast['seconds']:9.2f}x{fast['extra'] / slow['extra']:9.2f}x"
+        print(f"{f'{size} px, {query} queries':24}{columns[0]:>24}{columns[1]:>24}{ratios}", flush=True)
+    print("goals: at least 2x faster, at most 0.55x the memory")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(sys.argv[1], int(sys.argv[2]), Path(sys.argv[3]))))
+    else:
+        main()

@@ -1,0 +1,101 @@
+"""One pass per picture, known support only, one matrix product: the numbers of the pseudo-code all the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from glocal.data.episodes import EpisodeSampler
+from glocal.engine.distributed import StepLosses
+from glocal.engine.recipe import parse_recipe
+from glocal.engine.train import TrainStage
+from reference.step import naive_losses
+from tiny_runs import fields, make_dataset
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("step") / "data", size=32)
+
+
+def float64_stage(data: Path, *, shot: int, top_k: int) -> TrainStage:
+    """A fine-tuning stage in evaluation mode: in training mode the additional support moves batch statistics."""
+    recipe = parse_recipe(
+        fields(
+            data,
+            "train",
+            backbone={"image_size": 32},
+            method={"name": "gel", "variant": "ahead", "top_k": top_k, "temperature": 4.0},
+            train={"shot": shot, "query": 3},
+        )
+    )
+    stage = TrainStage(recipe, CPU)
+    images = stage._images
+    stage._images = lambda rows, generator: images(rows, generator).double()  # type: ignore[method-assign]
+    torch.manual_seed(1)
+    for module in stage.modules.values():
+        module.double().eval()
+        for norm in module.modules():
+            if isinstance(norm, torch.nn.BatchNorm2d):  # statistics and scales that a mistake would not cancel with
+                torch.nn.init.uniform_(norm.running_mean, -0.5, 0.5)
+                torch.nn.init.uniform_(norm.running_var, 0.5, 2.0)
+                torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
+    return stage
+
+
+def gradients(stage: TrainStage, terms: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    parts = torch.nn.ModuleDict(stage.modules)
+    parts.zero_grad()
+    torch.stack(list(terms.values())).sum().backward()
+    return {name: p.grad.clone() for name, p in parts.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("task", [0, 7])
+@pytest.mark.parametrize(("shot", "top_k"), [(1, 1), (3, 1), (3, 3)])
+def test_same_loss_and_same_gradients(data: Path, task: int, shot: int, top_k: int) -> None:
+    stage = float64_stage(data, shot=shot, top_k=top_k)
+    ours = stage.losses(task)
+    our_gradients = gradients(stage, ours)
+
+    sampler = EpisodeSampler(stage.data, stage.recipe.train.spec, seed=stage.recipe.seed, mirror=True)
+    episode = sampler[task].episode(lambda rows: stage._images(rows, torch.Generator()))
+    assert episode.mirror_support is not None
+    assert len(episode.mirror_support) == len(episode.support)
+    theirs = naive_losses(stage.model.backbone, stage.model.method, episode)
+    their_gradients = gradients(stage, theirs)
+
+    assert ours.keys() == theirs.keys() == {"closed", "energy"}
+    assert min(term.item() for term in ours.values()) > 1e-3, "a term that is nothing would be equal to anything"
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-8, atol=1e-8)
+    assert (
+        our_gradients.keys()
+        == their_gradients.keys()
+        == dict(torch.nn.ModuleDict(stage.modules).named_parameters()).keys()
+    ), "every weight learns"
+    for name, gradient in our_gradients.items():
+        torch.testing.assert_close(
+            gradient, their_gradients[name], rtol=1e-8, atol=1e-8, msg=lambda m, n=name: f"{n}: {m}"
+        )
+    assert max(g.abs().max().item() for g in our_gradients.values()) > 1e-3
+
+
+def test_the_step_of_the_loop_is_that_step(data: Path) -> None:
+    """StepLosses, which the loop calls, adds nothing but the rounding to float32."""
+    stage = float64_stage(data, shot=1, top_k=1)
+    looped = StepLosses(stage, device=CPU).eval()(2)
+    assert {name: term.item() for name, term in looped.items()} == {
+        name: term.float().item() for name, term in stage.losses(2).items()
+    }
+
+
+def test_every_picture_is_encoded_once_and_no_unknown_support(data: Path) -> None:
+    stage = float64_stage(data, shot=3, top_k=1)
+    seen: list[int] = []
+    stage.model.backbone.register_forward_hook(lambda module, images, maps: seen.append(len(images[0])))
+    stage.losses(0)
+    assert seen == [2 * 3 + 4 * 3]  # support of 2 known classes, queries of 2 known and 2 unknown ones, in one pass
