@@ -26,7 +26,7 @@ def make_dataset(root: Path, *, size: int = 16, per_class: int = 8, splits: Mapp
     rng = np.random.default_rng(0)
     for split, classes in splits.items():
         for c in range(classes):
-            folder = root / split / f"class{c}"
+            folder = root / split / f"{split}{c}"
             folder.mkdir(parents=True)
             colour = rng.integers(60, 196, 3)
             for i in range(per_class):

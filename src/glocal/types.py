@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal, NamedTuple, Protocol
@@ -25,11 +26,23 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 
 
-class Output(NamedTuple):
-    """What every method says about a batch of queries."""
-
+class _OutputFields(NamedTuple):
     logits: Tensor  # (Q, N)  larger = more like that known class
     open_score: Tensor  # (Q,)  larger = more likely unknown
+
+
+class Output(_OutputFields):
+    """What every method says about a batch of queries; unpacks as (logits, open_score)."""
+
+    __slots__ = ()
+
+    def __new__(cls, logits: Tensor, open_score: Tensor) -> Output:
+        if logits.ndim != 2 or open_score.shape != logits.shape[:1]:
+            raise DataError(
+                f"a method must give logits (Q, N) and open_score (Q,) of the same queries, got shapes "
+                f"{tuple(logits.shape)} and {tuple(open_score.shape)}"
+            )
+        return super().__new__(cls, logits, open_score)
 
 
 @dataclass(frozen=True)
@@ -70,6 +83,7 @@ class Episode:
 
     def __post_init__(self) -> None:
         check_support(self.support, self.support_label)
+        _check_labels(self.query_label, "query labels", "Q")
         if len(self.query) != len(self.query_label):
             raise DataError(f"{len(self.query)} queries but {len(self.query_label)} query labels")
         if len(self.query_label):
@@ -89,6 +103,7 @@ class Episode:
             if self.mirror_support is None or self.mirror_support_label is None or self.mirror_query_label is None:
                 raise DataError("a mirrored task needs its support, support labels and query labels together")
             check_support(self.mirror_support, self.mirror_support_label)
+            _check_labels(self.mirror_query_label, "mirrored query labels", "Q")
             if not torch.equal(self.mirror_query_label == UNKNOWN, self.known):
                 raise DataError("mirrored query labels must be unknown exactly where the query labels are known")
 
@@ -130,13 +145,17 @@ class Episode:
 
 def check_support(support: Tensor, label: Tensor) -> None:
     """Refuse labels that are not exactly 0..N-1; a gap would become a NaN prototype."""
-    if label.ndim != 1 or label.is_floating_point():
-        raise DataError(f"support labels must be whole numbers (S,), got {label.dtype} {tuple(label.shape)}")
+    _check_labels(label, "support labels", "S")
     if len(support) != len(label):
         raise DataError(f"{len(support)} support images but {len(label)} labels")
     seen = sorted(set(label.tolist()))
     if not seen or seen != list(range(len(seen))):
         raise DataError(f"support labels must be 0..N-1 without gaps and at least one, got {seen}")
+
+
+def _check_labels(label: Tensor, what: str, length: str) -> None:
+    if label.ndim != 1 or label.dtype == torch.bool or label.is_floating_point() or label.is_complex():
+        raise DataError(f"{what} must be whole numbers ({length},), got {label.dtype} {tuple(label.shape)}")
 
 
 @dataclass(frozen=True)
@@ -155,14 +174,21 @@ class Preprocess:
     interpolation: Literal["bilinear", "bicubic"] = "bilinear"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
-        object.__setattr__(self, "std", tuple(map(float, self.std)))
+        for name, pixels in (("size", self.size), ("resize", self.resize)):
+            if type(pixels) is not int and not (name == "resize" and pixels is None):
+                raise RecipeError(f"preprocess.{name} must be a whole number of pixels, got {pixels!r}")
+        try:
+            object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
+            object.__setattr__(self, "std", tuple(map(float, self.std)))
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
         if self.size < 1:
             raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
         if self.resize is not None and self.resize < self.size:
             raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
-        if len(self.mean) != 3 or len(self.std) != 3 or not all(s > 0 for s in self.std):
-            raise RecipeError(f"preprocess needs 3 means and 3 positive stds, got {self.mean} and {self.std}")
+        finite = all(map(math.isfinite, self.mean + self.std))
+        if len(self.mean) != 3 or len(self.std) != 3 or not finite or min(self.std) <= 0:
+            raise RecipeError(f"preprocess needs 3 finite means and 3 positive stds, got {self.mean} and {self.std}")
         if self.interpolation not in ("bilinear", "bicubic"):
             raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
 
@@ -177,6 +203,9 @@ class Preprocess:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Preprocess:
+        known = cls.__dataclass_fields__.keys()
+        if not isinstance(fields, dict) or "size" not in fields or not fields.keys() <= known:
+            raise RecipeError(f"preprocess must be a table with a size and of {', '.join(known)} only, got {fields!r}")
         return cls(**fields)
 
     def fingerprint(self) -> str:

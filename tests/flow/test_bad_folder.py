@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import zlib
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image, ImageFile
+from typer.testing import CliRunner
 
+from glocal.cli.main import app
 from glocal.data.dataset import ClassDataset
 from glocal.errors import DataError
 
@@ -126,3 +129,15 @@ def test_removing_the_bad_ones_by_hand_gives_the_same_data_set(folder: Path) -> 
     clean = ClassDataset.from_folder(folder)
     assert clean.skipped == ()
     assert clean.manifest == skipping.manifest
+
+
+def test_the_command_line_names_them_and_goes_on_when_asked(folder: Path) -> None:
+    command = ["evaluate", "embedded-protonet", "--dataset", str(folder), "--split", "all", "--way", "1"]
+    command += ["--unknown-way", "1", "--query", "2", "--tasks", "3", "--device", "cpu", "--json"]
+    refused = CliRunner().invoke(app, command)
+    assert isinstance(refused.exception, DataError)  # main() prints it as a sentence and exits with 2
+    used = CliRunner().invoke(app, [*command, "--skip-bad"])
+    assert used.exit_code == 0, used.output
+    for name, reason in REASONS.items():
+        assert any(f"left out {where}" in used.stderr and reason in used.stderr for where in folder.rglob(name)), name
+    assert len(json.loads(used.stdout)["skipped"]) == len(REASONS)

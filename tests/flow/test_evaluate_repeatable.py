@@ -29,10 +29,19 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def evaluate(home: Path, name: str, dataset: str, *more: str) -> dict[str, Any]:
+def evaluate(home: Path, name: str, dataset: str, *more: str, model: str = "") -> dict[str, Any]:
     """In a process of its own, with a cache of its own."""
     output = home / f"{name}.json"
-    arguments = ["evaluate", str(home / "m.safetensors"), "--dataset", dataset, "--device", "cpu", "--json", *more]
+    arguments = [
+        "evaluate",
+        model or str(home / "m.safetensors"),
+        "--dataset",
+        dataset,
+        "--device",
+        "cpu",
+        "--json",
+        *more,
+    ]
     process = start_cli(*arguments, output=output, cache=home / f"cache-{name}")
     process.join(120)
     assert process.exitcode == 0, output.read_text()
@@ -69,3 +78,13 @@ def test_a_warm_cache_and_other_tasks_before_it_change_nothing(home: Path) -> No
     (home / "warm.json").unlink()
     warm = evaluate(home, "warm", data, "--tasks", "30", *SMALL)
     assert warm == evaluate(home, "cold", data, "--tasks", "30", *SMALL)
+
+
+def test_the_shipped_protonet_on_digits(home: Path) -> None:
+    """Each run decodes, encodes and evaluates anew; none of it depends on the number of workers."""
+    first, again, alone = (
+        evaluate(home, f"shipped-{n}", "embedded", "--tasks", "40", "--workers", workers, model="embedded-protonet")
+        for n, workers in enumerate(("2", "2", "1"))
+    )
+    assert first == again == alone
+    assert first["metrics"]["acc"]["mean"] > 0.8

@@ -37,7 +37,7 @@ def check(asked: list[str], whole: Path, cache: Path) -> None:
     reached = assert_kills_do_no_harm(asked, whole, kills=KILLS, cache=cache)
     steps = read_checkpoint(whole / LAST)[1]["step"]
     assert len(reached) == KILLS
-    assert all(0 < step < steps for step in reached), f"not always killed in the middle of {steps} steps: {reached}"
+    assert max(reached) < steps, f"some kill came after the last of {steps} steps: {reached}"
     assert len(set(reached)) > KILLS // 2, f"killed at the same steps again and again: {reached}"
 
 

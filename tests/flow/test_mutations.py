@@ -213,7 +213,10 @@ MUTATIONS = [
              "progress >= milestone", "progress >= milestone / 2", unit("schedule")),
     Mutation("the worst checkpoint chosen", LOOP,
              "metrics[recipe.validation.choose] > best", "metrics[recipe.validation.choose] < best or best < 0",
-             unit("loop")),
+             unit("chosen_checkpoint")),
+    Mutation("the last of equal checkpoints chosen", LOOP,
+             "metrics[recipe.validation.choose] > best", "metrics[recipe.validation.choose] >= best",
+             unit("chosen_checkpoint")),
     Mutation("checkpoint chosen on test", LOOP,
              'open_dataset(recipe.data.dataset, "val")', 'open_dataset(recipe.data.dataset, "test")', unit("loop")),
     Mutation("the backbone's own rate ignored", LOOP,
@@ -222,7 +225,7 @@ MUTATIONS = [
              "self.labels[rows].repeat(len(images) // len(rows))",
              "self.labels[rows].repeat_interleave(len(images) // len(rows))", unit("loop")),
     Mutation("the same tasks at every step", TRAIN,
-             "self._task(step * n + i)", "self._task(i)", unit("loop")),
+             "self._task(step * n + i)", "self._task(i)", ("flow/test_step_equivalence.py",)),
 ]
 # fmt: on
 

@@ -221,7 +221,7 @@ def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:
     assert model.backbone.preprocess.size == 224
     assert not any(name.startswith("backbone.") for name in model.tensors())
     other = copy.deepcopy(model.record) | {"backbone": model.record["backbone"] | {"packaged": "0" * 64}}
-    save_model(tmp_path / "other.safetensors", Model(model.backbone, model.method, other))
+    write_checkpoint(tmp_path / "other.safetensors", {}, other)
     with pytest.raises(WeightsError, match="other weights of efficientnet-lite0 than the installed package brings"):
         load_model(tmp_path / "other.safetensors")
 
@@ -233,3 +233,21 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
         tmp_path / "own.safetensors", Model(model.backbone, model.method, model.record | {"preprocess": own.to_json()})
     )
     assert load_model(tmp_path / "own.safetensors").backbone.preprocess == own
+
+
+def test_a_packaged_backbone_that_was_trained_is_stored_again(tmp_path: Path) -> None:
+    model = load_model("photos-protonet")
+    with torch.no_grad():
+        next(model.backbone.parameters()).add_(1)
+    save_model(tmp_path / "tuned.safetensors", model)
+    assert load_model(tmp_path / "tuned.safetensors").backbone.fingerprint() == model.backbone.fingerprint()
+
+
+@pytest.mark.parametrize(
+    "spoilt", [{"preprocess": {"bogus": 1}}, {"preprocess": None}, {"backbone": {"name": "resnet12"}}]
+)
+def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
+    model = load_model("embedded-protonet")
+    save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
+    with pytest.raises(WeightsError, match="cannot build"):
+        load_model(tmp_path / "odd.safetensors")

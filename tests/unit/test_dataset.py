@@ -182,3 +182,11 @@ def test_memory_mapped_arrays_are_read_row_by_row(tmp_path: Path) -> None:
     image = ArraySource(mapped).read(3)
     assert type(image) is np.ndarray
     assert image.flags.writeable
+
+
+def test_a_subset_still_tells_what_was_left_out(tmp_path: Path, tree: Tree) -> None:
+    root = write_tree(tmp_path / "pets", tree)
+    (root / "cat" / "bad.png").write_bytes(b"no picture")
+    (root / "cat" / "notes.txt").write_text("hello")
+    part = ClassDataset.from_folder(root, skip_bad=True).subset(["dog"])
+    assert ([Path(bad.where).name for bad in part.skipped], part.ignored) == (["bad.png"], 1)

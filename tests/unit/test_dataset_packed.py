@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import pickle
 import zipfile
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
+from glocal.data import sources
 from glocal.data.dataset import ClassDataset
 from glocal.data.images import decode
 from glocal.errors import DataError
@@ -111,7 +114,6 @@ def test_zip_refusals(tmp_path: Path, tree: Tree) -> None:
     refused("points outside the archive", ("cat\\..\\..\\1.png", good))
     refused("points outside the archive", ("C:/cat/1.png", good))
     refused("is encrypted; unpack it", ("cat/1.png", good), encrypted=True)
-    refused("times its size, more than 200", ("cat/1.bmp", bytes(8_000_000)))
     refused("1 pictures lie directly in it", ("1.png", good))
     refused("no pictures and no class folders", ("cat/notes.txt", b"x"))
     refused(r"bad\.zip:cat/2\.png: its content is not a picture", ("cat/1.png", good), ("cat/2.png", b"text"))
@@ -134,3 +136,53 @@ def test_a_damaged_zip_entry_is_a_bad_picture(tmp_path: Path, tree: Tree) -> Non
     assert len(data) == 4
     assert [bad.where for bad in data.skipped] == [f"{path}:cat/1.png"]
     assert "zip entry is damaged" in data.skipped[0].reason
+
+
+def zip_of(path: Path, tree: Tree, **more: bytes) -> Path:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, pixels in tree.items():
+            archive.writestr(name, png(pixels))
+        for name, content in more.items():
+            archive.writestr(f"cat/{name}.bmp", content)
+    return path
+
+
+def test_an_honest_white_picture_that_packs_well_is_read(tmp_path: Path, tree: Tree) -> None:
+    buffer = io.BytesIO()
+    Image.new("RGB", (800, 800), "white").save(buffer, "BMP")
+    path = zip_of(tmp_path / "pets.zip", tree, white=buffer.getvalue())
+    assert len(ClassDataset.from_zip(path)) == 6
+
+
+@pytest.mark.parametrize(
+    ("limit", "words"),
+    [
+        ("_RATIO_MATTERS_FROM", r"unpacks to 1\d\d\d times its size, more than 200 allowed"),
+        ("MAX_ZIP_MEMBER", "unpacks to 2,000,000 bytes, more than 1,000,000 allowed"),
+    ],
+)
+def test_a_zip_bomb_is_one_bad_picture_and_is_not_unpacked(
+    tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
+) -> None:
+    path = zip_of(tmp_path / "pets.zip", tree, bomb=bytes(2_000_000))
+    monkeypatch.setattr(sources, limit, 1_000_000)
+    read, original = [], zipfile.ZipFile.read
+    monkeypatch.setattr(zipfile.ZipFile, "read", lambda *a: read.append(a[1].filename) or original(*a))
+    with pytest.raises(DataError, match=words):
+        ClassDataset.from_zip(path)
+    data = ClassDataset.from_zip(path, skip_bad=True)
+    assert (len(data), [bad.where for bad in data.skipped]) == (5, [f"{path}:cat/bomb.bmp"])
+    assert set(read) == set(tree)
+
+
+def test_a_zip_entry_too_large_for_the_memory_is_a_bad_picture(tmp_path: Path, tree: Tree, monkeypatch) -> None:
+    path, original = zip_of(tmp_path / "pets.zip", tree), zipfile.ZipFile.read
+
+    def read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+        if member.filename == "cat/1.png":
+            raise MemoryError
+        return original(archive, member)
+
+    monkeypatch.setattr(zipfile.ZipFile, "read", read)
+    [bad] = ClassDataset.from_zip(path, skip_bad=True).skipped
+    assert bad == (f"{path}:cat/1.png", "not enough memory to unpack it; make it smaller")

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from glocal.data.cache import cache_dir, digest_cache_file
+from glocal.data.cache import _decoder, cache_dir, digest_cache_file
 from glocal.data.dataset import ClassDataset
 from pictures import Tree, count_decodes, make_tree, write_tree
 
@@ -85,3 +86,22 @@ def test_cache_dir_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "glocal"
     assert not (tmp_path / "mine").exists()
+
+
+def test_a_change_that_keeps_size_and_time_is_noticed(tmp_path: Path, tree: Tree) -> None:
+    root = write_tree(
+        tmp_path / "pets", {name.replace("png", "bmp").replace("PNG", "bmp"): tree[name] for name in tree}
+    )
+    first = ClassDataset.from_folder(root)
+    size = (root / "cat/1.bmp").stat().st_size
+    write_tree(root, {"cat/1.bmp": tree["cat/1.png"] ^ 1})  # sets the same old time again
+    assert (root / "cat/1.bmp").stat().st_size == size
+    assert ClassDataset.from_folder(root).manifest != first.manifest
+
+
+def test_a_new_reader_of_heic_makes_remembered_digests_void(monkeypatch) -> None:
+    versions = {_decoder()}
+    for number in ("1.0", "1.1"):
+        monkeypatch.setattr(metadata, "version", lambda name, number=number: number)
+        versions.add(_decoder())
+    assert len(versions) == 3

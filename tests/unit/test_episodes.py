@@ -231,7 +231,7 @@ def test_a_foreign_task_list_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul"]
+    "content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul", "[" * 100_000]
 )
 def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
@@ -260,3 +260,30 @@ def test_episode_fetches_each_part_in_order() -> None:
     assert episode.mirror_support.flatten().tolist() == task.mirror_support.tolist()
     assert episode.drawn == task.drawn
     assert episode.mirrored().n_way == 2
+
+
+def with_duplicates() -> ClassDataset:
+    """Three classes of 4 different pictures, each there twice; one picture is in two classes."""
+    images = np.random.default_rng(0).integers(0, 256, (12, 8, 8, 3), dtype=np.uint8)
+    images[11] = images[0]
+    return ClassDataset.from_arrays(np.concatenate([images, images]), np.tile(np.repeat(np.arange(3), 4), 2))
+
+
+def test_a_picture_that_is_there_twice_is_never_on_both_sides_of_a_task() -> None:
+    data = with_duplicates()
+    assert (len(data), data.duplicates, dataset().duplicates) == (24, 12, 0)
+    sampler = EpisodeSampler(data, EpisodeSpec(way=2, shot=1, query=3, unknown_way=1, unknown_query=4), seed=1)
+    for task in sampler.take(20):
+        for c in task.drawn:
+            shown = [i for i in [*task.support.tolist(), *task.query.tolist()] if data.label[i] == c]
+            assert len({data.digest[i].tobytes() for i in shown}) == len(shown) == 4
+    second = np.flatnonzero(~np.isin(np.arange(24), np.concatenate([data.distinct(data.members(c)) for c in range(3)])))
+    of_rows = EpisodeSampler(data, EpisodeSpec(way=2, shot=1, query=3, unknown_way=0), rows=second)
+    assert np.isin(of_rows.take(5).images(), second).all()  # where only the copies are allowed, they are used
+    with pytest.raises(DataError, match=r"has 4 images \(repeated ones counted once\), but a task needs 5"):
+        EpisodeSampler(data, EpisodeSpec(way=2, shot=1, query=4, unknown_way=0))
+
+
+def test_tasks_of_data_without_duplicates_stay_what_they_were() -> None:
+    tasks = EpisodeSampler(dataset(), SPEC, seed=0).take(50)
+    assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import PIL
 import pytest
 import torch
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.backbones import build_backbone
+from glocal.data.bank_files import _bytes_on_disk
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, View, bank_key, bank_sizes, clear_banks, encode
 from glocal.errors import DataError
@@ -79,8 +82,10 @@ def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else() -> None:
         bank_key(Doubling(), data, view=View(down=1)),
         bank_key(Doubling(), data, dtype="float16"),
         bank_key(Doubling(), data, batch_size=64),
+        bank_key(Doubling(), data, device="cuda:1"),
     }
-    assert len(keys) == 8
+    assert len(keys) == 9
+    assert bank_key(Doubling(), data, device="cuda:0") in keys
     assert bank_key(Doubling(scale=9.0), dataset(name="same pictures")) in keys
 
 
@@ -181,3 +186,18 @@ def test_the_record_says_what_the_files_hold(build: Callable[..., FeatureBank], 
     home = folder_of(tmp_path / "banks")
     assert json.loads((home / "bank.json").read_text()) == {"shape": [6, 8, 8]}
     assert {path.name for path in home.iterdir()} <= {"bank.json", "maps.bin", "sums.bin", "lock"}
+
+
+@pytest.mark.parametrize("program", [torch, PIL])
+def test_the_key_knows_the_programs_that_make_a_map(program: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = bank_key(Doubling(), dataset())
+    monkeypatch.setattr(program, "__version__", "0.0.1")
+    assert bank_key(Doubling(), dataset()) != before
+
+
+def test_sizes_where_the_system_does_not_count_blocks(tmp_path: Path) -> None:
+    """Windows: the size of a file stands for the space it takes."""
+    (tmp_path / "a").write_bytes(bytes(1000))
+    found = (tmp_path / "a").stat()
+    assert _bytes_on_disk(found) == found.st_blocks * 512
+    assert _bytes_on_disk(SimpleNamespace(st_size=1000)) == 1000

@@ -16,7 +16,7 @@ from PIL import Image
 from torch import Tensor
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
-from glocal.data import features
+from glocal.data.bank_files import BankFiles
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, clear_banks
 from glocal.errors import DataError
@@ -96,7 +96,7 @@ def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., Featu
 def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
     build: Callable[..., FeatureBank], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    original, written = features._Files.write, []
+    original, written = BankFiles.write, []
 
     def write(self: Any, indices: np.ndarray, maps: Tensor) -> None:
         if len(written) == 2:
@@ -104,7 +104,7 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
         written.append(len(indices))
         original(self, indices, maps)
 
-    monkeypatch.setattr(features._Files, "write", write)
+    monkeypatch.setattr(BankFiles, "write", write)
     with pytest.raises(
         DataError, match="could not be written: No space left on device; free some space or point GLOCAL_C"
     ):
@@ -143,3 +143,29 @@ def test_an_image_that_went_bad_is_named_and_the_others_are_kept(
     bank = build(encoder, data)
     assert encoder.calls == [8]
     np.testing.assert_allclose(bank(np.arange(20)), [by_hand(data, i) for i in range(20)], rtol=1e-6)
+
+
+def test_a_picture_that_changed_after_opening_never_gets_into_a_bank(
+    build: Callable[..., FeatureBank], tmp_path: Path
+) -> None:
+    """Overwritten while the bank is built and restored later: its digest, and so its bank, never noticed."""
+    for i in range(4):
+        path = tmp_path / "data" / "ab"[i % 2] / f"{i}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.random.default_rng(i).integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(path)
+    data = ClassDataset.from_folder(tmp_path / "data")
+    victim = Path(data.where(2))
+    good = victim.read_bytes()
+    Image.new("RGB", (8, 8), "red").save(victim)
+    with pytest.raises(DataError, match=f"{victim.name} changed since the data set was opened; open it again"):
+        build(Doubling(), data)
+    victim.write_bytes(good)
+    np.testing.assert_allclose(build(Doubling(), data)(np.arange(4)), [by_hand(data, i) for i in range(4)], rtol=1e-6)
+
+
+def test_an_array_that_changed_after_opening_never_gets_into_a_bank(build: Callable[..., FeatureBank]) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
+    data = ClassDataset.from_arrays(images, list("aabbcc"))
+    images[3, 0, 0, 0] ^= 1
+    with pytest.raises(DataError, match=r"images\[3\] changed since the data set was opened"):
+        build(Doubling(), data)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import os
 import struct
+import sys
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from PIL import Image
+from PIL.PngImagePlugin import PngImageFile
 
+from glocal.data import images
 from glocal.data.images import IMAGE_SUFFIXES, MAX_PIXELS, UnusableImage, decode, fit
 from glocal.errors import DataError
 from glocal.types import Preprocess
@@ -180,7 +184,7 @@ def test_empty_missing_folder_and_text_are_told_apart(tmp_path: Path) -> None:
     for name, words in {
         "empty.jpg": r"empty \(0 bytes\)",
         "notes.png": "not a picture in any format",
-        "IMG_1.HEIC": "export the photo as JPEG",
+        "IMG_1.HEIC": r"HEIC needs pip install 'glocal\[heif\]', or export the photo as JPEG",
         "gone.png": "leads nowhere",
         "absent.png": "does not exist",
         ".": "not a regular file",
@@ -282,3 +286,25 @@ def test_fit_of_a_banner_takes_its_middle_and_little_memory(monkeypatch: pytest.
 def test_suffixes_are_lower_case_with_a_dot() -> None:
     assert all(suffix == suffix.lower() and suffix.startswith(".") for suffix in IMAGE_SUFFIXES)
     assert {".jpg", ".png", ".webp"} <= IMAGE_SUFFIXES
+
+
+def test_heic_is_read_once_its_plugin_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in for pillow_heif, whose files are a mark with a PNG behind it."""
+    mark, registered = b"\0\0\0\x18ftypheic", []
+
+    def register_heif_opener() -> None:
+        registered.append(1)
+        Image.register_open(
+            "HEIF", lambda fp, _: PngImageFile(io.BytesIO(fp.read()[12:])), lambda b: b[4:12] == mark[4:]
+        )
+
+    monkeypatch.setattr(Image, "OPEN", dict(Image.OPEN))
+    monkeypatch.setattr(Image, "ID", list(Image.ID))
+    monkeypatch.setitem(sys.modules, "pillow_heif", SimpleNamespace(register_heif_opener=register_heif_opener))
+    images._formats.cache_clear()
+    try:
+        for _ in range(2):
+            np.testing.assert_array_equal(decode(mark + encoded(Image.fromarray(COLOUR))), COLOUR)
+    finally:
+        images._formats.cache_clear()
+    assert registered == [1]

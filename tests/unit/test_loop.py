@@ -15,6 +15,7 @@ from torch import Tensor
 from glocal.data import registry
 from glocal.engine import evaluate, loop, pretrain, train
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.engine.distributed import StepLosses
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
@@ -133,7 +134,7 @@ class TestFolder:
         data = make_dataset(tmp_path / "data")
         recipe = recipe_of(data, pretrain={"epochs": 1})
         run(recipe, tmp_path / "run")
-        Image.new("RGB", (16, 16)).save(data / "train" / "class0" / "new.png")
+        Image.new("RGB", (16, 16)).save(data / "train" / "train0" / "new.png")
         with pytest.raises(DataError, match="was trained on other pictures"):
             run(recipe, tmp_path / "run", resume=True)
 
@@ -270,11 +271,15 @@ class TestStages:
         assert torch.equal(weights["start"], weights["still"])
         assert not torch.equal(weights["start"], weights["moved"])
 
-    def test_pretraining_learns(self, dataset: Path) -> None:
-        recipe = recipe_of(dataset, backbone={"width": 16}, pretrain={"batch_size": 20}, optimizer={"lr": 0.02})
+    @pytest.mark.parametrize("rotate", ["none", "four"])
+    def test_pretraining_learns(self, dataset: Path, rotate: str) -> None:
+        """Also with four rotations, each of which keeps the label of its picture."""
+        changed = {"augment": {"rotate": rotate}, "pretrain": {"batch_size": 20}, "optimizer": {"lr": 0.02}}
+        recipe = recipe_of(dataset, backbone={"width": 16}, **changed)
         stage = PretrainStage(recipe, torch.device("cpu"))
         optimizer, _ = loop._optimizer(stage, recipe)
-        losses = [loop._step(stage, recipe, optimizer, step, Path())["base"] for step in range(40)]
+        forward = StepLosses(stage, device=torch.device("cpu"))
+        losses = [loop._step(forward, recipe, optimizer, step, Path())["base"] for step in range(40)]
         assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
     def test_a_step_is_a_pure_function_of_weights_and_number(self, dataset: Path) -> None:

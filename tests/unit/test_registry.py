@@ -92,8 +92,40 @@ def test_bad_pictures_are_refused_or_skipped_as_asked(divided: Path) -> None:
 def test_a_zip_is_opened_like_the_folder_it_was_made_of(divided: Path, tmp_path: Path) -> None:
     archive = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", divided))
     assert open_dataset(archive, "val").manifest == open_dataset(divided, "val").manifest
+    with pytest.raises(DataError, match=r"packed\.zip is divided into train, val, test; ask for one .* got 'all'"):
+        open_dataset(archive, "all")
     flat = Path(shutil.make_archive(str(tmp_path / "flat"), "zip", divided / "val"))
     assert open_dataset(flat, "all").manifest == open_dataset(divided, "val").manifest
+    with pytest.raises(DataError, match=r"flat\.zip is not divided .* no split 'test'; use --split all"):
+        open_dataset(flat, "test")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_lone_folder_around_everything_is_stepped_into(divided: Path, tmp_path: Path, packed: bool) -> None:
+    """What macOS and Windows make of a folder: photos.zip with photos/ in it, and photos/photos when unpacked."""
+
+    def wrapped(folder: Path, name: str) -> Path:
+        shutil.copytree(folder, tmp_path / name / "outer" / "photos")
+        (tmp_path / name / "outer" / "README.txt").write_text("notes")
+        (tmp_path / name / ".DS_Store").touch()
+        return Path(shutil.make_archive(str(tmp_path / name), "zip", tmp_path / name)) if packed else tmp_path / name
+
+    whole, plain = wrapped(divided, "whole"), wrapped(divided / "val", "plain")
+    assert open_dataset(plain, "all").manifest == open_dataset(divided, "val").manifest
+    assert open_dataset(plain, "all").ignored == packed
+    for part in SPLITS:
+        assert sorted(open_dataset(whole, part).classes) == [f"{part}-a", f"{part}-b"]
+    with pytest.raises(DataError, match=r"whole.* is divided into train, val, test"):
+        open_dataset(whole, "all")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_lone_class_is_no_wrapper(tmp_path: Path, packed: bool) -> None:
+    folder = write_classes(tmp_path / "one", "cat")
+    write_classes(folder / "cat", "old", seed=1)
+    data = Path(shutil.make_archive(str(tmp_path / "one"), "zip", folder)) if packed else folder
+    opened = open_dataset(data, "all")
+    assert (opened.classes, len(opened)) == (("cat",), 4)
 
 
 def test_a_csv_is_one_list(divided: Path, tmp_path: Path) -> None:

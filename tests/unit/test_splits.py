@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import glocal.data
-from glocal.data.splits import PUBLISHED, check_disjoint, published_split, seeded_split
+from glocal.data.benchmarks.embedded import embedded
+from glocal.data.dataset import ClassDataset
+from glocal.data.splits import PUBLISHED, check_apart, check_disjoint, published_split, seeded_split
 from glocal.errors import DataError
 
 
@@ -64,3 +68,29 @@ def test_seeded_split_refusals() -> None:
         seeded_split("abc", {})
     with pytest.raises(DataError, match="'a' occurs twice"):
         seeded_split("aba", {"train": 1})
+
+
+def of_arrays(name: str, classes: str, images: np.ndarray) -> ClassDataset:
+    return ClassDataset.from_arrays(images, list(classes), name=name)
+
+
+def test_splits_that_share_a_class_are_refused() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+    with pytest.raises(DataError, match=r"^train and test share 2 classes, 'b' first, but .*remove or rename"):
+        check_apart(of_arrays("train", "aabbcc", images[:6]), of_arrays("test", "cdb", images[6:]))
+
+
+def test_pictures_that_two_splits_share_are_named_and_no_error() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (9, 8, 8, 3), dtype=np.uint8)
+    train = of_arrays("train", "aabbcc", images[:6])
+    assert check_apart(train, of_arrays("test", "ddd", images[6:])) == []
+    copied = images[[7, 4, 6, 1]]
+    assert sorted(check_apart(train, of_arrays("test", "ddde", copied))) == [
+        ("images[1]", "images[3]"),
+        ("images[4]", "images[1]"),
+    ]
+
+
+def test_the_embedded_splits_are_apart() -> None:
+    for a, b in combinations([embedded(split, per_class=1) for split in ("train", "val", "test")], 2):
+        assert check_apart(a, b) == []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glocal.errors import DataError, RecipeError
-from glocal.types import UNKNOWN, Episode, Preprocess, Views
+from glocal.types import UNKNOWN, Episode, Output, Preprocess, Views
 
 
 def episode(**changes: object) -> Episode:
@@ -47,6 +48,12 @@ def test_episode_tells_its_ways_and_which_queries_are_known() -> None:
         ({"support_label": torch.tensor([0.0, 0.0, 1.0, 1.0])}, "whole numbers"),
         ({"support_label": torch.tensor([[0], [0], [1], [1]])}, r"whole numbers \(S,\), got torch.int64 \(4, 1\)"),
         ({"support": torch.empty(0, 1, 1, 1), "support_label": torch.empty(0, dtype=torch.int64)}, r"got \[\]"),
+        ({"support_label": torch.tensor([False, False, True, True])}, r"whole numbers \(S,\), got torch.bool"),
+        (
+            {"query_label": torch.tensor([0.0, 1.0, 0.0, -1.0])},
+            r"query labels must be whole numbers \(Q,\), got torch.f",
+        ),
+        ({"query_label": torch.tensor([[0], [1], [0], [-1]])}, r"query labels .* got torch.int64 \(4, 1\)"),
         ({"query_label": torch.tensor([0, 1])}, "4 queries but 2 query labels"),
         (
             {"query_label": torch.tensor([0, 1, 2, 0])},
@@ -58,6 +65,7 @@ def test_episode_tells_its_ways_and_which_queries_are_known() -> None:
         (mirror(mirror_query_label=None), "together"),
         (mirror(mirror_support_label=torch.tensor([0, 2, 2])), r"without gaps and at least one, got \[0, 2\]"),
         (mirror(mirror_query_label=torch.tensor([0, 1, UNKNOWN, 0])), "unknown exactly where"),
+        (mirror(mirror_query_label=torch.tensor([-1.0, 1, -1, 0])), "mirrored query labels must be whole"),
         (mirror(mirror_query_label=torch.tensor([UNKNOWN, 1])), "unknown exactly where"),
     ],
 )
@@ -131,9 +139,17 @@ def test_views_rows() -> None:
     [
         ({"size": 0}, "size must be at least 1 pixel, got 0"),
         ({"size": 84, "resize": 80}, "resize must be at least size = 84, got 80"),
-        ({"size": 84, "mean": (0.5, 0.5)}, "3 means and 3 positive stds"),
-        ({"size": 84, "std": (1.0, 0.0, 1.0)}, "3 means and 3 positive stds"),
-        ({"size": 84, "std": (1.0, float("nan"), 1.0)}, "3 means and 3 positive stds"),
+        ({"size": 84.0}, r"size must be a whole number of pixels, got 84\.0"),
+        ({"size": True}, "size must be a whole number of pixels, got True"),
+        ({"size": None}, "size must be a whole number of pixels, got None"),
+        ({"size": 84, "resize": "92"}, "resize must be a whole number of pixels, got '92'"),
+        ({"size": 84, "mean": (0.5, 0.5)}, "3 finite means and 3 positive stds"),
+        ({"size": 84, "mean": ("a", 0.5, 0.5)}, "3 means and 3 stds, got .*'a'"),
+        ({"size": 84, "mean": 0.5}, r"3 means and 3 stds, got 0\.5"),
+        ({"size": 84, "mean": (0.5, float("inf"), 0.5)}, "3 finite means and 3 positive stds"),
+        ({"size": 84, "std": (1.0, 0.0, 1.0)}, "3 finite means and 3 positive stds"),
+        ({"size": 84, "std": (1.0, float("nan"), 1.0)}, "3 finite means and 3 positive stds"),
+        ({"size": 84, "std": (1.0, float("inf"), 1.0)}, "3 finite means and 3 positive stds"),
         ({"size": 84, "interpolation": "nearest"}, "bilinear or bicubic, got 'nearest'"),
     ],
 )
@@ -175,3 +191,30 @@ def test_preprocess_survives_json_and_its_fingerprint_tells_settings_apart() -> 
     ]
     prints = {replace(prepare, **change).fingerprint() for change in others}  # type: ignore[arg-type]
     assert len(prints | {prepare.fingerprint()}) == 6
+
+
+@pytest.mark.parametrize(
+    "fields", [None, [84], "84", {}, {"mean": [0, 0, 0]}, {"size": 84, "sise": 1}, {"size": 84, 3: 1}]
+)
+def test_preprocess_from_json_refuses_what_is_no_preprocess(fields: object) -> None:
+    with pytest.raises(RecipeError, match=r"preprocess must be a table with a size and of size, resize, .* only, got"):
+        Preprocess.from_json(fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("logits", "score"), [((4,), (4,)), ((4, 2, 1), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))])
+def test_output_refuses_shapes_that_do_not_belong_together(logits: tuple[int, ...], score: tuple[int, ...]) -> None:
+    with pytest.raises(DataError, match=rf"logits \(Q, N\) and .* got shapes {re.escape(f'{logits} and {score}')}"):
+        Output(torch.zeros(logits), torch.zeros(score))
+
+
+def test_output_is_a_pair_with_names_also_when_compiled() -> None:
+    def score(x: Tensor) -> Output:
+        return Output(x, x.sum(1))
+
+    for make in (score, torch.compile(score, backend="eager", fullgraph=True)):
+        with torch.inference_mode():
+            out = make(torch.ones(3, 2))
+        logits, open_score = out
+        assert type(out) is Output
+        assert out.logits is logits
+        assert open_score.tolist() == out.open_score.tolist() == [2, 2, 2]

@@ -21,6 +21,7 @@ class Backbone(nn.Module):
 
     stage_channels: tuple[int, ...]  # channels of the map after stage 1, 2, ...
     preprocess: Preprocess
+    weights_in_package: bool = False  # a new one has the weights that an installed package brings
     smallest_image: int = 1  # side in pixels below which the last map would be empty
 
     def __init__(self) -> None:

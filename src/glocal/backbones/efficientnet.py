@@ -39,6 +39,7 @@ class EfficientNetLite0(Backbone):
         # image_size=None makes the paddings follow the picture; a number would freeze those of that size.
         self.net = EfficientNet.from_name("efficientnet-lite0", image_size=None)
         del self.net._fc, self.net._dropout, self.net._avg_pooling
+        self.weights_in_package = pretrained
         if pretrained:
             weights = imagenet_weights()
             self.net.load_state_dict({name: w for name, w in weights.items() if not name.startswith("_fc.")})

@@ -73,6 +73,7 @@ def _train(out: Path, device: torch.device) -> list[Rival]:
     from glocal.engine.pretrain import pretrain
     from glocal.engine.recipe import load_recipe
     from glocal.engine.train import train
+    from glocal.errors import RecipeError
     from glocal.methods import METHODS
 
     pixels = build_backbone("pixels", image_size=32)
@@ -85,14 +86,12 @@ def _train(out: Path, device: torch.device) -> list[Rival]:
     ):
         folder = out / name.lower()
         start = [f"init={dumps(str(out / 'protonet'))}"] if run is train else []
-        with bars() as progress:
-            run(
-                load_recipe(f"demo-{name.lower()}", start),
-                folder,
-                resume=(folder / LAST).exists(),
-                device=device,
-                watcher=TrainingBar(progress, name),
-            )
+        recipe, begun = load_recipe(f"demo-{name.lower()}", start), (folder / LAST).exists()
+        try:
+            with bars() as progress:
+                run(recipe, folder, resume=begun, device=device, watcher=TrainingBar(progress, name))
+        except RecipeError as error:
+            raise RecipeError(f"{error}; to start the demo anew, delete {out} or choose another --out") from error
         rows.append(Rival(name, load_model(folder), note))
     return rows
 
@@ -171,6 +170,7 @@ def _page(
                             "Chosen on": "other printed characters, of scripts that training did not see",
                             "Tested on": f"{len(test)} handwritten digits from scikit-learn, {', '.join(test.classes)}",
                             "Tasks": ", ".join(f"{s}-shot {f[last].tasks[:12]}" for s, f in results.items()),
+                            "Look": "the characters were drawn with the look of these digits in view: ink, width, blur",
                             "Threshold": f"{threshold:.3g}: refuses {REFUSED:.0%} of known validation queries",
                             "glocal": __version__,
                         }

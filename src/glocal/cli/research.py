@@ -17,6 +17,9 @@ RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped reci
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in that folder where it stopped.")]
 Board = Annotated[bool, typer.Option("--tensorboard", help="Also write curves to tensorboard/ in that folder.")]
+TasksFrom = Annotated[
+    Path | None, typer.Option(help="Use the task list in this file, with its way, shot, query and seed.")
+]
 Set = Annotated[list[str], typer.Option("--set", help="Override a setting: path=value, e.g. optimizer.lr=0.05.")]
 
 
@@ -65,7 +68,9 @@ def evaluate(
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
     score: Annotated[str | None, typer.Option(help="Another open score than the method's own.")] = None,
-    tasks_from: Annotated[Path | None, typer.Option(help="Use the task list in this file.")] = None,
+    tasks_from: Annotated[
+        Path | None, typer.Option(help="Use the task list in this file, with its way, shot, query and seed.")
+    ] = None,
     save_tasks: Annotated[Path | None, typer.Option(help="Write the task list to this file.")] = None,
     skip_bad: Annotated[bool, typer.Option(help="Leave out pictures that cannot be read, and count them.")] = False,
     workers: Workers = 2,
@@ -81,7 +86,7 @@ def evaluate(
 
     model = load_model(checkpoint)
     if score is not None:
-        model.method.open_score = score
+        model.method.choose_score(score)
     data = open_dataset(dataset, split, skip_bad=skip_bad)
     for bad in data.skipped:
         screen.print(f"left out {bad.where}: {bad.reason}", markup=False, highlight=False, soft_wrap=True)
@@ -102,6 +107,8 @@ def evaluate(
         "split": split,
         "manifest": data.manifest,
         "skipped": [bad._asdict() for bad in data.skipped],
+        "ignored": data.ignored,
+        "duplicates": data.duplicates,
         "spec": {"way": drawn.spec.way, "shot": drawn.spec.shot, "query": drawn.spec.query}
         | {"unknown_way": drawn.spec.unknown_way, "unknown_query": drawn.spec.unknown_query},
         "seed": drawn.seed,
@@ -114,6 +121,7 @@ def evaluate(
 
 def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
     """One line per metric, with its meaning: a single model needs no columns to compare."""
+    from rich.markup import escape
     from rich.table import Table
 
     from glocal.metrics import METRICS
@@ -125,7 +133,7 @@ def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
         f"Mean ± 95 % interval over {result['tasks']} tasks, in percent. "
         f"Open score: {result['open_score']}; tasks {result['tasks_fingerprint'][:12]}{skipped}."
     )
-    table = Table(title=title, caption=caption, box=None, title_justify="left", caption_justify="left")
+    table = Table(title=escape(title), caption=escape(caption), box=None, title_justify="left", caption_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning", style="dim")

@@ -9,13 +9,24 @@ import contextlib
 import hashlib
 import json
 import os
+from importlib import metadata
 from pathlib import Path
 
 import PIL
+from PIL import features
 
 from glocal.files import write_text
 
-_DECODER = f"1, Pillow {PIL.__version__}"  # another decoder may give other pixels; raise 1 when images.py changes them
+
+def _decoder() -> str:
+    """Another decoder may give other pixels; raise the 1 when images.py changes them."""
+    heif = ""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        heif = f", pillow_heif {metadata.version('pillow_heif')}"
+    return f"1, Pillow {PIL.__version__}, libjpeg {features.version('libjpeg_turbo')}{heif}"
+
+
+_DECODER = _decoder()
 
 
 def cache_dir() -> Path:

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.data.digests import BadImage, Progress, digest_all
+from glocal.data.digests import BadImage, Progress, content_digest, digest_all
 from glocal.data.images import Pixels
 from glocal.data.layouts import Listing, list_csv, list_folder, list_zip
 from glocal.data.sources import ArraySource, ImageSource
@@ -38,8 +38,8 @@ class ClassDataset:
     position: NDArray[np.int64]  # (n,) row in the source
     digest: NDArray[np.uint8]  # (n, 32) content digests, ascending within a class
     manifest: str  # hex; equal manifests = the same pictures in the same classes
-    skipped: tuple[BadImage, ...] = ()  # pictures left out on request
-    ignored: int = 0  # files that do not claim to be pictures
+    skipped: tuple[BadImage, ...] = ()  # pictures of the source left out on request
+    ignored: int = 0  # files of the source that do not claim to be pictures
 
     def __len__(self) -> int:
         return len(self.label)
@@ -47,6 +47,13 @@ class ClassDataset:
     def image(self, i: int) -> Pixels:
         """Decoded pixels (H, W, 3) of picture i."""
         return self.source.read(int(self.position[i]))
+
+    def same_image(self, i: int) -> Pixels:
+        """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
+        image = self.image(i)
+        if content_digest(image) != self.digest[i].tobytes():
+            raise DataError(f"picture {self.where(i)} changed since the data set was opened; open it again")
+        return image
 
     def where(self, i: int) -> str:
         """File, zip entry or array row of picture i."""
@@ -59,13 +66,27 @@ class ClassDataset:
         low, high = np.searchsorted(self.label, [c, c + 1])
         return np.arange(low, high)
 
+    def distinct(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of these pictures of one class, ascending, the first of each content."""
+        first, digest = np.ones(len(members), bool), self.digest[members]
+        first[1:] = (digest[1:] != digest[:-1]).any(1)  # equal digests are neighbours
+        return members[first]
+
+    @property
+    def duplicates(self) -> int:
+        """How many pictures repeat another one of their class."""
+        return len(self) - sum(len(self.distinct(self.members(c))) for c in range(len(self.classes)))
+
     @property
     def counts(self) -> NDArray[np.int64]:
         """(classes,) pictures per class."""
         return np.bincount(self.label, minlength=len(self.classes))
 
     def subset(self, class_names: Iterable[str], *, name: str | None = None) -> ClassDataset:
-        """The classes named, in content order; nothing is decoded again."""
+        """The classes named, in content order; nothing is decoded again.
+
+        ``skipped`` and ``ignored`` go along: they speak of the source, and what was left out there stays told.
+        """
         wanted = dict.fromkeys(class_names)
         if not wanted:
             raise DataError(f"a subset of data set {self.name!r} needs at least one class, got none")
@@ -76,7 +97,13 @@ class ClassDataset:
         keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
         names = [self.classes[c] for c in self.label[keep]]
         return _in_content_order(
-            self.source, names, self.position[keep], self.digest[keep], name=name or f"{self.name} (subset)"
+            self.source,
+            names,
+            self.position[keep],
+            self.digest[keep],
+            name=name or f"{self.name} (subset)",
+            skipped=self.skipped,
+            ignored=self.ignored,
         )
 
     @classmethod
@@ -89,7 +116,10 @@ class ClassDataset:
         workers: int = 2,
         progress: Progress | None = None,
     ) -> ClassDataset:
-        """``path/<class>/**/picture``; hidden files are passed over, other files that are no pictures are counted."""
+        """``path/<class>/**/picture``; hidden files are passed over, other files that are no pictures are counted.
+
+        A lone folder around the class folders is stepped into.
+        """
         root = Path(path)
         return _build(list_folder(root), name or root.resolve().name, root, skip_bad, workers, progress)
 
@@ -104,7 +134,10 @@ class ClassDataset:
         workers: int = 2,
         progress: Progress | None = None,
     ) -> ClassDataset:
-        """Rows ``filename,label``, with or without a header; names count from ``image_root`` or the CSV's folder."""
+        """Rows ``filename,label``, with or without a header; names count from ``image_root`` or the CSV's folder.
+
+        The list is its owner's: absolute names and ``..`` are followed wherever they lead.
+        """
         path = Path(csv_path)
         listing = list_csv(path, image_root=None if image_root is None else Path(image_root))
         return _build(listing, name or path.stem, path, skip_bad, workers, progress)
@@ -120,7 +153,10 @@ class ClassDataset:
         workers: int = 2,
         progress: Progress | None = None,
     ) -> ClassDataset:
-        """A zip of class folders, read without unpacking it; ``inside`` names the folder that holds them."""
+        """A zip of class folders, read without unpacking it; ``inside`` names the folder that holds them.
+
+        A lone folder around all of it, as packing a folder leaves it, is stepped into.
+        """
         archive = Path(path)
         listing = list_zip(archive, inside=inside)
         return _build(listing, name or archive.stem, archive / inside, skip_bad, workers, progress)

@@ -100,7 +100,8 @@ class EpisodeSampler:
     """``sampler[i]`` never depends on worker count, epoch or what was drawn before.
 
     ``rows`` restricts it to a part of the images.  ``mirror=True`` also draws support for the unknown classes;
-    support and queries stay those of ``mirror=False``.
+    support and queries stay those of ``mirror=False``.  A picture that a class holds twice is drawn as one: a query
+    must never be the support picture itself.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class EpisodeSampler:
         self._members = [dataset.members(c) for c in range(len(dataset.classes))]
         if rows is not None:
             self._members = [np.intersect1d(members, rows) for members in self._members]
+        self._members = [dataset.distinct(members) for members in self._members]
         self._check()
 
     def __getitem__(self, i: int) -> Draw:
@@ -180,8 +182,9 @@ class EpisodeSampler:
         if small:
             n, name = small[0]
             more = f" ({len(small)} classes are too small)" if len(small) > 1 else ""
+            once = " (repeated ones counted once)" if self.dataset.duplicates else ""
             raise DataError(
-                f"class {name!r} of {self.dataset.name} has {n} images, but a task needs {need} "
+                f"class {name!r} of {self.dataset.name} has {n} images{once}, but a task needs {need} "
                 f"({why}){more}: add images, leave the class out, or ask for fewer"
             )
 
@@ -238,7 +241,7 @@ class TaskList(Sequence[Draw]):
             stated, known = record.pop("checksum"), record["format"] == FORMAT
         except OSError as error:
             raise DataError(f"task list {path} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
         if not known:
             raise DataError(

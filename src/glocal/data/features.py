@@ -1,92 +1,38 @@
 """The feature bank: every image through the backbone once, its map kept on disk for the next call.
 
-A bank is a folder of the cache, named by everything its numbers depend on:
-
-    maps.bin   n rows of C * H * W numbers, row i = map of dataset image i; holes where nothing was encoded yet
-    sums.bin   n checksums, 0 where the row is not there; written after the rows they vouch for
-    bank.json  shape of one map, written last at creation
-    lock       held while building; the system frees it when its holder dies, so it cannot go stale
-
-Whoever opens a bank checks the rows it wants against their checksums.  Rows that a killed builder left half written,
-a bad disk changed or somebody copied from another bank do not match, and are encoded again.  Two builders at once
-take turns, and the second finds the work done.
+A bank is named by everything its numbers depend on, and ``bank_files`` says how it lies on disk.  Every picture is
+compared with its digest while it is encoded, so that a map cannot get under the name of another picture.  Two builders
+at once take turns, and the second finds the work done.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-import zlib
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+import PIL
 import torch
 from filelock import FileLock
 from torch import Tensor
 
-from glocal.data.augment import shift
+from glocal.data.bank_files import BankFiles, bank_sizes, clear_banks
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
-from glocal.data.loader import ImageLoader
+from glocal.data.views import BATCH, PLAIN, View, encode
 from glocal.errors import DataError
-from glocal.files import write_text
 from glocal.types import Encoder
+
+__all__ = ["PLAIN", "FeatureBank", "View", "bank_key", "bank_sizes", "clear_banks", "encode"]
 
 Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
 
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
-BATCH = 128
-
-
-@dataclass(frozen=True)
-class View:
-    """A fixed change of the picture before it is encoded: maps cannot be flipped or cropped afterwards."""
-
-    flip: bool = False
-    down: int = 0
-    right: int = 0
-
-    def __call__(self, images: Tensor) -> Tensor:
-        return shift(images.flip(-1) if self.flip else images, self.down, self.right)
-
-
-PLAIN = View()
-
-
-def encode(
-    encoder: Encoder,
-    dataset: ClassDataset,
-    wanted: Indices,
-    *,
-    view: View = PLAIN,
-    batch_size: int = BATCH,
-    workers: int = 2,
-    device: torch.device | str = "cpu",
-) -> Iterator[tuple[Indices, Tensor]]:
-    """Yield (indices, maps) batch by batch, each image decoded and encoded once.
-
-    The last batch is filled up to full size, because kernels choose their order of summation by the batch size, and
-    the map of an image must not depend on how many others were asked for.
-    """
-    if getattr(encoder, "training", False):
-        raise DataError(
-            "the backbone is in training mode, where a map depends on its batch; call backbone.eval() first"
-        )
-    loader = ImageLoader(dataset, encoder.preprocess, workers=workers)
-    for indices, images in loader.batches(wanted, batch_size):
-        missing = batch_size - len(images)
-        if missing:
-            images = torch.cat([images, images[-1:].expand(missing, -1, -1, -1)])
-        with torch.inference_mode():  # ends before the yield: the caller must not find itself inside
-            images = view(images).to(device).contiguous(memory_format=torch.channels_last)
-            maps = encoder(encoder.preprocess.normalize(images))[: len(indices)]
-        yield indices, maps
 
 
 class FeatureBank:
@@ -129,16 +75,23 @@ class FeatureBank:
 
         ``wanted`` are dataset indices (all when None), e.g. ``tasks.images()``; ``folder`` is where banks live.
         """
-        key = bank_key(encoder, dataset, view=view, dtype=dtype, batch_size=batch_size)
+        key = bank_key(encoder, dataset, view=view, dtype=dtype, batch_size=batch_size, device=device)
         home = (folder or cache_dir() / "banks") / key[:32]
         rows = _wanted_rows(wanted, dataset)
         try:
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(home / "lock"):
-                files = _Files(home, key, len(dataset), dtype)
+                files = BankFiles(home, key, len(dataset), dtype)
                 missing = rows[~files.intact(rows)]
                 batches = encode(
-                    encoder, dataset, missing, view=view, batch_size=batch_size, workers=workers, device=device
+                    encoder,
+                    dataset,
+                    missing,
+                    view=view,
+                    batch_size=batch_size,
+                    workers=workers,
+                    device=device,
+                    verify=True,
                 )
                 finished = 0
                 for indices, maps in batches:
@@ -167,11 +120,18 @@ class FeatureBank:
 
 
 def bank_key(
-    encoder: Encoder, dataset: ClassDataset, *, view: View = PLAIN, dtype: str = "float32", batch_size: int = BATCH
+    encoder: Encoder,
+    dataset: ClassDataset,
+    *,
+    view: View = PLAIN,
+    dtype: str = "float32",
+    batch_size: int = BATCH,
+    device: torch.device | str = "cpu",
 ) -> str:
-    """Hash of everything a stored map depends on."""
+    """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
+    programs = [torch.device(device).type, str(torch.__version__), PIL.__version__]
     prepared = encoder.preprocess.fingerprint()
-    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), dtype, batch_size]
+    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), dtype, batch_size, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -193,83 +153,3 @@ def _places(images: Indices, rows: Indices, n: int) -> Indices:
     place = np.full(n, -1, np.int64)
     place[images] = rows
     return place
-
-
-class _Files:
-    """The files of one bank, opened under its lock; files that do not fit together are started anew."""
-
-    def __init__(self, home: Path, key: str, n: int, dtype: str):
-        self.home, self.key, self.n, self.dtype = home, key, n, np.dtype(dtype)
-        self.shape = self._stored_shape()
-        self.sums = np.zeros(n, np.uint32) if self.shape is None else np.fromfile(home / "sums.bin", np.uint32)
-
-    def _stored_shape(self) -> tuple[int, ...] | None:
-        try:
-            shape = tuple(map(int, json.loads((self.home / "bank.json").read_text("utf-8"))["shape"]))
-            sizes = {name: (self.home / name).stat().st_size for name in ("maps.bin", "sums.bin")}
-        except (OSError, ValueError, KeyError, TypeError):
-            return None
-        fits = len(shape) == 3 and min(shape) > 0 and sizes == self._sizes(shape)
-        return shape if fits else None
-
-    def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        return {"maps.bin": self.n * int(np.prod(shape)) * self.dtype.itemsize, "sums.bin": self.n * 4}
-
-    def intact(self, rows: Indices) -> npt.NDArray[np.bool_]:
-        """Which of these rows are there, as they were written, for this bank."""
-        if self.shape is None:
-            return np.zeros(len(rows), bool)
-        maps, stored = self.maps(), self.sums[rows].tolist()
-        checks = (known != 0 and self._sum(maps[i]) == known for i, known in zip(rows.tolist(), stored, strict=True))
-        return np.fromiter(checks, bool, len(rows))
-
-    def write(self, indices: Indices, maps: Tensor) -> None:
-        """Write rows by file calls, not through a memory map: a full disk is then an error and not a crash."""
-        rows = self._narrow(maps)
-        if self.shape != rows.shape[1:]:
-            self._create(rows.shape[1:])
-        with open(self.home / "maps.bin", "r+b") as file:
-            for index, row in zip(indices.tolist(), rows, strict=True):
-                file.seek(index * row.nbytes)
-                file.write(row.data)
-        self.sums[indices] = [self._sum(row) for row in rows]
-        with open(self.home / "sums.bin", "r+b") as file:
-            file.write(self.sums.data)
-
-    def maps(self) -> npt.NDArray[Any]:
-        assert self.shape is not None
-        return np.asarray(np.memmap(self.home / "maps.bin", self.dtype, mode="r", shape=(self.n, *self.shape)))
-
-    def _create(self, shape: tuple[int, ...]) -> None:
-        (self.home / "bank.json").unlink(missing_ok=True)
-        self.shape, self.sums = shape, np.zeros(self.n, np.uint32)
-        for name, size in self._sizes(shape).items():
-            (self.home / name).unlink(missing_ok=True)  # a reader of the old file keeps it
-            with open(self.home / name, "wb") as file:
-                file.truncate(size)
-        write_text(self.home / "bank.json", json.dumps({"shape": shape}))
-
-    def _narrow(self, maps: Tensor) -> npt.NDArray[Any]:
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(maps.float().cpu().numpy().astype(self.dtype))
-        if self.dtype == np.float16 and not np.isfinite(rows).all():
-            raise DataError("maps have values beyond the range of float16 (65504); build the bank with dtype float32")
-        return rows
-
-    def _sum(self, row: npt.NDArray[Any]) -> int:
-        """Checksum of a row of this bank and no other; never 0, which means that the row is not there."""
-        return zlib.crc32(row.data, zlib.crc32(f"{self.key}{self.shape}".encode())) or 1
-
-
-def bank_sizes(folder: Path | None = None) -> dict[str, int]:
-    """Bytes on disk of every bank in the cache (holes not counted)."""
-    home = folder or cache_dir() / "banks"
-    return {
-        bank.name: sum(file.stat().st_blocks * 512 for file in bank.iterdir())
-        for bank in sorted(home.glob("*"))
-        if bank.is_dir()
-    }
-
-
-def clear_banks(folder: Path | None = None) -> None:
-    shutil.rmtree(folder or cache_dir() / "banks", ignore_errors=True)

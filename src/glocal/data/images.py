@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
@@ -109,6 +110,8 @@ def _centre(image: Pixels, height: int, width: int) -> Pixels:
 
 @cache
 def _formats() -> tuple[str, ...]:
+    with suppress(ImportError):  # an extra: Pillow itself reads no HEIC
+        importlib.import_module("pillow_heif").register_heif_opener()
     Image.init()  # asking Image.open for a format whose plugin is absent would be a KeyError
     return tuple(name for name in _FORMATS if name in Image.OPEN)
 
@@ -150,7 +153,7 @@ def _limit_rule(max_pixels: int) -> str:
 
 def _hint(where: str) -> str:
     if where.lower().endswith((".heic", ".heif")):
-        return "HEIC needs Pillow's plugin pillow-heif, registered, or export the photo as JPEG"
+        return "HEIC needs pip install 'glocal[heif]', or export the photo as JPEG"
     return "save it as JPEG or PNG, or remove it"
 
 

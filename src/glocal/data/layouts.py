@@ -7,7 +7,7 @@ import os
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple, NoReturn, TypeAlias
 
 from glocal.data.images import IMAGE_SUFFIXES
 from glocal.data.sources import FileSource, ImageSource, ZipSource
@@ -19,6 +19,9 @@ _FILE_COLUMNS = ("filename", "file", "path", "image")
 _LABEL_COLUMNS = ("label", "class")
 
 
+_Entry: TypeAlias = tuple[zipfile.ZipInfo, tuple[str, ...]]  # a file in a zip and the parts of its path
+
+
 class Listing(NamedTuple):
     """Pictures found, not yet opened."""
 
@@ -28,17 +31,13 @@ class Listing(NamedTuple):
 
 
 def list_folder(root: Path) -> Listing:
-    """``root/<class>/**/picture``."""
+    """``root/<class>/**/picture``, or the same below a lone folder of ``root``."""
     if not root.exists():
         raise DataError(f"{root}: no such folder; name a folder that holds one folder of pictures per class")
     if not root.is_dir():
         raise DataError(f"{root}: this is a file, not a folder; from_zip reads a zip, from_csv a CSV")
-    try:
-        top = sorted(entry for entry in root.iterdir() if not _is_litter(entry.name))
-    except OSError as error:
-        _refuse_unreadable(error)
-    folders = [entry for entry in top if entry.is_dir()]
-    loose = [entry for entry in top if not entry.is_dir()]
+    root = unwrap(root)
+    folders, loose = _inside(root)
     if not folders:
         _refuse_no_classes(root, sum(_is_picture(entry.name) for entry in loose))
     paths: list[Path] = []
@@ -56,26 +55,30 @@ def list_folder(root: Path) -> Listing:
     return Listing(FileSource(paths), class_of, ignored)
 
 
+def unwrap(root: Path) -> Path:
+    """``root``, or the lone folder in it that holds folders and no picture: what packing a folder wraps around it."""
+    while True:
+        folders, loose = _inside(root)
+        if len(folders) != 1 or any(_is_picture(entry.name) for entry in loose):
+            return root
+        below, beside = _inside(folders[0])
+        if not below or any(_is_picture(entry.name) for entry in beside):
+            return root  # the lone folder is a class
+        root = folders[0]
+
+
 def list_zip(path: Path, *, inside: str = "") -> Listing:
-    """``<inside>/<class>/**/picture`` within a zip; ``inside`` is empty when the class folders are at the top."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such zip file; from_folder reads a folder")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{path}: not a readable zip file ({error}); pack the class folders again") from error
-    prefix = PurePosixPath(inside).parts
+    """``<inside>/<class>/**/picture`` within a zip, or the same below a lone folder."""
     members: list[zipfile.ZipInfo] = []
     class_of: list[str] = []
     ignored = loose = 0
-    for entry in entries:
-        parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
-        if parts[: len(prefix)] != prefix:
-            continue
-        parts = parts[len(prefix) :]
-        if any(_is_litter(part) and part != ".." for part in parts):
-            continue
+    entries = _zip_entries(path)
+    prefix = PurePosixPath(inside).parts
+    if not any(parts[: len(prefix)] == prefix for _, parts in entries):  # then it may lie within the wrapper
+        entries = _unwrap_entries(entries)
+    depth = len(prefix)
+    below = [(entry, parts[depth:]) for entry, parts in entries if parts[:depth] == prefix and len(parts) > depth]
+    for entry, parts in _unwrap_entries(below):
         if len(parts) > 1 and _is_picture(parts[-1]):
             members.append(entry)
             class_of.append(parts[0])
@@ -86,6 +89,33 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
         _refuse_no_classes(path / inside, loose)
     _refuse_splits(path, class_of, "say which with inside=")
     return Listing(ZipSource(path, members), class_of, ignored)
+
+
+def zip_folders(path: Path) -> set[str]:
+    """The folders of a zip that ``list_zip`` takes for classes, or for splits."""
+    return {parts[0] for _, parts in _unwrap_entries(_zip_entries(path)) if len(parts) > 1}
+
+
+def _zip_entries(path: Path) -> list[_Entry]:
+    if not path.is_file():
+        raise DataError(f"{path}: no such zip file; from_folder reads a folder")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            found = [entry for entry in archive.infolist() if not entry.is_dir()]
+    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
+        raise DataError(f"{path}: not a readable zip file ({error}); pack the class folders again") from error
+    split = [(entry, PurePosixPath(entry.filename.replace("\\", "/")).parts) for entry in found]
+    return [(entry, parts) for entry, parts in split if parts and not any(_is_litter(p) and p != ".." for p in parts)]
+
+
+def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
+    """As ``unwrap``: without the first folder of every path while all pictures lie in folders of that one folder."""
+    while True:
+        pictures = [parts for _, parts in entries if _is_picture(parts[-1])]
+        if len({parts[0] for parts in pictures}) != 1 or min(map(len, pictures)) < 3:
+            return entries
+        lone = pictures[0][0]
+        entries = [(entry, parts[1:] if parts[0] == lone and len(parts) > 1 else parts) for entry, parts in entries]
 
 
 def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
@@ -127,6 +157,15 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
                 yield reader.line_num, cells[file_column], cells[label_column]
     except (UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: not a CSV in UTF-8 ({error}); save it as comma-separated UTF-8 text") from error
+
+
+def _inside(root: Path) -> tuple[list[Path], list[Path]]:
+    """Folders and other files right in ``root``, in a fixed order."""
+    try:
+        top = sorted(entry for entry in root.iterdir() if not _is_litter(entry.name))
+    except OSError as error:
+        _refuse_unreadable(error)
+    return [entry for entry in top if entry.is_dir()], [entry for entry in top if not entry.is_dir()]
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

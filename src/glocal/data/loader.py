@@ -19,11 +19,12 @@ from glocal.types import Preprocess
 class ImageLoader:
     """``loader(indices)`` gives uint8 (B, 3, size, size).  The number of workers never changes the result.
 
-    Workers are threads: Pillow and numpy release the interpreter while they decode and resize.
+    Workers are threads: Pillow and numpy release the interpreter while they decode and resize.  ``verify`` refuses a
+    picture whose content changed since the data set was opened.
     """
 
-    def __init__(self, dataset: ClassDataset, preprocess: Preprocess, *, workers: int = 2):
-        self.dataset, self.preprocess, self.workers = dataset, preprocess, max(1, workers)
+    def __init__(self, dataset: ClassDataset, preprocess: Preprocess, *, workers: int = 2, verify: bool = False):
+        self.dataset, self.preprocess, self.workers, self.verify = dataset, preprocess, max(1, workers), verify
 
     def __call__(self, indices: npt.NDArray[np.int64]) -> Tensor:
         with ThreadPoolExecutor(self.workers) as pool:
@@ -44,7 +45,7 @@ class ImageLoader:
             pool.shutdown(cancel_futures=True)
 
     def _one(self, i: int) -> npt.NDArray[np.uint8]:
-        return fit(self.dataset.image(i), self.preprocess)
+        return fit(self.dataset.same_image(i) if self.verify else self.dataset.image(i), self.preprocess)
 
     def _stack(self, images: list[npt.NDArray[np.uint8]]) -> Tensor:
         """NHWC arrays -> an NCHW view of them, that is channels-last memory: what convolutions on a CPU like best."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
+from glocal.data.layouts import unwrap, zip_folders
 from glocal.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -21,7 +22,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
 
     A folder or zip has ``train``, ``val`` and ``test`` inside, or class folders right away; those are opened by
-    ``all``, and so is a CSV of filename and label.
+    ``all``, and so is a CSV of filename and label.  A lone folder around all of it is stepped into.
     """
     if str(name) in DATASETS:
         if split not in SPLITS:
@@ -39,22 +40,30 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
 
 
 def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
-    present = [part for part in SPLITS if (folder / part).is_dir()]
+    home = unwrap(folder)
+    inside = _folder_of_split(folder, {part for part in SPLITS if (home / part).is_dir()}, split)
+    name = f"{folder.name}/{inside}" if inside else folder.name
+    return ClassDataset.from_folder(home / inside, skip_bad=skip_bad, name=name)
+
+
+def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
+    """The one of ``folders`` to open, empty for the whole."""
+    present = [part for part in SPLITS if part in folders]
     if len(present) < 2:  # one alone may be a class: "train" is one of CIFAR-100
         if split == "all":
-            return ClassDataset.from_folder(folder, skip_bad=skip_bad, name=folder.name)
+            return ""
         raise DataError(
-            f"{folder} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
+            f"{where} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
             "use --split all for all of its class folders"
         )
     if split not in present:
-        raise DataError(f"{folder} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}")
-    return ClassDataset.from_folder(folder / split, skip_bad=skip_bad, name=f"{folder.name}/{split}")
+        raise DataError(f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}")
+    return split
 
 
 def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
     if file.suffix.lower() == ".zip":
-        inside = "" if split == "all" else split
+        inside = _folder_of_split(file, zip_folders(file), split)
         return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
     if file.suffix.lower() == ".csv":
         if split != "all":

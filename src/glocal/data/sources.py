@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from glocal.data.images import Pixels, UnusableImage, check_side, decode
 from glocal.errors import DataError
 
-MAX_ZIP_RATIO = 200  # pictures are compressed already; what grows more than this is a bomb
-_RATIO_MATTERS_FROM = 1 << 20  # bytes: a small file that unpacks to less than this harms nobody
+MAX_ZIP_MEMBER = 512 << 20  # bytes unpacked: twice the largest picture that may be decoded
+MAX_ZIP_RATIO = 200  # what is large and grows more than this is a bomb, not a picture
+_RATIO_MATTERS_FROM = 64 << 20  # bytes: an honest white BMP grows a thousandfold, to less than this
 
 
 class ImageSource(Protocol):
@@ -87,7 +88,7 @@ class FileSource:
             found = self._paths[i].stat()
         except OSError:
             return None
-        return f"{self._paths[i].absolute()}|{found.st_size}|{found.st_mtime_ns}"
+        return f"{self._paths[i].absolute()}|{_stat_stamp(found)}"
 
 
 class ZipSource:
@@ -99,10 +100,9 @@ class ZipSource:
     def __init__(self, path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
         for member in members:
             _check_member(path, member)
-        found = path.stat()
         self._path = path
         self._members = tuple(members)
-        self._archive_stamp = f"{found.st_size}|{found.st_mtime_ns}"
+        self._archive_stamp = _stat_stamp(path.stat())
         self._lock = threading.Lock()
         self._handle: zipfile.ZipFile | None = None
         self._handle_of = -1  # process that opened the handle: forked processes would share one file position
@@ -111,8 +111,11 @@ class ZipSource:
         return len(self._members)
 
     def read(self, i: int) -> Pixels:
+        self._check_size(i)
         try:
             data = self._archive().read(self._members[i])  # never more bytes than the size checked above
+        except MemoryError:
+            raise UnusableImage(self.where(i), "not enough memory to unpack it; make it smaller") from None
         except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
             raise UnusableImage(self.where(i), f"the zip entry is damaged ({error}); pack it again") from error
         return decode(data, name=self.where(i))
@@ -122,6 +125,16 @@ class ZipSource:
 
     def stamp(self, i: int) -> str | None:
         return f"{self._members[i].filename}|{self._members[i].CRC:08x}|{self._archive_stamp}"
+
+    def _check_size(self, i: int) -> None:
+        """Judge a member by what the zip's directory says of it, before a byte is unpacked."""
+        size, ratio = self._members[i].file_size, self._members[i].file_size / max(1, self._members[i].compress_size)
+        if size > MAX_ZIP_MEMBER:
+            reason = f"the zip entry unpacks to {size:,} bytes, more than {MAX_ZIP_MEMBER:,} allowed for a picture"
+            raise UnusableImage(self.where(i), f"{reason}; leave it out or make it smaller")
+        if size > _RATIO_MATTERS_FROM and ratio > MAX_ZIP_RATIO:
+            reason = f"the zip entry unpacks to {ratio:.0f} times its size, more than {MAX_ZIP_RATIO} allowed"
+            raise UnusableImage(self.where(i), f"{reason} for a large picture; leave it out or save it as PNG")
 
     def _archive(self) -> zipfile.ZipFile:
         with self._lock:
@@ -143,9 +156,8 @@ def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
         raise DataError(f"{path}: entry {member.filename!r} points outside the archive; pack the class folders again")
     if member.flag_bits & 0x1:
         raise DataError(f"{path}: entry {member.filename!r} is encrypted; unpack it and pass the folder")
-    ratio = member.file_size / max(1, member.compress_size)
-    if member.file_size > _RATIO_MATTERS_FROM and ratio > MAX_ZIP_RATIO:
-        raise DataError(
-            f"{path}: entry {member.filename!r} unpacks to {ratio:.0f} times its size, more than {MAX_ZIP_RATIO} "
-            "allowed for a picture; leave it out or pack it without compression"
-        )
+
+
+def _stat_stamp(found: os.stat_result) -> str:
+    """Size and times can be set back after a change; the time of the change itself and a new file's number cannot."""
+    return f"{found.st_size}|{found.st_ino}|{found.st_ctime_ns}|{found.st_mtime_ns}"

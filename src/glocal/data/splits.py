@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib import resources
 
+from glocal.data.dataset import ClassDataset
 from glocal.errors import DataError
 
 PUBLISHED = ("cifar-fs", "cub", "fc100", "mini-imagenet", "tiered-imagenet")
@@ -36,6 +37,21 @@ def check_disjoint(splits: Mapping[str, Iterable[str]]) -> None:
                     "remove one of the two"
                 )
             home[each] = split
+
+
+def check_apart(a: ClassDataset, b: ClassDataset) -> list[tuple[str, str]]:
+    """Refuse two splits that share a class; return (where in a, where in b) of every picture that both hold.
+
+    Shared pictures are for a warning only: CIFAR-FS itself has a few.
+    """
+    if shared := sorted(set(a.classes) & set(b.classes)):
+        raise DataError(
+            f"{a.name} and {b.name} share {len(shared)} classes, {shared[0]!r} first, but a class must be in one split "
+            "only; remove or rename it in one of the two"
+        )
+    of_a = {digest.tobytes(): i for i, digest in enumerate(a.digest)}
+    of_b = {digest.tobytes(): i for i, digest in enumerate(b.digest)}
+    return [(a.where(i), b.where(of_b[digest])) for digest, i in of_a.items() if digest in of_b]
 
 
 def seeded_split(class_names: Iterable[str], counts: Mapping[str, int], *, seed: int = 0) -> Splits:

@@ -6,6 +6,7 @@ One file, so that weights and the record of how they came about cannot be separa
 from __future__ import annotations
 
 import hashlib
+import inspect
 import json
 import textwrap
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ from safetensors.torch import save
 from torch import Tensor
 
 from glocal import __version__
-from glocal.backbones import Backbone, build_backbone
-from glocal.errors import RecipeError, WeightsError
+from glocal.backbones import BACKBONES, Backbone, build_backbone
+from glocal.errors import WeightsError
 from glocal.files import replacing
 from glocal.methods import METHODS, Method
 from glocal.types import Preprocess
@@ -44,10 +45,11 @@ class Model:
     def tensors(self) -> dict[str, Tensor]:
         """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``.
 
-        A backbone whose weights come with a package is named by their fingerprint in the record and not stored again.
+        A backbone whose weights are still those of a package is named by their fingerprint and not stored again.
         """
         parts = {"backbone": self.backbone.state_dict(), "method": self.method.state_dict(), "extra": self.extra}
-        if "packaged" in self.record.get("backbone", {}):
+        packaged = self.record.get("backbone", {}).get("packaged")
+        if packaged and packaged == self.backbone.fingerprint():
             del parts["backbone"]
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
 
@@ -107,30 +109,38 @@ def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
 def load_model(source: str | Path) -> Model:
     """A checkpoint file, a run folder (the checkpoint that validation chose), or a shipped model by its name."""
     tensors, record = read_checkpoint(find_checkpoint(source))
-    try:
-        backbone = build_backbone(record["backbone"]["name"], **record["backbone"]["settings"])
-        method = METHODS[record["method"]["name"]](backbone.channels, **record["method"]["settings"])
-    except (KeyError, TypeError, RecipeError) as error:
-        raise WeightsError(
-            f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
-            f"{__version__} cannot build: {error}"
-        ) from error
     parts: dict[str, dict[str, Tensor]] = {"backbone": {}, "method": {}, "extra": {}}
     for name, value in tensors.items():
         part, _, rest = name.partition(".")
         if part in parts:
             parts[part][rest] = value
+    try:
+        backbone = _build(record["backbone"], fetch=not parts["backbone"])
+        method = METHODS[record["method"]["name"]](backbone.channels, **record["method"]["settings"])
+        if "preprocess" in record:
+            backbone.preprocess = Preprocess.from_json(record["preprocess"])
+    except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+        raise WeightsError(
+            f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
+            f"{__version__} cannot build: {error}"
+        ) from error
     load_strictly(method, parts["method"], f"method of {source}")
-    if "packaged" not in record["backbone"]:
+    if parts["backbone"] or "packaged" not in record["backbone"]:
         load_strictly(backbone, parts["backbone"], f"backbone of {source}")
     elif backbone.fingerprint() != record["backbone"]["packaged"]:
         raise WeightsError(
             f"{source} was made with other weights of {record['backbone']['name']} than the installed package brings; "
             "install the package version it was made with"
         )
-    if "preprocess" in record:
-        backbone.preprocess = Preprocess.from_json(record["preprocess"])
     return Model(backbone, method, record, parts["extra"])
+
+
+def _build(record: Mapping[str, Any], *, fetch: bool) -> Backbone:
+    """``fetch=False``: the weights are in the checkpoint, so those that a backbone would bring itself are left out."""
+    settings = dict(record["settings"])
+    if not fetch and "pretrained" in inspect.signature(BACKBONES[record["name"]]).parameters:
+        settings["pretrained"] = False
+    return build_backbone(record["name"], **settings)
 
 
 def load_strictly(module: torch.nn.Module, state: Mapping[str, Tensor], what: str) -> None:

@@ -11,6 +11,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,9 +23,11 @@ import torch
 from torch import Tensor, nn
 
 from glocal.backbones.dropblock import shorten_ramps
+from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
+from glocal.data.splits import check_apart
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate
@@ -54,6 +57,7 @@ class Interrupted(TrainingStopped):
 class Stage(Protocol):
     """What a stage brings to the loop.  ``losses`` seeds torch itself, by step or task, for dropout."""
 
+    data: ClassDataset  # what it learns from
     model: Model
     modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
     steps: int
@@ -68,7 +72,7 @@ class Validator:
 
     def __init__(self, recipe: Recipe, device: torch.device):
         self.recipe, self.device = recipe, device
-        self.data = open_dataset(recipe.data.dataset, "val")
+        self.data = open_dataset(recipe.data.dataset, "val", skip_bad=recipe.data.skip_bad)
         sampler = EpisodeSampler(self.data, recipe.validation.spec, seed=recipe.seed)
         self.tasks = sampler.take(recipe.validation.tasks)
         self._frozen: FeatureBank | None = None
@@ -109,6 +113,7 @@ def run_stage(
     stage = build(recipe, device)
     shorten_ramps(stage.model.backbone, stage.steps // 3, passes=_passes_per_step(recipe))
     validate = Validator(recipe, device)
+    warn_of_shared_pictures(stage.data, validate.data)
     optimizer, names = _optimizer(stage, recipe)
     start, best = 0, -math.inf
     if saved is not None:
@@ -157,6 +162,17 @@ def run_stage(
                     f"stopped after step {done} of {stage.steps} and saved; continue with: {again}", number
                 )
     return stage.model
+
+
+def warn_of_shared_pictures(train: ClassDataset, val: ClassDataset) -> None:
+    """Classes in both splits are refused; single pictures in both happen in published data and are said aloud."""
+    shared = check_apart(train, val)
+    if shared and world().first:
+        warnings.warn(
+            f"{len(shared)} pictures are in both {train.name} and {val.name}, for example {' and '.join(shared[0])}; "
+            "validation is a little too easy there",
+            stacklevel=3,
+        )
 
 
 def step_seed(seed: int, step: int, salt: int = 0) -> int:
@@ -244,6 +260,12 @@ def _restore(
         )
     modules = {"backbone": stage.model.backbone, "method": stage.model.method, **stage.modules}
     for part, module in modules.items():
+        if (
+            part == "backbone"
+            and "packaged" in record["backbone"]
+            and not any(n.startswith("backbone.") for n in tensors)
+        ):
+            continue  # still that of its package, and not stored
         state = {name.removeprefix(f"{part}."): t for name, t in tensors.items() if name.startswith(f"{part}.")}
         load_strictly(module, state, f"{part} of {folder / LAST}")
     for parameter, name in names.items():

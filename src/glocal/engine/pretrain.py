@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,6 @@ from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.recipe import Recipe
-from glocal.engine.watchers import Watcher
 from glocal.errors import DataError, RecipeError
 from glocal.methods import METHODS
 from glocal.ops.similarity import pool
@@ -31,7 +30,7 @@ class PretrainStage:
 
     def __init__(self, recipe: Recipe, device: torch.device):
         self.recipe, self.device = recipe, device
-        data = open_dataset(recipe.data.dataset, "train")
+        self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
         backbone = self.model.backbone
@@ -41,7 +40,7 @@ class PretrainStage:
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
-        self.model.extra.update({f"classifier.{name}": t for name, t in self.classifier.state_dict().items()})
+        self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
@@ -67,16 +66,7 @@ class PretrainStage:
         return images.contiguous(memory_format=torch.channels_last)
 
 
-def pretrain(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    resume: bool = False,
-    device: torch.device | None = None,
-    watcher: Watcher | None = None,
-) -> Model:
-    """Run the pre-training recipe in ``folder``; the checkpoint is chosen on the validation classes."""
-    return run_stage(PretrainStage, recipe, folder, resume=resume, device=device, watcher=watcher)
+pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model
 
 
 def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:
@@ -87,6 +77,8 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
             assert recipe.backbone is not None  # the recipe was checked
             backbone_record = {"name": recipe.backbone.name, "settings": recipe.backbone.settings}
             backbone, chain = build_backbone(recipe.backbone.name, **recipe.backbone.settings), []
+            if backbone.weights_in_package:
+                backbone_record["packaged"] = backbone.fingerprint()
             before = None
         else:
             before = load_model(recipe.init)
@@ -104,12 +96,12 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
         "chain": chain,
         "data": {"dataset": recipe.data.dataset, "manifest": data.manifest, "classes": list(data.classes)},
     }
-    return Model(backbone.on(device), method.to(device), record)
+    return Model(backbone.on(device), method.to(device), record, dict(before.extra) if before else {})
 
 
 def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:
     asked = recipe.backbone
-    if asked is not None and {"name": asked.name, "settings": asked.settings} != there:
+    if asked is not None and (asked.name, asked.settings) != (there["name"], there["settings"]):
         raise RecipeError(
             f"[backbone] of the recipe differs from the one in init = {recipe.init} ({there['name']} with "
             f"{there['settings']}), whose weights it starts from; leave [backbone] out"

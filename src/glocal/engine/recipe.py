@@ -32,6 +32,7 @@ class Section(BaseModel):
 class Data(Section):
     dataset: str  # a name of glocal.data.DATASETS, a folder below GLOCAL_DATA, or a path
     workers: int = Field(2, ge=1)
+    skip_bad: bool = False  # leave out pictures that cannot be read
     holdout: float = Field(0.0, ge=0, lt=1)  # share of each base class that pre-training leaves for the meta stage
     part: Literal["all", "pretrained", "held-out"] = "all"  # which of the base pictures this stage uses
 

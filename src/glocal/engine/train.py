@@ -7,8 +7,7 @@ Frozen: the backbone's maps come from the feature bank, a few views of each pict
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
-from pathlib import Path
+from functools import cached_property, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -19,12 +18,10 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank, View
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
-from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
-from glocal.engine.watchers import Watcher
 from glocal.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -33,7 +30,7 @@ Indices = npt.NDArray[np.int64]
 class TrainStage:
     def __init__(self, recipe: Recipe, device: torch.device):
         self.recipe, self.device, settings = recipe, device, recipe.train
-        self.data = data = open_dataset(recipe.data.dataset, "train")
+        self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         self.rows = rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
@@ -111,13 +108,4 @@ def views(n: int, size: int) -> list[View]:
     return most[:n]
 
 
-def train(
-    recipe: Recipe,
-    folder: Path,
-    *,
-    resume: bool = False,
-    device: torch.device | None = None,
-    watcher: Watcher | None = None,
-) -> Model:
-    """Run the meta-training recipe in ``folder``; the checkpoint is chosen on the validation classes."""
-    return run_stage(TrainStage, recipe, folder, resume=resume, device=device, watcher=watcher)
+train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model

@@ -49,7 +49,12 @@ class Method(nn.Module):
     State: type[NamedTuple]
     needs_mirror: ClassVar[bool] = False  # loss() uses Episode.mirrored()
     transductive: ClassVar[bool] = False  # score() lets queries see each other
-    open_score: str = "own"  # the name of the score that score() reports
+    score_names: tuple[str, ...] = ("own",)  # the open scores there are to choose from
+    open_score: str = "own"  # the name of the one that score() reports
+
+    def choose_score(self, name: str) -> None:
+        """Let score() report another of ``score_names``."""
+        self.open_score = check_choice("open_score", name, self.score_names)
 
     def embed(self, maps: Tensor) -> Views:
         """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_choice, check_positive, check_weight, known_cross_entropy
+from glocal.methods.base import Comparison, Method, check_positive, check_weight, known_cross_entropy
 from glocal.methods.blocks import ResidualLinear, SetAttention
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
@@ -60,8 +60,8 @@ class FEAT(Method):
         self.temperature = check_positive("temperature", temperature)
         self.contrast_weight = check_weight("contrast_weight", contrast_weight)
         self.contrast_temperature = check_positive("contrast_temperature", contrast_temperature)
-        choices = (*self.own_scores, *OPEN_SCORES)
-        self.open_score = check_choice("open_score", open_score or self.published_score, choices)
+        self.score_names = (*self.own_scores, *OPEN_SCORES)
+        self.choose_score(open_score or self.published_score)
 
     def embed(self, maps: Tensor) -> Views:
         return Views(self.adapter(pool(maps)))

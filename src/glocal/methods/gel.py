@@ -127,7 +127,8 @@ class GEL(Method):
             raise RecipeError(f"top_k must be at least 1 (pixels of one class map), got {top_k}")
         self.top_k = top_k
         own = ("snatcher", "E_c", *(("E_f", "E", "delay") if self.variant.pixel else ()))
-        self.open_score = check_choice("open_score", open_score or self.variant.open_score, (*own, *OPEN_SCORES))
+        self.score_names = (*own, *OPEN_SCORES)
+        self.choose_score(open_score or self.variant.open_score)
 
         self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout, gentle=gentle_attention)
         self.adapter = ResidualLinear(dim) if adapter else nn.Identity()

@@ -43,7 +43,8 @@ class ProtoNet(Method):
         super().__init__()
         self.distance = check_choice("distance", distance, SIMILARITIES)
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
-        self.open_score = check_choice("open_score", open_score, OPEN_SCORES)
+        self.score_names = tuple(OPEN_SCORES)
+        self.choose_score(open_score)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         return self.State(class_mean(support.vec, label))
