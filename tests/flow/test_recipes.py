@@ -93,7 +93,13 @@ def decays(recipe: Recipe, length: int) -> list[float]:
 def check_common(recipe: Recipe, dataset: str, lr: float, lr_backbone: float | None, gamma: float) -> None:
     """SGD nesterov 0.9, weight decay 5e-4, in every stage of every dataset."""
     optimizer = recipe.optimizer
-    assert recipe.data.model_dump() == {"dataset": dataset, "workers": 2, "holdout": 0.0, "part": "all"}
+    assert recipe.data.model_dump() == {
+        "dataset": dataset,
+        "workers": 2,
+        "skip_bad": False,
+        "holdout": 0.0,
+        "part": "all",
+    }
     assert (optimizer.lr, optimizer.lr_backbone, optimizer.gamma) == (lr, lr_backbone, gamma)
     assert (optimizer.momentum, optimizer.weight_decay, optimizer.clip) == (0.9, 5e-4, None)
 
@@ -244,6 +250,8 @@ def test_a_recipe_of_the_paper_runs(home: Path, name: str):
         shared = [key for key in tensors if key in taken_over and key.endswith("weight") and "momentum" not in key]
         assert "backbone.layer1.conv1.weight" in shared
         assert ("method.attend.fc.weight" in shared) == (stage == "gel")
+        shared.remove("extra.base.weight")  # the base classifier is carried along and no longer learns
+        assert torch.equal(tensors["extra.base.weight"], taken_over["extra.base.weight"])
         for key in shared:  # two steps at a small rate: moved, and not far
             moved = (tensors[key] - taken_over[key]).norm() / taken_over[key].norm()
             assert 0 < moved < 0.1, key
