@@ -257,13 +257,23 @@ def test_ctrl_c_in_any_command(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> 
     assert "Traceback" not in said.err
 
 
+def hear_ctrl_c() -> None:
+    """A shell that runs the tests in the background makes its children deaf to it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
     """A real process and a real signal, in the middle of far too many tasks."""
     command = [*GLOCAL, "evaluate", str(home / "m.safetensors"), "--dataset", str(home / "data")]
     shape = ["--way", "2", "--query", "3", "--tasks", "20000", "--device", "cpu", "--json"]
     environment = os.environ | {"GLOCAL_CACHE": str(tmp_path)}
     process = subprocess.Popen(
-        [*command, *shape], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*command, *shape],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=hear_ctrl_c,
     )
     deadline = time.monotonic() + 60
     while not (tmp_path / "banks").exists() and time.monotonic() < deadline:  # then the pictures are being encoded
