@@ -8,8 +8,8 @@ the same network, weights, pictures and optimizer; tests/flow/test_step_equivale
 Each runs in a process of its own; extra memory is its peak above what it held with model and data ready (Linux, /proc).
 Time is that of the fastest step, on the clock and summed over the processors (which other load disturbs less).
 Goals: at least 2 times faster, at most 0.55 times the extra memory.
-"memory kept" is glocal with a glibc that does not return freed memory to the system, by two environment variables: what
-that may be worth on a machine (here up to a tenth at 84 px and nothing at 32 px, for a sixth to a third more memory).
+"memory kept" is glocal with a glibc that does not return freed memory to the system, by two environment variables.  It
+takes more memory; whether it is faster must be read on a quiet machine, runs on a busy one disagreed about the sign.
 """
 
 from __future__ import annotations
