@@ -159,6 +159,25 @@ def _check_labels(label: Tensor, what: str, length: str) -> None:
 
 
 @dataclass(frozen=True)
+class BaseClasses:
+    """What training leaves of the base classes for methods that remember them; row b is class ``names[b]``.
+
+    ``Episode.drawn`` of a training task counts classes in the same order.
+    """
+
+    names: tuple[str, ...]
+    weight: Tensor  # (B, C) rows of the base classifier; the class means where there is no such classifier
+    centre: Tensor  # (B, C) mean embedding of each class
+    mean: Tensor  # (C,) mean embedding of all base pictures
+
+    def __post_init__(self) -> None:
+        b, c = len(self.names), self.mean.shape[-1]
+        for name, rows in (("weight", self.weight), ("centre", self.centre)):
+            if rows.shape != (b, c):
+                raise DataError(f"base classes need a {name} of shape ({b}, {c}), got {tuple(rows.shape)}")
+
+
+@dataclass(frozen=True)
 class Preprocess:
     """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
 

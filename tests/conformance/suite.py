@@ -12,9 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from glocal.errors import RecipeError
 from glocal.methods import Method
 from glocal.ops.confidence import OPEN_SCORES
-from glocal.types import UNKNOWN, Episode, Views
+from glocal.types import UNKNOWN, BaseClasses, Episode, Views
 
 DIM = 16
 
@@ -33,9 +34,26 @@ def toy_task(seed: int, *, shots: Sequence[int] = (2, 1, 3), n_query: int = 4, n
     unknown = [len(shots) + i for i in range(n_unknown)]
     label = torch.tensor(query + [UNKNOWN] * n_unknown)
     order = torch.randperm(len(label), generator=rng)  # known and unknown queries mixed
-    return Episode(
+    task = Episode(
         maps(support), torch.tensor(support), maps(query + unknown)[order], label[order], tuple(range(len(centre)))
     )
+    if not unknown:
+        return task
+    mirror_label = torch.tensor([UNKNOWN] * len(query) + list(range(n_unknown)))
+    return replace(
+        task,
+        mirror_support=maps(unknown),
+        mirror_support_label=torch.arange(n_unknown),
+        mirror_query_label=mirror_label[order],
+    )
+
+
+def toy_base() -> BaseClasses:
+    """Twenty base classes: more than any toy task draws."""
+    rng = torch.Generator().manual_seed(7)
+    centre = torch.randn(20, DIM, generator=rng)
+    weight = centre + 0.1 * torch.randn(20, DIM, generator=rng)
+    return BaseClasses(tuple(f"base {b}" for b in range(20)), weight, centre, centre.mean(dim=0))
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:
@@ -60,6 +78,10 @@ class MethodConformance:
         ids=["unequal shots", "two ways", "seven ways", "one way", "one query"],
     )
     def test_shapes_and_finite_values(self, method: Method, task: Episode):
+        if task.n_way < method.min_way:
+            with pytest.raises(RecipeError, match=str(method.min_way)):
+                method.eval()(task)
+            return
         logits, open_score = method.eval()(task)
         assert logits.shape == (len(task.query), task.n_way)
         assert open_score.shape == (len(task.query),)
@@ -80,7 +102,8 @@ class MethodConformance:
         task = toy_task(0)
         together = method.eval()(task)
         for i in range(len(task.query)):
-            alone = method(replace(task, query=task.query[i : i + 1], query_label=task.query_label[i : i + 1]))
+            one = {part: getattr(task, part)[i : i + 1] for part in ("query", "query_label", "mirror_query_label")}
+            alone = method(replace(task, **one))
             assert close(alone.logits, together.logits[i : i + 1])
             assert close(alone.open_score, together.open_score[i : i + 1])
 
@@ -172,13 +195,13 @@ def gradients(method: Method, task: Episode) -> dict[str, Tensor]:
     terms = method.loss(task)
     if any(p.requires_grad for p in method.parameters()):
         sum(terms.values()).backward()
-    found = {name: p.grad for name, p in method.named_parameters()}
+    found = {name: p.grad for name, p in method.named_parameters() if p.requires_grad}
     assert all(grad is not None and grad.isfinite().all() for grad in found.values()), found
     return found
 
 
 def train(method: Method, steps: int) -> None:
-    optimiser = torch.optim.Adam(method.train().parameters(), lr=5e-3)
+    optimiser = torch.optim.Adam([p for p in method.train().parameters() if p.requires_grad], lr=5e-3)
     for step in range(steps):
         optimiser.zero_grad()
         sum(method.loss(toy_task(step)).values()).backward()

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from cases import METHOD_CASES
-from conformance.suite import DIM, MethodConformance
-from glocal.methods import METHODS, Method
+from conformance.suite import DIM, MethodConformance, toy_base
+from glocal.methods import METHODS, Method, build_method
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import Output, Views
 
@@ -23,7 +23,10 @@ class TestRegistered(MethodConformance):
     @pytest.fixture(params=METHOD_CASES)
     def method(self, request: pytest.FixtureRequest) -> Method:
         torch.manual_seed(0)
-        return METHODS[request.param.split("/")[0]](DIM, **METHOD_CASES[request.param])
+        method = build_method(request.param.split("/")[0], DIM, METHOD_CASES[request.param])
+        if method.needs_base:
+            method.set_base(toy_base())
+        return method
 
 
 class Newcomer(Method):

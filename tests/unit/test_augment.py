@@ -67,6 +67,19 @@ def test_crops_are_windows_of_the_zero_padded_picture_and_reach_every_corner() -
     assert len(seen) == 25
 
 
+def test_a_smaller_window_is_cut_out_of_the_padded_picture_at_every_place() -> None:
+    images = pictures(300, 4, 5)
+    crops = Augment(crop_padding=1, crop_size=3)(images, seeded(3))
+    assert crops.shape == (300, 3, 3, 3)
+    padded = np.pad(images.numpy(), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    seen = set()
+    for picture, crop in zip(padded, crops.numpy(), strict=True):
+        seen |= {(t, s) for t in range(4) for s in range(5) if np.array_equal(picture[:, t : t + 3, s : s + 3], crop)}
+    assert seen >= {(t, s) for t in range(4) for s in range(5)}
+    with pytest.raises(RecipeError, match=r"augment\.crop_size = 7 is more than pictures of 4 x 5 padded by 1 have"):
+        Augment(crop_padding=1, crop_size=7)(images, seeded(3))
+
+
 def test_flip_mirrors_about_half_of_the_pictures() -> None:
     images = pictures(400)
     out = Augment(flip=True)(images, seeded(0))

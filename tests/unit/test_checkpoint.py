@@ -226,6 +226,23 @@ def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:
         load_model(tmp_path / "other.safetensors")
 
 
+def test_a_head_on_a_shipped_backbone_stores_the_head_alone(tmp_path: Path) -> None:
+    base = load_model("embedded-protonet")
+    named = base.record["backbone"] | {"packaged": base.backbone.fingerprint(), "model": "embedded-protonet"}
+    head = Model(base.backbone, base.method, base.record | {"backbone": named})
+    save_model(tmp_path / "head.safetensors", head)
+    assert not any(name.startswith("backbone.") for name in read_checkpoint(tmp_path / "head.safetensors")[0])
+    again = load_model(tmp_path / "head.safetensors").backbone
+    assert again.fingerprint() == base.backbone.fingerprint()
+    with torch.no_grad():
+        next(base.backbone.parameters()).add_(1)  # as fine-tuning does
+    save_model(tmp_path / "tuned.safetensors", head)
+    assert load_model(tmp_path / "tuned.safetensors").backbone.fingerprint() == base.backbone.fingerprint()
+    write_checkpoint(tmp_path / "other.safetensors", {}, head.record | {"backbone": named | {"packaged": "0" * 64}})
+    with pytest.raises(WeightsError, match="than the installed package brings in embedded-protonet"):
+        load_model(tmp_path / "other.safetensors")
+
+
 def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
     model = load_model("embedded-protonet")
     own = Preprocess(32, resize=40, mean=(0.1, 0.2, 0.3), std=(1, 1, 1))

@@ -91,6 +91,11 @@ def test_half_precision_does_not_overflow() -> None:
     assert float(out.max()) == pytest.approx(1.1, abs=0.03)
 
 
+def test_rate_zero_is_the_identity_on_any_map() -> None:
+    maps = torch.randn(2, 3, 3, 3)
+    assert torch.equal(DropBlock(block_size=4, drop_rate=0.0).train()(maps), maps)
+
+
 def test_block_larger_than_the_map_is_refused() -> None:
     with pytest.raises(RecipeError, match=r"at most 2 \(the side of the 2x2 map it acts on\), got 5"):
         DropBlock(block_size=5).train()(torch.ones(1, 1, 2, 2))

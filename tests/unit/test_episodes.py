@@ -287,3 +287,18 @@ def test_a_picture_that_is_there_twice_is_never_on_both_sides_of_a_task() -> Non
 def test_tasks_of_data_without_duplicates_stay_what_they_were() -> None:
     tasks = EpisodeSampler(dataset(), SPEC, seed=0).take(50)
     assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"
+
+
+def test_a_list_that_keeps_nothing_holds_the_same_tasks(tmp_path: Path) -> None:
+    sampler = EpisodeSampler(dataset(), EpisodeSpec(2, 1, 3, 2, 3), seed=4)
+    kept, redrawn = sampler.take(300, start=2), sampler.take(300, start=2, keep=False)
+    assert redrawn.fingerprint() == kept.fingerprint()
+    assert redrawn.images().tolist() == kept.images().tolist()
+    assert len(redrawn) == 300
+    assert redrawn[7].query.tolist() == kept[7].query.tolist()
+    assert redrawn[-1].support.tolist() == kept[299].support.tolist()
+    assert [draw.drawn for draw in redrawn[3:5]] == [kept[3].drawn, kept[4].drawn]
+    assert redrawn[7] is not redrawn[7]
+    redrawn.save(tmp_path / "a.json")
+    kept.save(tmp_path / "b.json")
+    assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()

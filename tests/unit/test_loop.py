@@ -239,6 +239,19 @@ class TestStages:
             run(recipe, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
+    def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
+        self, dataset: Path, pretrained: Path, tmp_path: Path
+    ) -> None:
+        recipe = recipe_of(
+            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 0}
+        )
+        run(recipe, tmp_path / "run")
+        placed = load_model(tmp_path / "run")
+        assert placed.backbone.fingerprint() == load_model(pretrained).backbone.fingerprint()
+        assert placed.record["step"] == 0
+        assert 0 <= placed.record["validation"]["auroc"] <= 1
+        run(recipe, tmp_path / "run", resume=True)  # finished: the same again
+
     def test_a_frozen_backbone_stays_as_it_was_and_the_method_learns(
         self, dataset: Path, pretrained: Path, tmp_path: Path
     ) -> None:

@@ -1,4 +1,4 @@
-"""Means over tasks and paired differences."""
+"""Means over tasks, paired differences, ranks; scipy is the oracle."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from glocal.errors import DataError, RecipeError
-from glocal.metrics import Interval, mean_ci, paired_difference
-from glocal.metrics.summary import sign_test
+from glocal.metrics import Interval, mean_ci, mean_ranks, paired_difference, sign_test
 
 
 def test_mean_ci_uses_the_population_std():
@@ -84,3 +84,39 @@ def test_sign_test_is_the_exact_binomial(wins: int, losses: int):
 def test_sign_test_by_hand_and_far_out():
     assert sign_test(8, 2) == pytest.approx(2 * (1 + 10 + 45) / 1024)
     assert sign_test(5000, 0) == 0.0  # below the smallest float, not an error
+
+
+@pytest.mark.parametrize(("wins", "losses"), [(1, 0), (7, 0), (12, 5), (290, 310), (40, 40)])
+def test_sign_test_against_scipy(wins: int, losses: int):
+    assert sign_test(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
+
+
+def test_draws_are_left_out_of_the_sign_test():
+    a = np.r_[np.full(9, 0.6), np.full(3, 0.4), np.full(88, 0.5)]
+    verdict = paired_difference(a, np.full(100, 0.5), resamples=10)
+    assert (verdict.wins, verdict.losses, verdict.n) == (9, 3, 100)
+    assert verdict.p_value == pytest.approx(stats.binomtest(9, 12).pvalue)
+
+
+def test_bootstrap_interval_against_scipy():
+    rng = np.random.default_rng(5)
+    a, b = rng.beta(8, 2, 300), rng.beta(7, 2, 300)
+    verdict = paired_difference(a, b)
+    drawn = np.random.default_rng(1)
+    theirs = stats.bootstrap((a - b,), np.mean, n_resamples=10_000, method="percentile", random_state=drawn)
+    width = verdict.high - verdict.low
+    assert verdict.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
+    assert verdict.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
+
+
+@pytest.mark.parametrize("higher_is_better", [True, False])
+def test_mean_ranks_against_scipy(higher_is_better: bool):
+    values = np.random.default_rng(2).integers(0, 4, (5, 40)) / 4  # few values: many ties
+    ranks = mean_ranks(values, higher_is_better=higher_is_better)
+    np.testing.assert_allclose(ranks, stats.rankdata(-values if higher_is_better else values, axis=0).mean(axis=1))
+    assert ranks.sum() == pytest.approx(5 * 6 / 2)
+
+
+def test_mean_ranks_by_hand():
+    assert mean_ranks([[0.9, 0.5], [0.7, 0.5], [0.1, 0.8]]).tolist() == [1.75, 2.25, 2.0]
+    assert mean_ranks([[0.3, 0.1]]).tolist() == [1.0]

@@ -29,10 +29,27 @@ def test_open_score_is_chosen_by_name(name: str):
     assert torch.equal(out.open_score, OPEN_SCORES[name](out.logits))
 
 
+@pytest.mark.parametrize("distance", SIMILARITIES)
+def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
+    task = toy_task(0).to(dtype=torch.float64)
+    out = ProtoNet(DIM, distance=distance, open_score="nearest")(task)
+    to_images = similarity(pooled(task.query), pooled(task.support), distance) / TEMPERATURES[distance]
+    expected = torch.tensor([min(-float(s) for s in row) for row in to_images], dtype=torch.float64)
+    torch.testing.assert_close(out.open_score, expected, rtol=0, atol=1e-10)
+    assert not torch.allclose(out.open_score, -out.logits.amax(dim=-1))
+
+
+def test_with_one_image_per_class_nearest_is_the_distance_to_the_class():
+    method = ProtoNet(DIM)
+    support, query = method.views(task := toy_task(0, shots=(1, 1, 1)).to(dtype=torch.float64))
+    scores = method.scores(method.enroll(support, task.support_label), query)
+    torch.testing.assert_close(scores["nearest"], scores["distance"], rtol=0, atol=1e-12)
+
+
 def test_a_score_chosen_later_is_checked_too():
     method = ProtoNet(DIM)
     method.open_score = "E_f"
-    with pytest.raises(RecipeError, match=r"open_score must be one of entropy, doubt, .*, got 'E_f'"):
+    with pytest.raises(RecipeError, match=r"open_score must be one of nearest, entropy, doubt, .*, got 'E_f'"):
         method(toy_task(0))
 
 
@@ -45,7 +62,7 @@ def test_loss_without_known_queries_is_zero():
     [
         ({"distance": "manhattan"}, "distance must be one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
         ({"temperature": -1.0}, r"temperature must be positive, got -1\.0"),
-        ({"open_score": "openmax"}, "open_score must be one of entropy, .*, got 'openmax'"),
+        ({"open_score": "openmax"}, "open_score must be one of nearest, entropy, .*, got 'openmax'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict, sentence: str):

@@ -36,6 +36,8 @@ def test_settings_reach_the_component() -> None:
     recipe = parse_recipe(plain(backbone={"name": "resnet12", "width": [4, 4, 8, 8], "image_size": 32}))
     assert recipe.backbone is not None
     assert recipe.backbone.settings == {"width": [4, 4, 8, 8], "image_size": 32}
+    centred = parse_recipe(plain(method={"name": "gel", "top_k": 2, "centre": True}))
+    assert centred.method.settings == {"top_k": 2, "centre": True}
 
 
 @pytest.mark.parametrize(
@@ -52,11 +54,12 @@ def test_settings_reach_the_component() -> None:
             {"method": {"name": "gel", "topk": 3}},
             "method.topk of gel: unknown 'topk', did you mean 'top_k'?",
         ),
+        ({"method": {"name": "gel", "center": True}}, "method.center of gel: unknown 'center', did you mean 'centre'?"),
         ({"method": {"name": "protonets"}}, "method.name: unknown 'protonets', did you mean 'protonet'?"),
         ({"backbone": {"name": "conv5"}}, "backbone.name: unknown 'conv5', did you mean 'conv4'?"),
         (
             {"method": {"name": "protonet", "dim": 3}},  # the engine's to give
-            "method.dim of protonet: unknown 'dim', expected one of: distance, open_score, temperature",
+            "method.dim of protonet: unknown 'dim', expected one of: centre, distance, open_score, temperature",
         ),
     ],
 )
@@ -89,6 +92,7 @@ def test_unknown_keys_and_names_are_refused_at_every_level(sections: dict[str, A
             {"method": {"name": "gel", "m_known": float("inf")}},
             "method.m_known of gel must be float, got inf",
         ),
+        ({"method": {"name": "protonet", "centre": 1}}, "method.centre must be true or false, got 1"),
         ({"backbone": {"name": "timm"}}, "backbone.model is required for backbone timm and missing"),
         ({"backbone": {"name": "pixels"}}, "backbone.image_size is required for backbone pixels and missing"),
     ],

@@ -12,6 +12,7 @@ from rich.console import Console
 
 from glocal.errors import DataError
 from glocal.metrics import Interval, PairedDifference
+from glocal.report.grid import p_text
 from glocal.report.table import Row, Table, to_csv, to_html, to_json, to_latex, to_markdown, to_rich
 
 GAIN = PairedDifference(mean=0.0543, low=-0.0001, high=0.11, p_value=0.001, wins=400, losses=200, n=600)
@@ -176,3 +177,56 @@ def test_refuses_what_it_cannot_show() -> None:
         Table("t", ["auroc"], [Row("a", {}, difference={"auroc": GAIN})])
     with pytest.raises(DataError, match="different names, got a, a"):
         Table("t", ["auroc"], [Row("a", {}), Row("a", {})])
+
+
+SCORED = Table(
+    "all",
+    ["auroc"],
+    [
+        Row("a", {"auroc": Interval(0.5, 0.1, 9)}, open_score="E", rank={"auroc": 1.75}),
+        Row(
+            "b",
+            {"auroc": Interval(0.6, 0.1, 9)},
+            open_score="entropy",
+            rank={"auroc": 1.25},
+            difference={"auroc": GAIN},
+            published={"auroc": Interval(0.62, 0.008, 600)},
+        ),
+    ],
+    reference="a",
+    sign_test=True,
+)
+
+
+def test_columns_of_a_comparison() -> None:
+    lines = to_markdown(SCORED).splitlines()
+    assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
+        "Method", "Open score", "AUROC ↑", "Δ AUROC", "p", "Rank", "Published",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in lines[5].split("|")[1:-1]] == [
+        "b", "entropy", "**60.00 ± 10.00**", r"+5.43 \[−0.01, +11.00\]", "0.001", "1.25", "62.00 ± 0.80",
+    ]  # fmt: skip
+    assert [cell.strip() for cell in lines[4].split("|")[4:-1]] == ["–", "–", "1.75", "–"]
+    assert "p: exact sign test" in lines[-1]
+    assert "Rank: mean place" in lines[-1]
+
+
+def test_a_comparison_in_the_formats_of_programs() -> None:
+    head, first, second = csv.reader(io.StringIO(to_csv(SCORED)))
+    assert head[1] == "open_score"
+    found = [dict(zip(head, line, strict=True)) for line in (first, second)]
+    assert (found[0]["auroc_rank"], found[1]["auroc_rank"]) == ("1.75", "1.25")
+    assert (found[0]["auroc_published"], found[1]["auroc_published"]) == ("", "0.62")
+    row = to_json(SCORED)["rows"][1]
+    assert (row["open_score"], row["rank"], row["published"]["auroc"]["half"]) == ("entropy", {"auroc": 1.25}, 0.008)
+    assert "open_score" not in to_json(TABLE)["rows"][0]
+
+
+def test_a_comparison_on_a_page() -> None:
+    second = str(to_html(SCORED)).split("<tr>")[3]
+    assert second.startswith('<th scope="row">b</th><td>entropy</td><td><strong>60.00 ± 10.00</strong>')
+    assert '<span class="delta">Δ +5.43<br>[−0.01, +11.00] p 0.001</span></td><td>1.25</td>' in second
+
+
+def test_small_p_values() -> None:
+    assert [p_text(p) for p in (1.0, 0.0512, 0.001, 0.00099, 0.0)] == ["1.000", "0.051", "0.001", "<0.001", "<0.001"]

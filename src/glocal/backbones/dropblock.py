@@ -41,8 +41,8 @@ class DropBlock(nn.Module):
         return 1 - self.drop_rate * (self.step // self.passes / self.steps).clamp(max=1)
 
     def forward(self, maps: Tensor) -> Tensor:
-        """(B, C, H, W) -> the same shape; the identity in evaluation mode."""
-        if not self.training:
+        """(B, C, H, W) -> the same shape; the identity in evaluation mode and at drop_rate 0."""
+        if not self.training or self.drop_rate == 0:
             return maps
         mask = drop_mask(maps, self.block_size, self.keep)
         self.step += 1

@@ -58,12 +58,17 @@ def bars() -> Iterator[Progress]:
 def bar(title: str) -> Iterator[Callable[[int, int], None]]:
     """A progress bar as the (done, total) callable that the library takes."""
     with bars() as progress:
-        task = progress.add_task(title, total=None, note="")
+        yield meter(progress, title)
 
-        def update(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
 
-        yield update
+def meter(progress: Progress, title: str) -> Callable[[int, int], None]:
+    """One more bar of ``progress``, seen from its first report on."""
+    task = progress.add_task(title, total=None, note="", visible=False)
+
+    def update(done: int, total: int) -> None:
+        progress.update(task, completed=done, total=total, visible=True)
+
+    return update
 
 
 class TrainingBar:

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from glocal import __version__
+from glocal.cli.compare import compare
 from glocal.cli.convert import convert
 from glocal.cli.demo import demo
 from glocal.cli.inventory import cache, inventory
@@ -32,6 +33,7 @@ app.command(rich_help_panel=EVERYBODY)(cache)
 app.command(rich_help_panel=RESEARCHERS)(pretrain)
 app.command(rich_help_panel=RESEARCHERS)(train)
 app.command(rich_help_panel=RESEARCHERS)(evaluate)
+app.command(rich_help_panel=RESEARCHERS)(compare)
 app.command(rich_help_panel=RESEARCHERS)(convert)
 
 

@@ -68,6 +68,9 @@ def evaluate(
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
     score: Annotated[str | None, typer.Option(help="Another open score than the method's own.")] = None,
+    support_views: Annotated[
+        int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
+    ] = 1,
     tasks_from: Annotated[
         Path | None, typer.Option(help="Use the task list in this file, with its way, shot, query and seed.")
     ] = None,
@@ -81,8 +84,8 @@ def evaluate(
     from glocal.data import EpisodeSampler, EpisodeSpec, TaskList, open_dataset
     from glocal.engine.checkpoint import load_model
     from glocal.engine.distributed import joined
-    from glocal.engine.evaluate import build_bank
     from glocal.engine.evaluate import evaluate as run
+    from glocal.engine.support_views import view_banks
 
     model = load_model(checkpoint)
     if score is not None:
@@ -96,9 +99,10 @@ def evaluate(
         drawn.save(save_tasks)
     with joined(device) as where:
         with bar("encode") as progress:
-            bank = build_bank(model, data, drawn, workers=workers, device=where, progress=progress)
+            how: dict[str, Any] = {"workers": workers, "device": where, "progress": progress}
+            bank, *more = view_banks(model.backbone, data, [drawn], support_views=support_views, **how)
         with bar("evaluate") as progress:
-            found = run(model.method, drawn, bank, device=where, progress=progress)
+            found = run(model.method, drawn, bank, more_views=more, device=where, progress=progress)
     result = {
         "checkpoint": checkpoint,
         "method": model.record["method"]["name"],
@@ -111,6 +115,7 @@ def evaluate(
         "duplicates": data.duplicates,
         "spec": {"way": drawn.spec.way, "shot": drawn.spec.shot, "query": drawn.spec.query}
         | {"unknown_way": drawn.spec.unknown_way, "unknown_query": drawn.spec.unknown_query},
+        "support_views": support_views,
         "seed": drawn.seed,
         "tasks": len(drawn),
         "tasks_fingerprint": found.tasks,

@@ -153,13 +153,15 @@ class EpisodeSampler:
             mirror_query_label=np.where(known, UNKNOWN, own - spec.way) if self.mirror else None,
         )
 
-    def take(self, n: int, start: int = 0) -> TaskList:
-        """Tasks start..start+n-1 as a frozen list."""
+    def take(self, n: int, start: int = 0, *, keep: bool = True) -> TaskList:
+        """Tasks start..start+n-1 as a frozen list; ``keep=False`` draws each whenever it is asked for.
+
+        The tasks are the same, and a list of any length then takes no memory.
+        """
         if n < 1:
             raise DataError(f"a task list needs at least 1 task, got {n}")
-        return TaskList(
-            tuple(self[i] for i in range(start, start + n)), self.spec, self.seed, self.dataset.manifest, start
-        )
+        draws = Redrawn(self, range(start, start + n))
+        return TaskList(tuple(draws) if keep else draws, self.spec, self.seed, self.dataset.manifest, start)
 
     def _check(self) -> None:
         """Every class may be drawn as known or as unknown, so each must be large enough for both."""
@@ -190,10 +192,25 @@ class EpisodeSampler:
 
 
 @dataclass(frozen=True, eq=False)
+class Redrawn(Sequence[Draw]):
+    """Tasks of a sampler that nobody keeps."""
+
+    sampler: EpisodeSampler
+    tasks: range
+
+    def __len__(self) -> int:
+        return len(self.tasks)
+
+    def __getitem__(self, i: Any) -> Any:
+        chosen = self.tasks[i]
+        return self.sampler[chosen] if isinstance(chosen, int) else Redrawn(self.sampler, chosen)
+
+
+@dataclass(frozen=True, eq=False)
 class TaskList(Sequence[Draw]):
     """Tasks that were drawn once and stay: what every method of a table is measured on."""
 
-    draws: tuple[Draw, ...]
+    draws: Sequence[Draw]
     spec: EpisodeSpec
     seed: int
     manifest: str  # of the dataset whose indices these are
@@ -210,7 +227,11 @@ class TaskList(Sequence[Draw]):
 
     def images(self) -> Indices:
         """Every image that some task needs, each once: what a feature bank must hold."""
-        return np.unique(np.concatenate([draw.images() for draw in self.draws]))
+        needed = np.empty(0, np.int64)
+        for start in range(0, len(self), 256):  # piece by piece: most images come up again and again
+            piece = [draw.images() for draw in self.draws[start : start + 256]]
+            needed = np.union1d(needed, np.concatenate(piece))
+        return needed
 
     def fingerprint(self) -> str:
         """Results carry this: equal fingerprints were measured on the same pictures in the same roles."""

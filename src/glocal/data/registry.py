@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from glocal.data.benchmarks.caltech_photos import caltech_photos
 from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
@@ -15,6 +16,7 @@ SPLITS = ("train", "val", "test")
 
 DATASETS: dict[str, Callable[[str], ClassDataset]] = {
     "embedded": embedded,
+    "caltech-photos": caltech_photos,
 }
 
 

@@ -24,12 +24,13 @@ from glocal import __version__
 from glocal.backbones import BACKBONES, Backbone, build_backbone
 from glocal.errors import WeightsError
 from glocal.files import replacing
-from glocal.methods import METHODS, Method
+from glocal.methods import Method, build_method
 from glocal.types import Preprocess
 
 FORMAT = 1
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
+WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with the package
 LAST = f"last{SUFFIX}"  # of a run folder: where to resume
 
 
@@ -45,7 +46,8 @@ class Model:
     def tensors(self) -> dict[str, Tensor]:
         """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``.
 
-        A backbone whose weights are still those of a package is named by their fingerprint and not stored again.
+        A backbone whose weights are still those of a package, or of a shipped model, is named by their fingerprint
+        and not stored again.
         """
         parts = {"backbone": self.backbone.state_dict(), "method": self.method.state_dict(), "extra": self.extra}
         packaged = self.record.get("backbone", {}).get("packaged")
@@ -116,7 +118,7 @@ def load_model(source: str | Path) -> Model:
             parts[part][rest] = value
     try:
         backbone = _build(record["backbone"], fetch=not parts["backbone"])
-        method = METHODS[record["method"]["name"]](backbone.channels, **record["method"]["settings"])
+        method = build_method(record["method"]["name"], backbone.channels, record["method"]["settings"])
         if "preprocess" in record:
             backbone.preprocess = Preprocess.from_json(record["preprocess"])
     except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
@@ -129,14 +131,17 @@ def load_model(source: str | Path) -> Model:
         load_strictly(backbone, parts["backbone"], f"backbone of {source}")
     elif backbone.fingerprint() != record["backbone"]["packaged"]:
         raise WeightsError(
-            f"{source} was made with other weights of {record['backbone']['name']} than the installed package brings; "
+            f"{source} was made with other weights of {record['backbone']['name']} than the installed package brings"
+            f"{' in ' + record['backbone']['model'] if 'model' in record['backbone'] else ''}; "
             "install the package version it was made with"
         )
     return Model(backbone, method, record, parts["extra"])
 
 
 def _build(record: Mapping[str, Any], *, fetch: bool) -> Backbone:
-    """``fetch=False``: the weights are in the checkpoint, so those that a backbone would bring itself are left out."""
+    """``fetch``: the weights are not in the checkpoint, but in a package or in a shipped model."""
+    if fetch and "model" in record:
+        return load_model(record["model"]).backbone
     settings = dict(record["settings"])
     if not fetch and "pretrained" in inspect.signature(BACKBONES[record["name"]]).parameters:
         settings["pretrained"] = False
@@ -160,20 +165,21 @@ def find_checkpoint(source: str | Path) -> Path:
         return path / BEST
     if path.is_file():
         return path
-    shipped = resources.files("glocal") / "weights" / f"{source}{SUFFIX}"
-    if shipped.is_file():
-        return Path(str(shipped))
+    if is_shipped(source):
+        return WEIGHTS / f"{source}{SUFFIX}"
     raise WeightsError(
         f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
         f"shipped: {', '.join(shipped_models()) or 'none'}"
     )
 
 
+def is_shipped(source: str | Path) -> bool:
+    return str(source) in shipped_models()
+
+
 def shipped_models() -> list[str]:
-    folder = resources.files("glocal") / "weights"
-    if not folder.is_dir():
-        return []
-    return sorted(entry.name.removesuffix(SUFFIX) for entry in folder.iterdir() if entry.name.endswith(SUFFIX))
+    """By name: the path below the weights folder, without its ending."""
+    return sorted(str(path.relative_to(WEIGHTS).with_suffix("").as_posix()) for path in WEIGHTS.rglob(f"*{SUFFIX}"))
 
 
 def _plain(value: Tensor, half: bool, name: str) -> Tensor:

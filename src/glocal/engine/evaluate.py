@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,14 +12,16 @@ import torch
 from torch import Tensor
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
 from glocal.methods import Method
 from glocal.metrics import Interval, block_metrics, mean_ci
+from glocal.types import Episode
 
+Rows = dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
 Fetch = Callable[[npt.NDArray[np.int64]], Tensor]
 Progress = Callable[[int, int], None]
 
@@ -37,7 +39,7 @@ class Answers:
 class Evaluation:
     """One number per task and metric, and the hash of the tasks they were measured on."""
 
-    rows: dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
+    rows: Rows
     tasks: str  # TaskList.fingerprint()
     answers: tuple[Answers, ...]
 
@@ -50,11 +52,13 @@ def evaluate(
     tasks: TaskList,
     fetch: Fetch,
     *,
+    more_views: Sequence[Fetch] = (),
     device: torch.device | str = "cpu",
     progress: Progress | None = None,
 ) -> Evaluation:
     """Run every task once; ``fetch`` returns maps for dataset indices, usually a FeatureBank.
 
+    ``more_views`` return other views of the same pictures, under which the support enters again.
     Under torchrun the tasks are dealt out to the ranks, and every rank returns all of them.
     """
     method.to(device).eval()
@@ -62,20 +66,29 @@ def evaluate(
     with torch.inference_mode():
         for i in us.share(len(tasks)):
             draw = tasks[i]
-            out = method(draw.episode(fetch).to(device))
+            out = method(task_maps(draw, fetch, more_views).to(device))
             mine.append(Answers(out.logits.cpu().numpy(), out.open_score.cpu().numpy(), draw.query_label))
             if progress is not None:
                 progress(min(i + us.size, len(tasks)), len(tasks))
     answers = us.collect(mine, len(tasks))
-    return Evaluation(_rows(answers), tasks.fingerprint(), tuple(answers))
+    return Evaluation(rows_of(answers), tasks.fingerprint(), tuple(answers))
 
 
-def _rows(answers: Sequence[Answers]) -> dict[str, npt.NDArray[np.float64]]:
+def task_maps(draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = ()) -> Episode:
+    """A task with its maps; every support picture once per view, V * K shots where K were drawn."""
+    episode = draw.episode(fetch)
+    if not more_views:
+        return episode
+    support = torch.cat([episode.support, *(view(draw.support) for view in more_views)])
+    return replace(episode, support=support, support_label=episode.support_label.repeat(1 + len(more_views)))
+
+
+def rows_of(answers: Sequence[Answers]) -> Rows:
     """Metrics of all tasks, in one block per task size."""
     sizes: dict[tuple[int, ...], list[int]] = {}
     for i, answer in enumerate(answers):
         sizes.setdefault(answer.logits.shape, []).append(i)
-    rows: dict[str, npt.NDArray[np.float64]] = {}
+    rows: Rows = {}
     for members in sizes.values():
         logits, score, label = (
             np.stack([getattr(answers[i], part) for i in members]) for part in ("logits", "open_score", "label")

@@ -129,6 +129,22 @@ def run_stage(
         write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
         if saved is None:
             save(0)
+
+    def check(done: int) -> None:
+        nonlocal best
+        us.same_buffers(list(stage.modules.values()))
+        metrics = validate(stage.model)
+        if better := metrics[recipe.validation.choose] > best:
+            best = metrics[recipe.validation.choose]
+        if log and better:
+            save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
+        if log:
+            log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
+        watcher.validated(done, metrics, better)
+
+    if not stage.steps:  # nothing to learn: the method stands on the backbone as it is
+        check(0)
+        return stage.model
     if recipe.speed.compile:
         stage.model.backbone.compile()  # in place: weights keep their names
     losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
@@ -143,16 +159,7 @@ def run_stage(
             if log and done % LOG_EVERY == 0:
                 log.write({"step": done, **terms})
             if done % recipe.validation.every == 0 or done == stage.steps:
-                us.same_buffers(list(stage.modules.values()))
-                metrics = validate(stage.model)
-                better = metrics[recipe.validation.choose] > best
-                if better:
-                    best = metrics[recipe.validation.choose]
-                if log and better:
-                    save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
-                if log:
-                    log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
-                watcher.validated(done, metrics, better)
+                check(done)
             if us.first and (done == stage.steps or number or time.monotonic() - saved_at > SAVE_SECONDS):
                 save(done)
                 saved_at = time.monotonic()
@@ -218,11 +225,12 @@ def _optimizer(stage: Stage, recipe: Recipe) -> tuple[torch.optim.SGD, dict[Tens
         rate = settings.lr_backbone if part == "backbone" and settings.lr_backbone is not None else settings.lr
         if learning:
             groups.append({"params": list(learning.values()), "base_lr": rate})
-    if not groups:
+    if not groups and stage.steps:
         raise RecipeError(
             f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen; "
-            'set train.backbone = "fine-tuned", or evaluate it as it is'
+            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is'
         )
+    groups = groups or [{"params": [torch.zeros(0, requires_grad=True)], "base_lr": settings.lr}]
     nesterov = settings.momentum > 0
     optimizer = torch.optim.SGD(
         groups, lr=settings.lr, momentum=settings.momentum, weight_decay=settings.weight_decay, nesterov=nesterov

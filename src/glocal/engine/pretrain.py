@@ -16,12 +16,12 @@ from glocal.backbones import build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
-from glocal.engine.checkpoint import Model, load_model
+from glocal.engine.checkpoint import Model, is_shipped, load_model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.recipe import Recipe
 from glocal.errors import DataError, RecipeError
-from glocal.methods import METHODS
+from glocal.methods import build_method
 from glocal.ops.similarity import pool
 
 
@@ -82,10 +82,12 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
             before = None
         else:
             before = load_model(recipe.init)
-            backbone, backbone_record = before.backbone, before.record["backbone"]
+            backbone, backbone_record = before.backbone, dict(before.record["backbone"])
+            if is_shipped(recipe.init) and "packaged" not in backbone_record:
+                backbone_record |= {"packaged": backbone.fingerprint(), "model": recipe.init}
             _check_same_backbone(recipe, backbone_record)
             chain = [*before.record.get("chain", []), before.record.get("recipe")]
-        method = METHODS[recipe.method.name](backbone.channels, **recipe.method.settings)
+        method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
         if before is not None:
             _inherit(method, before.method)
     record = {

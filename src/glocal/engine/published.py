@@ -20,7 +20,7 @@ from glocal.backbones.resnet12 import MEAN, STD
 from glocal.engine.checkpoint import Model
 from glocal.engine.pickled import read_pickled_weights
 from glocal.errors import RecipeError, WeightsError
-from glocal.methods import METHODS
+from glocal.methods import build_method
 
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
 BASE = {"weight": "base.weight", "bias": "base.bias"}  # the classifier of the base classes, in Model.extra
@@ -141,7 +141,7 @@ def import_published(path: str | Path, *, layout: str = "auto", dataset: str | N
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
         backbone = build_backbone("resnet12", **backbone_settings)
-        method = METHODS[form.method](backbone.channels, **settings)
+        method = build_method(form.method, backbone.channels, settings)
     placed, added = _places(form, backbone, method)
     base = _base_of(state, form, backbone.channels, where)
     ignored = {name: why for name in state for pattern, why in form.ignored.items() if re.fullmatch(pattern, name)}

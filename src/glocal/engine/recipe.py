@@ -22,7 +22,7 @@ from glocal.backbones import BACKBONES
 from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
 from glocal.errors import RecipeError
-from glocal.methods import METHODS
+from glocal.methods import METHODS, SWITCHES
 
 
 class Section(BaseModel):
@@ -56,6 +56,7 @@ class Component(BaseModel):
 
 class Augmentation(Section):
     crop_padding: int = Field(0, ge=0)
+    crop_size: int | None = Field(None, ge=1)
     flip: bool = False
     rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
     jitter: float = Field(0.0, ge=0, lt=1)
@@ -86,7 +87,7 @@ class Pretraining(Section):
 
 
 class MetaTraining(Section):
-    tasks: int = Field(60_000, ge=1)
+    tasks: int = Field(60_000, ge=0)  # 0: only put the method on the backbone, for methods that do not learn
     tasks_per_step: int = Field(1, ge=1)
     backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
     views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
@@ -145,7 +146,8 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Recipe:
-        check_component("method", self.method, METHODS, given=1)  # the engine gives it the channels of the maps
+        # The first argument, the channels of the maps, is the engine's to give.
+        check_component("method", self.method, METHODS, given=1, switches=SWITCHES)
         if self.backbone is not None:
             check_component("backbone", self.backbone, BACKBONES)
         elif self.init is None:
@@ -158,17 +160,29 @@ class Recipe(Section):
 
 
 def check_component(
-    section: str, component: Component, registry: Mapping[str, Callable[..., Any]], *, given: int = 0
+    section: str,
+    component: Component,
+    registry: Mapping[str, Callable[..., Any]],
+    *,
+    given: int = 0,
+    switches: Iterable[str] = (),
 ) -> None:
-    """Refuse names, keys and types that the registry does not know; ``given`` leading arguments are no settings."""
+    """Refuse names, keys and types that the registry does not know.
+
+    ``given`` leading arguments are no settings; ``switches`` are true or false whatever the name.
+    """
     if component.name not in registry:
         raise RecipeError(f"{section}.name: {_unknown(component.name, registry)}")
     factory = registry[component.name]
     accepted = dict(list(inspect.signature(factory, eval_str=True).parameters.items())[given:])
+    known = {*accepted, *switches}
     for key, value in component.settings.items():
+        if key not in known:
+            raise RecipeError(f"{section}.{key} of {component.name}: {_unknown(key, known)}")
         if key not in accepted:
-            raise RecipeError(f"{section}.{key} of {component.name}: {_unknown(key, accepted)}")
-        if not _fits(value, accepted[key].annotation):
+            if type(value) is not bool:
+                raise RecipeError(f"{section}.{key} must be true or false, got {value!r}")
+        elif not _fits(value, accepted[key].annotation):
             written = inspect.signature(factory).parameters[key].annotation
             raise RecipeError(f"{section}.{key} of {component.name} must be {written}, got {value!r}")
     for key, parameter in accepted.items():

@@ -18,6 +18,7 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank, View
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
+from glocal.engine.base_classes import base_classes
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
@@ -33,6 +34,9 @@ class TrainStage:
         self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         self.rows = rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
+        if self.model.method.needs_base:
+            base = base_classes(self.model, data, rows, device=device, workers=recipe.data.workers)
+            self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
         self.sampler = EpisodeSampler(
             data, settings.spec, seed=recipe.seed, rows=rows, mirror=self.model.method.needs_mirror
@@ -56,7 +60,7 @@ class TrainStage:
                 f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "
                 f"one has as many tasks, got {settings.tasks_per_step}"
             )
-        self.steps = max(1, settings.tasks // settings.tasks_per_step)
+        self.steps = max(min(1, settings.tasks), settings.tasks // settings.tasks_per_step)
 
     def losses(self, step: int) -> dict[str, Tensor]:
         """Mean over the tasks of this step of each term, as far as they are this rank's."""

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from glocal.errors import RecipeError
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import pool
-from glocal.types import UNKNOWN, Episode, Output, Views
+from glocal.types import UNKNOWN, BaseClasses, Episode, Output, Views
 
 # What a distance is divided by when nothing else is said: 64 as published for 640 channels, eq. 4 of GEL as written,
 # and the scale 10 that cosine classifiers start from.
@@ -48,13 +48,21 @@ class Method(nn.Module):
 
     State: type[NamedTuple]
     needs_mirror: ClassVar[bool] = False  # loss() uses Episode.mirrored()
+    needs_base: ClassVar[bool] = False  # set_base() must be called before the first task
     transductive: ClassVar[bool] = False  # score() lets queries see each other
+    min_way: ClassVar[int] = 1  # fewest classes of a task it is defined for
     score_names: tuple[str, ...] = ("own",)  # the open scores there are to choose from
     open_score: str = "own"  # the name of the one that score() reports
 
     def choose_score(self, name: str) -> None:
         """Let score() report another of ``score_names``."""
         self.open_score = check_choice("open_score", name, self.score_names)
+
+    def set_base(self, base: BaseClasses) -> None:
+        """Take from the base classes what the method remembers of them; it is saved with the weights.
+
+        The engine calls it once, before training, on every method that says ``needs_base``.
+        """
 
     def embed(self, maps: Tensor) -> Views:
         """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""

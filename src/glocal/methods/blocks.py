@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from glocal.errors import RecipeError
 
 
 class SetAttention(nn.Module):
@@ -88,3 +91,36 @@ class LearnedScale(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.factor * x + self.offset
+
+
+class BaseRows(nn.Module):
+    """One vector per base class: (B, D), B unknown until ``fill`` or a checkpoint brings the rows."""
+
+    def __init__(self, dim: int, *, learned: bool):
+        super().__init__()
+        self.rows = nn.Parameter(torch.empty(0, dim), requires_grad=learned)
+
+    def fill(self, rows: Tensor) -> None:
+        self.rows = nn.Parameter(rows.detach().clone().to(self.rows), requires_grad=self.rows.requires_grad)
+
+    def forward(self, hidden: tuple[int, ...] = ()) -> Tensor:
+        """(B', D) the rows without those of the classes ``hidden``."""
+        shown = self.shown(hidden)
+        return self.rows[shown] if hidden else self.rows
+
+    def shown(self, hidden: tuple[int, ...] = ()) -> Tensor:
+        """(B,) bool: all base classes but ``hidden``."""
+        b = len(self.rows)
+        if not b:
+            raise RecipeError("this method remembers the base classes and has not met them; train it, then use it")
+        if hidden and (max(hidden) >= b or len(set(hidden)) >= b):
+            raise RecipeError(f"cannot hide the classes {sorted(set(hidden))} among {b} base classes and keep one")
+        shown = torch.ones(b, dtype=torch.bool, device=self.rows.device)
+        shown[list(hidden)] = False
+        return shown
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+        saved = state_dict.get(f"{prefix}rows")
+        if saved is not None and saved.ndim == 2 and saved.shape[1] == self.rows.shape[1]:
+            self.fill(torch.empty_like(saved))
+        super()._load_from_state_dict(state_dict, prefix, *how)

@@ -3,7 +3,8 @@ r"""Snell et al. 2017, ProtoNet: a class is the mean of its support embeddings.
 .. math:: p_n = \frac1{K_n} \sum_{i: y_i = n} e_i, \qquad s_n(q) = -\lVert q - p_n \rVert^2 / T
 
 Loss: cross-entropy of softmax(s) on known queries; unknown queries are not used.
-Open score: entropy of softmax(s), as the GEL paper scores it; any other of ``OPEN_SCORES`` by name.
+Open score: entropy of softmax(s), as the GEL paper scores it; any other of ``OPEN_SCORES`` by name, or ``nearest``, the
+distance to the nearest support image, :math:`\min_i \lVert q - e_i \rVert^2 / T`, whatever its class.
 
 Differs from the paper: the temperature T = 64 comes from the ResNet-12 line of work (640 channels), and plain Euclid
 (T = 1) and cosine similarity (T = 0.1) are offered beside the squared distance.
@@ -24,6 +25,7 @@ from torch import Tensor
 
 from glocal.methods.base import TEMPERATURES, Comparison, Method, check_choice, check_positive
 from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.confidence import distance as smallest_distance
 from glocal.ops.similarity import SIMILARITIES, class_mean
 from glocal.types import Views
 
@@ -31,6 +33,7 @@ from glocal.types import Views
 class ProtoNet(Method):
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means
+        support: Tensor  # (S, D) every image, for the score that asks for the nearest
 
     def __init__(
         self,
@@ -43,11 +46,15 @@ class ProtoNet(Method):
         super().__init__()
         self.distance = check_choice("distance", distance, SIMILARITIES)
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
-        self.score_names = tuple(OPEN_SCORES)
+        self.score_names = ("nearest", *OPEN_SCORES)
         self.choose_score(open_score)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(class_mean(support.vec, label))
+        return self.State(class_mean(support.vec, label), support.vec)
 
     def compare(self, state: Any, query: Views) -> Comparison:
-        return Comparison(SIMILARITIES[self.distance](query.vec, state.proto) / self.temperature)
+        similarity = SIMILARITIES[self.distance]
+        logits = similarity(query.vec, state.proto) / self.temperature
+        return Comparison(
+            logits, {"nearest": lambda: smallest_distance(similarity(query.vec, state.support) / self.temperature)}
+        )

@@ -3,7 +3,7 @@
 from glocal.metrics.closed import accuracy
 from glocal.metrics.histogram import ScoreHistogram, histogram_iou, score_histogram
 from glocal.metrics.openset import Answers, aupr, auroc, f1_at, f1_at_true_rate, fpr95, oscr
-from glocal.metrics.summary import Interval, PairedDifference, mean_ci, paired_difference
+from glocal.metrics.summary import Interval, PairedDifference, mean_ci, mean_ranks, paired_difference, sign_test
 from glocal.metrics.tasks import METRICS, Metric, block_metrics, task_metrics
 
 __all__ = [
@@ -22,8 +22,10 @@ __all__ = [
     "fpr95",
     "histogram_iou",
     "mean_ci",
+    "mean_ranks",
     "oscr",
     "paired_difference",
     "score_histogram",
+    "sign_test",
     "task_metrics",
 ]

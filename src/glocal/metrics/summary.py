@@ -1,4 +1,4 @@
-"""From one number per task to one line of a table, and from two methods to one verdict."""
+"""From one number per task to one line of a table, from two methods to one verdict, from many to their ranks."""
 
 from __future__ import annotations
 
@@ -80,6 +80,16 @@ def sign_test(wins: int, losses: int) -> float:
         tail += term
         term = term * (n - i) // (i + 1)
     return min(1.0, 2 * tail / 2**n)
+
+
+def mean_ranks(values: ArrayLike, *, higher_is_better: bool = True) -> FloatArray:
+    """Mean over T tasks of each method's place among the M: (M, T) -> (M,).  1 is best; equals share their places."""
+    value = as_float(values, "values", ndim=2)
+    if not higher_is_better:
+        value = np.negative(value)
+    better = (value[None] > value[:, None]).sum(axis=1)  # (M, T): how many of the others beat it
+    equal = (value[None] == value[:, None]).sum(axis=1)  # itself included
+    return (1 + better + (equal - 1) / 2).mean(axis=1)
 
 
 def _bootstrap_means(value: FloatArray, *, seed: int, resamples: int) -> FloatArray:

@@ -1,0 +1,128 @@
+"""May our number stand beside the published one?  If not, why not, in a few words per reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glocal.data.episodes import EpisodeSpec
+from glocal.data.splits import PUBLISHED, published_split
+from glocal.engine.contestants import Contestant
+from glocal.methods import build_method
+from glocal.report.method_pages.records import RECORDS
+from glocal.report.published import Published, published
+
+PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # side of a picture in pixels
+PAPER_WIDTHS = {"resnet12": [64, 160, 320, 640]}
+PAPER_TASK = EpisodeSpec()
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a table was measured on."""
+
+    dataset: str  # name or path, as given
+    split: str
+    classes: tuple[str, ...]
+    spec: EpisodeSpec
+    support_views: int = 1
+
+    @property
+    def name(self) -> str:
+        return Path(self.dataset).name.removesuffix(".zip")
+
+
+def published_beside(each: Contestant, on: Measured) -> Published | None:
+    """The row of the paper's tables that this model repeats, if nothing stands against the comparison."""
+    return None if why_not(each, on) else _row(each, on)
+
+
+def why_not(each: Contestant, on: Measured) -> list[str]:
+    """Every reason against it, to follow "not comparable with the paper:"; empty when nothing speaks against it."""
+    if on.name not in {row.dataset for row in published()}:
+        return [f"it has no results on {on.name}"]
+    return [*_other_tasks(on), *_other_model(each, on)]
+
+
+def about(each: Contestant) -> str:
+    """What a reader of the table should know of a model beside its name."""
+    recipe, settings = each.model.record.get("recipe") or {}, each.model.record["method"]["settings"]
+    parts = [each.method if each.method not in each.name.split(":")[0] else ""]
+    parts.append("reconstruction" if _is_reconstruction(each.method, settings) else "")
+    parts.append("centred features" if settings.get("centre") else "")
+    if recipe.get("stage") == "train":
+        parts.append(f"{recipe['train']['backbone']} backbone")
+    elif recipe.get("stage") == "pretrain":
+        parts.append("pre-trained backbone, no meta-training")
+    return ", ".join(part for part in parts if part)
+
+
+def _is_reconstruction(method: str, settings: Mapping[str, Any]) -> bool:
+    """No program of it was ever released.  PEELER's is: only its ResNet-12 row had to be guessed."""
+    record = RECORDS.get(method)
+    return bool(record and record.reconstruction) and settings.get("variant") != "gaussian"
+
+
+def _other_tasks(on: Measured) -> Iterator[str]:
+    if on.split != "test" or (on.name in PUBLISHED and set(on.classes) != set(published_split(on.name)["test"])):
+        yield "other classes than the published test split"
+    if replace(on.spec, shot=PAPER_TASK.shot) != PAPER_TASK or on.spec.shot not in (1, 5):
+        yield "its tasks have 5 + 5 classes with 15 queries of each and 1 or 5 shots"
+    if on.support_views > 1:
+        yield "it shows each support picture once"
+
+
+def _other_model(each: Contestant, on: Measured) -> Iterator[str]:
+    record, method = each.model.record, _paper_name(each.model.record["method"])
+    rows = [row for row in published() if (row.dataset, row.method) == (on.name, method)]
+    if not rows:
+        yield f"it has no {method} on {on.name}"
+    backbone = record["backbone"]["name"]
+    if rows and backbone not in {row.backbone for row in rows}:
+        yield f"{backbone} backbone instead of {' or '.join(dict.fromkeys(row.backbone for row in rows))}"
+    widths, full = list(getattr(each.model.backbone, "stage_channels", ())), PAPER_WIDTHS.get(backbone)
+    if full and widths != full:
+        yield f"narrow backbone ({'-'.join(map(str, widths))} channels instead of {'-'.join(map(str, full))})"
+    size = each.model.backbone.preprocess.size
+    if size != PAPER_SIZES[on.name]:
+        yield f"pictures of {size} pixels instead of {PAPER_SIZES[on.name]}"
+    yield from _other_training(record, on)
+    settings = {key: value for key, value in record["method"]["settings"].items() if key != "open_score"}
+    if settings.pop("centre", False):
+        yield "centred features"
+    usual = build_method(each.method, each.model.backbone.channels, settings).open_score
+    if each.score != usual:
+        yield f"open score {each.score} instead of {usual}"
+
+
+def _other_training(record: Mapping[str, Any], on: Measured) -> Iterator[str]:
+    recipe = record.get("recipe") or {}
+    data = record.get("data", {}).get("dataset") or recipe.get("dataset") or "other pictures"
+    if Path(data).name != on.name:
+        yield f"trained on {Path(data).name}"
+    stage = recipe.get("stage")
+    if stage == "train":
+        if recipe["train"]["backbone"] == "frozen":
+            yield "frozen backbone (there fine-tuned)"
+        if recipe["train"]["shot"] != on.spec.shot:
+            yield f"trained on {recipe['train']['shot']}-shot tasks"
+    elif stage != "import":
+        yield "not meta-trained"
+
+
+def _row(each: Contestant, on: Measured) -> Published | None:
+    wanted = (on.name, _paper_name(each.model.record["method"]), on.spec.shot, each.model.record["backbone"]["name"])
+    rows = [row for row in published() if (row.dataset, row.method, row.shot, row.backbone) == wanted]
+    return rows[0] if rows else None
+
+
+def _paper_name(method: Mapping[str, Any]) -> str:
+    """GEL's variants have rows of their own."""
+    name, settings = method["name"], method["settings"]
+    if name != "gel":
+        return str(name)
+    variant, coefficients = settings.get("variant", "ahead"), settings.get("coefficients", "fixed")
+    own = variant if variant != "ahead" else coefficients if coefficients != "fixed" else ""
+    return f"gel/{own}" if own else "gel"

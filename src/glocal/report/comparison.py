@@ -1,0 +1,173 @@
+"""From rows per task to the tables of a comparison: intervals, paired differences, ranks, published numbers.
+
+Transductive methods, which see all queries of a task at once, stand in a table of their own.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from glocal.data.shares import unknown_share
+from glocal.engine.contestants import Contestant
+from glocal.engine.evaluate import Rows
+from glocal.metrics import METRICS, mean_ci, mean_ranks, paired_difference
+from glocal.report.comparable import Measured, about, published_beside, why_not
+from glocal.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown
+
+COMPARED = ("acc", "auroc")  # metrics with differences, ranks and published numbers
+
+
+@dataclass(frozen=True)
+class Result:
+    """One table and what it was measured on."""
+
+    table: Table
+    measured: Measured
+    tasks: int
+    seed: int
+    fingerprint: str  # of the task list
+    transductive: bool
+
+    def to_json(self) -> dict[str, Any]:
+        spec = self.measured.spec
+        return {
+            "spec": {"way": spec.way, "shot": spec.shot, "query": spec.query}
+            | {"unknown_way": spec.unknown_way, "unknown_query": spec.unknown_query},
+            "unknown_share": unknown_share(spec),
+            "support_views": self.measured.support_views,
+            "tasks": self.tasks,
+            "seed": self.seed,
+            "tasks_fingerprint": self.fingerprint,
+            "transductive": self.transductive,
+            **to_json(self.table),
+        }
+
+
+def results(
+    contestants: Sequence[Contestant],
+    rows: Mapping[str, Rows],
+    on: Measured,
+    *,
+    reference: str,
+    seed: int,
+    fingerprint: str,
+) -> list[Result]:
+    """The inductive table, then the transductive one, as far as there are such methods."""
+    found = []
+    for transductive in (False, True):
+        group = [each for each in contestants if each.model.method.transductive == transductive]
+        if not group:
+            continue
+        guest = [each for each in contestants if each.name == reference and each not in group]
+        table = _table([*guest, *group], rows, on, reference, fingerprint, transductive)
+        count = len(next(iter(rows[group[0].name].values())))
+        found.append(Result(table, on, count, seed, fingerprint, transductive))
+    return found
+
+
+def _table(
+    group: Sequence[Contestant],
+    rows: Mapping[str, Rows],
+    on: Measured,
+    reference: str,
+    fingerprint: str,
+    transductive: bool,
+) -> Table:
+    measured = [metric for metric in METRICS if all(metric in rows[each.name] for each in group)]
+    compared = [metric for metric in COMPARED if metric in measured]
+    places = {
+        metric: mean_ranks(
+            [rows[each.name][metric] for each in group], higher_is_better=METRICS[metric].higher_is_better
+        )
+        for metric in compared
+    }
+    against = {each.name: why_not(each, on) for each in group}
+    shared = [reason for reason in against[group[0].name] if all(reason in reasons for reasons in against.values())]
+    lines = []
+    for i, each in enumerate(group):
+        ours, base, beside = rows[each.name], rows[reference], published_beside(each, on)
+        own = [reason for reason in against[each.name] if reason not in shared]
+        guest = each.model.method.transductive != transductive
+        note = [about(each), "not transductive, for reference" if guest and transductive else ""]
+        note += ["transductive, for reference" if guest and not transductive else ""]
+        note += [f"not comparable with the paper: {', '.join(own)}" if own else "", _seen(each, on)]
+        lines.append(
+            Row(
+                each.name,
+                {metric: mean_ci(ours[metric]) for metric in measured},
+                "; ".join(part for part in note if part),
+                {} if each.name == reference else {m: paired_difference(ours[m], base[m]) for m in compared},
+                open_score=each.score,
+                rank={m: float(places[m][i]) for m in compared} if len(group) > 1 else {},
+                published={} if beside is None else {m: beside.values[m] for m in compared if m in beside.values},
+            )
+        )
+    return Table(
+        _title(on, transductive),
+        measured,
+        lines,
+        reference=reference,
+        sign_test=True,
+        caption=_caption(on, shared, fingerprint),
+    )
+
+
+def _title(on: Measured, transductive: bool) -> str:
+    spec = on.spec
+    title = f"{spec.way}-way {spec.shot}-shot on {on.name}/{on.split}, {spec.unknown_way} unknown classes"
+    return title + (", transductive: queries see each other" if transductive else "")
+
+
+def _caption(on: Measured, shared: Sequence[str], fingerprint: str) -> str:
+    spec = on.spec
+    known, unknown = spec.way * spec.query, spec.unknown_way * spec.unknown_query
+    caption = f"{known} known + {unknown} unknown queries per task ({100 * unknown_share(spec):.1f} % unknown), "
+    caption += f"tasks {fingerprint[:12]}."
+    if on.support_views > 1:
+        caption += f" Support pictures enter under {on.support_views} views."
+    if shared:
+        caption += f" Not comparable with the paper: {', '.join(shared)}."
+    return caption
+
+
+def _seen(each: Contestant, on: Measured) -> str:
+    """A number on classes that a model was trained on tells nothing; say so beside it."""
+    data = each.model.record.get("data") or {}
+    seen = set(data.get("classes", ())) & set(on.classes) if data.get("dataset") == on.dataset else set()
+    return f"was trained on {len(seen)} of these {len(on.classes)} classes" if seen else ""
+
+
+def markdown(found: Sequence[Result]) -> str:
+    return "\n".join(to_markdown(result.table) for result in found)
+
+
+def latex(found: Sequence[Result]) -> str:
+    return "\n".join(to_latex(result.table) for result in found)
+
+
+def comma_separated(found: Sequence[Result]) -> str:
+    """All tables in one, under the columns that any of them has; in front what tells the tables apart."""
+    lines: list[dict[str, Any]] = []
+    for result in found:
+        spec = result.measured.spec
+        front = {
+            "way": spec.way,
+            "shot": spec.shot,
+            "unknown_share": unknown_share(spec),
+            "transductive": int(result.transductive),
+        }
+        lines += [front | line for line in csv.DictReader(io.StringIO(to_csv(result.table)))]
+    columns = [name for name in dict.fromkeys(key for line in lines for key in line) if name != "note"]
+    file = io.StringIO()
+    writer = csv.DictWriter(file, [*columns, "note"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+TEXTS: dict[str, Callable[[Sequence[Result]], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}
+SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}

@@ -1,0 +1,96 @@
+"""Slow twin of PEELER: convolutions pixel by pixel, distances query by query, every loss term from its formula."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from glocal.methods.peeler import BasicBlock, Peeler
+from glocal.types import Episode
+from reference.feat import cross_entropy, pooled
+from reference.similarity import class_mean, neg_sq_euclidean
+
+
+def convolve(layer: nn.Conv2d, image: Tensor) -> Tensor:
+    """One image (C, H, W), zeros around it."""
+    weight, (reach, _) = layer.weight, layer.padding
+    _, height, width = image.shape
+    out = torch.zeros(len(weight), height, width, dtype=image.dtype)
+    for y in range(height):
+        for x in range(width):
+            for dy in range(-reach, reach + 1):
+                for dx in range(-reach, reach + 1):
+                    if 0 <= y + dy < height and 0 <= x + dx < width:
+                        out[:, y, x] += weight[:, :, dy + reach, dx + reach] @ image[:, y + dy, x + dx]
+    return out
+
+
+def normalise(layer: nn.GroupNorm, image: Tensor) -> Tensor:
+    """One mean and one variance for the whole image, one factor and offset per channel."""
+    mean = image.sum() / image.numel()
+    variance = ((image - mean) ** 2).sum() / image.numel()
+    unit = (image - mean) / torch.sqrt(variance + layer.eps)
+    return torch.stack([w * row + b for w, row, b in zip(layer.weight, unit, layer.bias, strict=True)])
+
+
+def block(layer: BasicBlock, image: Tensor) -> Tensor:
+    inside = normalise(layer.norm1, convolve(layer.conv1, image)).clamp(min=0)
+    side = convolve(layer.shortcut, image) if isinstance(layer.shortcut, nn.Conv2d) else image
+    return (side + normalise(layer.norm2, convolve(layer.conv2, inside))).clamp(min=0)
+
+
+@torch.no_grad()
+def precisions(method: Peeler, support: Tensor) -> list[Tensor]:
+    """A_i of every support image."""
+    parts = method.precision
+    assert parts is not None
+    sigma = [normalise(parts.sigma[1], convolve(parts.sigma[0], image)).clamp(min=0) for image in support]
+    g = sum(block(parts.l0[1], block(parts.l0[0], s)) for s in sigma) / len(sigma)
+    a = [block(parts.l1[1], block(parts.l1[0], torch.cat([s, g]))) for s in sigma]
+    return [(1 + convolve(parts.expand, x)).clamp(min=0) for x in a]
+
+
+@torch.no_grad()
+def logits(method: Peeler, support: Tensor, label: Tensor, query: Tensor) -> Tensor:
+    """support (S, C, H, W), query (Q, C, H, W), after the adapter -> (Q, N)."""
+    if method.precision is None:
+        return neg_sq_euclidean(pooled(query), class_mean(pooled(support), label)) / method.temperature
+    a, mu = class_mean(torch.stack(precisions(method, support)), label), class_mean(support, label)
+    rows = []
+    for q in query:
+        row = []
+        for a_n, mu_n in zip(a, mu, strict=True):
+            apart = [float((q[c] * a_n[c]).mean() - (mu_n[c] * a_n[c]).mean()) for c in range(len(q))]
+            row.append(-math.sqrt(sum(x * x for x in apart)) / method.temperature)
+        rows.append(row)
+    return torch.tensor(rows, dtype=query.dtype)
+
+
+def softmax(row: list[float]) -> list[float]:
+    return [math.exp(s) / sum(math.exp(t) for t in row) for s in row]
+
+
+def open_score(rows: Tensor) -> Tensor:
+    """min_n softmax(d)_n with d = -logit."""
+    return torch.tensor([min(softmax([-s for s in row])) for row in rows.tolist()], dtype=rows.dtype)
+
+
+@torch.no_grad()
+def terms(method: Peeler, task: Episode) -> dict[str, float]:
+    """closed, open and, when there are base classes, auxiliary; without the adapter."""
+    rows = logits(method, task.support, task.support_label, task.query)
+    unknown = [softmax(row.tolist()) for row, y in zip(rows, task.query_label, strict=True) if y < 0]
+    sharp = [sum(p * math.log(p) for p in row) for row in unknown]
+    found = {
+        "closed": cross_entropy(rows, task.query_label),
+        "open": method.open_weight * sum(sharp) / max(1, len(sharp)),
+    }
+    if method.base is not None:
+        images = [*zip(task.support, task.support_label, strict=True), *zip(task.query, task.query_label, strict=True)]
+        known = [(image, task.drawn[y]) for image, y in images if y >= 0]
+        x, own = pooled(torch.stack([image for image, _ in known])), torch.tensor([b for _, b in known])
+        apart = neg_sq_euclidean(x, method.base.rows) / method.auxiliary_temperature
+        found["auxiliary"] = method.auxiliary_weight * cross_entropy(apart, own)
+    return found

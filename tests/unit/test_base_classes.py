@@ -1,0 +1,71 @@
+"""What the engine hands to methods that remember the base classes, and how they keep it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.data.registry import open_dataset
+from glocal.engine.base_classes import base_classes
+from glocal.engine.checkpoint import Model, load_model
+from glocal.engine.loop import run_stage
+from glocal.engine.pretrain import PretrainStage
+from glocal.engine.recipe import parse_recipe
+from glocal.errors import DataError, RecipeError
+from glocal.methods.blocks import BaseRows
+from glocal.types import BaseClasses
+from tiny_runs import fields, make_dataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("base") / "data")
+
+
+def test_rows_are_means_of_the_pictures_asked_for(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    recipe = fields(dataset, "pretrain", pretrain={"epochs": 1})
+    recipe["backbone"] = {"name": "conv4", "width": 4, "image_size": 16}
+    run_stage(PretrainStage, parse_recipe(recipe), tmp_path / "run")
+    model, data = load_model(tmp_path / "run"), open_dataset(dataset, "train")
+    rows = np.sort(np.concatenate([data.members(c)[:3] for c in range(len(data.classes))]))
+    found = base_classes(model, data, rows, device=torch.device("cpu"), workers=1)
+
+    assert found.names == tuple(data.classes)
+    assert torch.equal(found.weight, model.extra["base.weight"])
+    with torch.no_grad():
+        for c in range(len(data.classes)):
+            pictures = torch.stack([torch.from_numpy(data.image(i)) for i in data.members(c)[:3]])
+            images = model.backbone.preprocess.normalize(pictures.permute(0, 3, 1, 2))
+            expected = model.backbone.eval()(images).mean(dim=(0, 2, 3))
+            assert torch.allclose(found.centre[c], expected, atol=1e-5)
+    assert torch.allclose(found.mean, found.centre.mean(dim=0), atol=1e-6)  # every class has three pictures
+
+    without = Model(model.backbone, model.method, model.record)
+    assert torch.equal(base_classes(without, data, rows, device=torch.device("cpu"), workers=1).weight, found.centre)
+
+
+def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:
+    memory = BaseRows(3, learned=True)
+    with pytest.raises(RecipeError, match="has not met them"):
+        memory()
+    memory.fill(torch.arange(12.0).view(4, 3))
+    assert memory((1, 3, 3)).tolist() == [[0, 1, 2], [6, 7, 8]]
+    again = BaseRows(3, learned=True)
+    again.load_state_dict(memory.state_dict())
+    assert torch.equal(again(), memory())
+    assert again.rows.requires_grad
+    assert not BaseRows(3, learned=False).rows.requires_grad
+    for hidden in ((0, 1, 2, 3), (4,)):
+        with pytest.raises(RecipeError, match="cannot hide"):
+            memory(hidden)
+
+
+def test_rows_of_another_number_of_classes_are_refused() -> None:
+    with pytest.raises(DataError, match=r"need a centre of shape \(2, 3\), got \(1, 3\)"):
+        BaseClasses(("a", "b"), torch.zeros(2, 3), torch.zeros(1, 3), torch.zeros(3))

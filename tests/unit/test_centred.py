@@ -1,0 +1,177 @@
+"""Centring as a switch: what it computes, and that the method behind it is otherwise itself."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from conformance.suite import DIM, toy_base, toy_task
+from glocal.backbones import build_backbone
+from glocal.engine.checkpoint import Model, load_model, read_checkpoint, save_model, write_checkpoint
+from glocal.errors import RecipeError, WeightsError
+from glocal.methods import METHODS, Method, build_method
+from glocal.methods.att import ATTG
+from glocal.methods.centred import Centred
+from glocal.methods.protonet import ProtoNet
+from glocal.types import Episode
+from reference.oslo import unit
+
+
+def build(name: str, **settings) -> Method:
+    torch.manual_seed(0)
+    method = build_method(name, DIM, settings).double().eval()
+    if method.needs_base:
+        method.set_base(toy_base())
+    return method
+
+
+def slow_centring(maps: Tensor) -> Tensor:
+    """One picture and one pixel at a time: (B, C, H, W) -> (B, C, H, W)."""
+    mean, out = toy_base().mean.double(), maps.clone()
+    _, _, height, width = maps.shape
+    for picture in out:
+        pooled = sum(picture[:, h, w] for h in range(height) for w in range(width)) / (height * width)
+        length = (pooled - mean).square().sum().sqrt()
+        for h in range(height):
+            for w in range(width):
+                picture[:, h, w] = (picture[:, h, w] - mean) / length
+    return out
+
+
+def centred_task(task: Episode) -> Episode:
+    assert task.mirror_support is not None
+    return replace(
+        task,
+        support=slow_centring(task.support),
+        query=slow_centring(task.query),
+        mirror_support=slow_centring(task.mirror_support),
+    )
+
+
+def double_task() -> Episode:
+    return toy_task(0).to(dtype=torch.float64)
+
+
+def test_pooled_vectors_have_unit_length_around_the_base_mean():
+    task, method = double_task(), build("protonet", centre=True)
+    vec = method.embed(task.query).vec
+    truth = torch.stack([unit(x - toy_base().mean.double()) for x in task.query.mean(dim=(2, 3))])
+    torch.testing.assert_close(vec, truth, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("protonet", {}),
+        ("protonet", {"distance": "cosine", "open_score": "margin"}),
+        ("gel", {"top_k": 2}),
+        ("att", {}),
+    ],
+)
+def test_it_is_the_method_on_maps_centred_one_by_one(name: str, settings: dict[str, object]):
+    task, method, inner = double_task(), build(name, centre=True, **settings), build(name, **settings)
+    out, truth = method(task), inner(centred_task(task))
+    torch.testing.assert_close(out.logits, truth.logits, rtol=0, atol=1e-10)
+    torch.testing.assert_close(out.open_score, truth.open_score, rtol=0, atol=1e-10)
+    terms, true_terms = method.loss(task), inner.loss(centred_task(task))
+    assert terms.keys() == true_terms.keys()
+    for term in terms:
+        torch.testing.assert_close(terms[term], true_terms[term], rtol=0, atol=1e-10)
+    assert not torch.allclose(truth.logits, inner(task).logits, atol=1e-3), "centring must matter here"
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_takes_the_switch_and_stays_what_it_is(name: str):
+    method, inner = build(name, centre=True), build(name)
+    assert isinstance(method, Centred)
+    assert method.needs_base
+    for what in ("needs_mirror", "transductive", "min_way", "score_names", "open_score"):
+        assert getattr(method, what) == getattr(inner, what), what
+    assert method.State._fields == inner.State._fields
+    assert [p.shape for p in method.parameters()] == [p.shape for p in inner.parameters()]
+    out = method(double_task())
+    assert out.logits.isfinite().all()
+    assert build_method(name, DIM, {"centre": False}).state_dict().keys() == inner.state_dict().keys()
+
+
+def test_a_chosen_score_reaches_the_method_inside():
+    method, task = build("gel", centre=True), double_task()
+    method.choose_score("margin")
+    assert method.open_score == "margin"
+    state = method.enroll(method.embed(task.support), task.support_label)
+    query = method.embed(task.query)
+    assert torch.equal(method.score(state, query).open_score, method.scores(state, query)["margin"])
+    with pytest.raises(RecipeError, match="open_score must be one of"):
+        method.choose_score("nothing")
+
+
+def test_base_classes_inside_lie_where_the_maps_do():
+    method, base = build("att-g", centre=True), toy_base()
+    assert isinstance(method, Centred)
+    assert isinstance(method.inner, ATTG)
+    seen = []
+    method.inner.set_base = seen.append  # type: ignore[method-assign]
+    method.set_base(base)
+    for rows, original in ((seen[0].weight, base.weight), (seen[0].centre, base.centre)):
+        truth = torch.stack([unit(row - base.mean.double()) for row in original.double()])
+        torch.testing.assert_close(rows.double(), truth, rtol=0, atol=1e-6)
+    assert seen[0].names == base.names
+    assert torch.equal(seen[0].mean, torch.zeros(DIM))
+
+
+def test_what_is_centred_already_does_not_change():
+    task = double_task()
+    out, truth = build("eol", centre=True)(task), build("eol")(task)
+    torch.testing.assert_close(out.logits, truth.logits, rtol=0, atol=1e-10)
+    torch.testing.assert_close(out.open_score, truth.open_score, rtol=0, atol=1e-10)
+
+
+def test_a_picture_that_is_the_mean_stays_finite():
+    method = build("protonet", centre=True)
+    vec = method.embed(toy_base().mean.double().view(1, DIM, 1, 1)).vec
+    assert torch.equal(vec, torch.zeros(1, DIM, dtype=torch.float64))
+
+
+def test_without_base_classes_it_says_so():
+    with pytest.raises(RecipeError, match="centring needs the mean of the base pictures and has not met them"):
+        Centred(ProtoNet(DIM), DIM)(toy_task(0))
+
+
+def test_unknown_settings_are_errors_as_before():
+    for settings in ({"tomorrow": 1}, {"tomorrow": 1, "centre": True}):
+        with pytest.raises(TypeError, match="tomorrow"):
+            build_method("gel", DIM, settings)
+    with pytest.raises(KeyError, match="tomorrow"):
+        build_method("tomorrow", DIM, {})
+    with pytest.raises(TypeError, match="mapping"):
+        build_method("gel", DIM, None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", ["protonet", "gel", "att-g", "eol"])
+def test_a_checkpoint_keeps_the_mean(tmp_path: Path, name: str):
+    torch.manual_seed(0)
+    backbone = build_backbone("conv4", width=DIM, image_size=32)
+    record = {
+        "backbone": {"name": "conv4", "settings": {"width": DIM, "image_size": 32}},
+        "method": {"name": name, "settings": {"centre": True}},
+    }
+    method = build_method(name, backbone.channels, {"centre": True})
+    method.set_base(toy_base())
+    model = Model(backbone, method, record).eval()
+    save_model(tmp_path / "m.safetensors", model)
+    again = load_model(tmp_path / "m.safetensors").eval()
+    assert isinstance(again.method, Centred)
+    assert torch.equal(again.method.centring.mean, toy_base().mean)
+    task = toy_task(0)
+    assert torch.equal(again.method(task).logits, model.method(task).logits)
+    assert torch.equal(again.method(task).open_score, model.method(task).open_score)
+
+    tensors, kept = read_checkpoint(tmp_path / "m.safetensors")
+    del tensors["method.centring.mean"]
+    write_checkpoint(tmp_path / "lacking.safetensors", tensors, kept)
+    with pytest.raises(WeightsError, match=r"centring\.mean"):
+        load_model(tmp_path / "lacking.safetensors")

@@ -1,0 +1,220 @@
+"""The tables of a comparison: what stands where, and what may stand beside the paper's numbers."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from glocal.backbones import Backbone, build_backbone
+from glocal.data.episodes import EpisodeSpec
+from glocal.data.splits import published_split
+from glocal.engine.checkpoint import Model
+from glocal.engine.contestants import Contestant
+from glocal.methods import build_method
+from glocal.metrics import METRICS, mean_ranks, paired_difference
+from glocal.report.comparable import Measured, about, published_beside, why_not
+from glocal.report.comparison import COMPARED, TEXTS, comma_separated, results
+
+CIFAR = Measured("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
+TRAIN = {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 1}}
+
+
+@pytest.fixture(scope="module")
+def full() -> Backbone:
+    return build_backbone("resnet12", image_size=32)
+
+
+@pytest.fixture(scope="module")
+def narrow() -> Backbone:
+    return build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32)
+
+
+def made(
+    backbone: Backbone,
+    method: str = "protonet",
+    name: str = "",
+    *,
+    settings: Mapping[str, Any] | None = None,
+    recipe: Mapping[str, Any] = TRAIN,
+    trained_on: str = "cifar-fs",
+    eye: str = "resnet12",
+) -> Contestant:
+    record = {
+        "backbone": {"name": eye, "settings": {}},
+        "method": {"name": method, "settings": dict(settings or {})},
+        "recipe": recipe,
+        "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
+    }
+    head = build_method(method, backbone.channels, settings or {})
+    return Contestant(name or method, Model(backbone, head, record), head.open_score, "identity", "eye")
+
+
+class TestBesideThePaper:
+    def test_the_published_number(self, full: Backbone) -> None:
+        found = published_beside(made(full, "snatcher-f"), CIFAR)
+        assert found is not None
+        assert (found.table, found.method, found.shot) == ("table-1", "snatcher-f", 1)
+        five = published_beside(
+            made(full, "snatcher-f", recipe={"stage": "train", "train": {"backbone": "fine-tuned", "shot": 5}}),
+            replace(CIFAR, spec=EpisodeSpec(shot=5)),
+        )
+        assert five is not None
+        assert five.shot == 5
+        assert five.values["acc"].mean > found.values["acc"].mean
+
+    def test_variants_of_gel_have_rows_of_their_own(self, full: Backbone) -> None:
+        for settings, name in (({}, "gel"), ({"variant": "energy"}, "gel/energy")):
+            found = published_beside(made(full, "gel", settings=settings), CIFAR)
+            assert found is not None
+            assert found.method == name
+        learnable = published_beside(made(full, "gel", settings={"coefficients": "learnable"}), CIFAR)
+        assert learnable is not None
+        assert learnable.values["auroc"].mean == pytest.approx(0.7862)
+
+    def test_imported_weights_are_the_papers(self, full: Backbone) -> None:
+        each = made(full, "snatcher-f", recipe={"stage": "import", "dataset": "cifar-fs"})
+        each.model.record.pop("data")
+        assert why_not(each, CIFAR) == []
+        each.model.record["recipe"] = {"stage": "import", "dataset": "mini-imagenet"}
+        assert why_not(each, CIFAR) == ["trained on mini-imagenet"]
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (
+                {"recipe": {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}},
+                "frozen backbone (there fine-tuned)",
+            ),
+            ({"recipe": {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 5}}}, "trained on 5-shot tasks"),
+            ({"recipe": {"stage": "pretrain"}}, "not meta-trained"),
+            ({"trained_on": "somewhere/embedded"}, "trained on embedded"),
+            ({"settings": {"centre": True}}, "centred features"),
+            ({"settings": {"open_score": "margin"}}, "open score margin instead of"),
+            ({"eye": "conv4"}, "conv4 backbone instead of resnet12"),
+            ({"method": "oslo"}, "it has no oslo on cifar-fs"),
+        ],
+    )
+    def test_reasons_that_lie_in_the_model(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
+        each = made(full, **({"method": "snatcher-f"} | change))
+        (found,) = why_not(each, CIFAR)
+        assert found.startswith(reason)
+        assert published_beside(each, CIFAR) is None
+
+    def test_a_narrow_backbone(self, narrow: Backbone) -> None:
+        assert why_not(made(narrow, "snatcher-f"), CIFAR) == [
+            "narrow backbone (4-4-8-8 channels instead of 64-160-320-640)",
+        ]
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ({"split": "val"}, "other classes than the published test split"),
+            ({"classes": ("a", "b")}, "other classes than the published test split"),
+            ({"spec": EpisodeSpec(way=20)}, "5 + 5 classes with 15 queries of each and 1 or 5 shots"),
+            ({"spec": EpisodeSpec(query=27, unknown_query=3)}, "5 + 5 classes"),
+            ({"support_views": 2}, "it shows each support picture once"),
+        ],
+    )
+    def test_reasons_that_lie_in_the_tasks(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
+        (found,) = why_not(made(full, "snatcher-f"), replace(CIFAR, **change))
+        assert reason in found
+
+    def test_other_data_is_reason_enough(self, narrow: Backbone) -> None:
+        on = replace(CIFAR, dataset="tiered-64.zip", classes=())
+        assert why_not(made(narrow, "snatcher-f"), on) == ["it has no results on tiered-64"]
+
+
+def rows(quality: float, seed: int) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return {metric: np.clip(quality + rng.normal(0, 0.1, 50), 0, 1) for metric in METRICS}
+
+
+@pytest.fixture
+def measured() -> dict[str, dict[str, np.ndarray]]:
+    return {"protonet": rows(0.6, 0), "gel": rows(0.7, 1), "oslo": rows(0.75, 2)}
+
+
+def test_tables(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> None:
+    contestants = [made(full), made(full, "gel"), made(full, "oslo")]
+    inductive, transductive = results(contestants, measured, CIFAR, reference="protonet", seed=3, fingerprint="f" * 64)
+    assert (inductive.transductive, transductive.transductive) == (False, True)
+    assert [row.name for row in inductive.table.rows] == ["protonet", "gel"]
+    assert [row.name for row in transductive.table.rows] == ["protonet", "oslo"], "the reference is a guest there"
+    assert "not transductive, for reference" in transductive.table.rows[0].note
+    proto, gel = inductive.table.rows
+    assert proto.difference == {}
+    assert set(gel.difference) == set(COMPARED)
+    assert gel.difference["auroc"] == paired_difference(measured["gel"]["auroc"], measured["protonet"]["auroc"])
+    ranks = mean_ranks([measured["protonet"]["acc"], measured["gel"]["acc"]])
+    assert [proto.rank["acc"], gel.rank["acc"]] == ranks.tolist()
+    assert gel.rank["acc"] < proto.rank["acc"]
+    assert (proto.open_score, gel.open_score) == (contestants[0].score, "E")
+    assert gel.published["auroc"].mean == pytest.approx(0.7867)
+    assert transductive.table.rows[1].published == {}
+    assert "not comparable with the paper: it has no oslo on cifar-fs" in transductive.table.rows[1].note
+    plain = inductive.to_json()
+    assert (plain["tasks"], plain["seed"], plain["unknown_share"]) == (50, 3, 0.5)
+    assert plain["rows"][1]["difference"]["acc"]["p_value"] == gel.difference["acc"].p_value
+
+
+def test_what_all_rows_share_stands_under_the_table(
+    narrow: Backbone, measured: dict[str, dict[str, np.ndarray]]
+) -> None:
+    frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
+    contestants = [made(narrow), made(narrow, "gel", recipe=frozen)]
+    (found,) = results(contestants, measured, CIFAR, reference="gel", seed=0, fingerprint="f" * 64)
+    assert "Not comparable with the paper: narrow backbone" in found.table.caption
+    assert found.table.rows[1].note.count("narrow") == 0
+    assert "frozen backbone (there fine-tuned)" in found.table.rows[1].note
+    assert found.table.reference == "gel"
+    assert found.table.rows[0].difference["acc"].mean < 0
+
+
+def test_a_model_that_knows_the_test_classes_says_so(full: Backbone, measured: dict[str, Any]) -> None:
+    each = made(full, trained_on="data/cifar-fs")
+    (found,) = results([each], measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
+    assert "was trained on 1 of these 20 classes" in found.table.rows[0].note
+    assert found.table.rows[0].rank == {}, "alone there is nothing to rank"
+
+
+def test_without_unknown_queries_only_accuracy(full: Backbone) -> None:
+    only = {name: {"acc": rows(0.6, i)["acc"]} for i, name in enumerate(("protonet", "gel"))}
+    on = replace(CIFAR, spec=EpisodeSpec(5, 1, 15, 0, 0))
+    (found,) = results([made(full), made(full, "gel")], only, on, reference="protonet", seed=0, fingerprint="f" * 64)
+    assert list(found.table.metrics) == ["acc"]
+    assert set(found.table.rows[1].difference) == {"acc"}
+
+
+def test_formats(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> None:
+    contestants = [made(full), made(full, "gel", "my_gel"), made(full, "oslo")]
+    measured["my_gel"] = measured.pop("gel")
+    found = results(contestants, measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
+    table = list(csv.DictReader(io.StringIO(comma_separated(found))))
+    assert [(line["transductive"], line["name"]) for line in table] == [
+        ("0", "protonet"), ("0", "my_gel"), ("1", "protonet"), ("1", "oslo"),
+    ]  # fmt: skip
+    assert float(table[1]["auroc"]) == measured["my_gel"]["auroc"].mean()
+    assert float(table[1]["auroc_diff_p"]) == found[0].table.rows[1].difference["auroc"].p_value
+    assert float(table[1]["auroc_published"]) == pytest.approx(0.7867)
+    assert table[3]["auroc_published"] == ""
+    markdown = TEXTS["markdown"](found)
+    assert markdown.count("| Method") == 2
+    assert r"my\_gel" in markdown
+    assert "| Open score |" in markdown
+    assert "transductive: queries see each other" in markdown
+    assert TEXTS["latex"](found).count(r"\begin{tabular}") == 2
+
+
+def test_what_is_said_about_a_model(full: Backbone) -> None:
+    assert about(made(full)) == "fine-tuned backbone"
+    assert about(made(full, "gel", "run-7", settings={"centre": True})) == "gel, centred features, fine-tuned backbone"
+    assert about(made(full, recipe={"stage": "pretrain"})) == "pre-trained backbone, no meta-training"
+    assert about(made(full, recipe={"stage": "none"})) == ""
+    assert about(made(full, "snatcher-l", recipe={"stage": "none"})) == "reconstruction"
+    assert about(made(full, "peeler", settings={"variant": "gaussian"}, recipe={"stage": "none"})) == ""

@@ -1,0 +1,88 @@
+"""How models are named for a comparison, and what makes two of them the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from glocal.engine.checkpoint import BEST, save_model
+from glocal.engine.contestants import contestant, load_contestants, parse_contestant
+from glocal.errors import RecipeError, WeightsError
+from tiny_models import tiny_model
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    save_model(tmp_path / "runs" / "first" / BEST, tiny_model())
+    save_model(tmp_path / "plain.safetensors", tiny_model("gel"))
+    save_model(tmp_path / "a=b:c.safetensors", tiny_model())
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("text", "parsed"),
+    [
+        ("embedded-gel", ("embedded-gel", "embedded-gel", ())),
+        ("embedded-gel:E_c", ("embedded-gel", "embedded-gel", ("E_c",))),
+        ("GEL=embedded-gel:E_c,entropy", ("GEL", "embedded-gel", ("E_c", "entropy"))),
+        ("runs/first", ("first", "runs/first", ())),
+        ("runs/first/", ("first", "runs/first/", ())),
+        ("runs/first/best.safetensors", ("first", "runs/first/best.safetensors", ())),
+        ("plain.safetensors:all", ("plain", "plain.safetensors", ("all",))),
+        ("a=b:c.safetensors", ("a=b:c", "a=b:c.safetensors", ())),
+        ("x=a=b:c.safetensors:margin", ("x", "a=b:c.safetensors", ("margin",))),
+        ("nobody", ("nobody", "nobody", ())),
+    ],
+)
+def test_names(home: Path, text: str, parsed: tuple[str, str, tuple[str, ...]]) -> None:
+    assert parse_contestant(text) == parsed
+
+
+@pytest.mark.parametrize("text", ["", "x=", ":E", "embedded-gel:", "embedded-gel:,"])
+def test_half_names_are_refused(home: Path, text: str) -> None:
+    with pytest.raises(RecipeError, match="named as RUN, RUN:SCORE or LABEL=RUN:SCORE"):
+        parse_contestant(text)
+
+
+def test_scores_of_one_model(home: Path) -> None:
+    found = load_contestants(["proto=runs/first", "plain.safetensors:E,entropy"])
+    assert [(each.name, each.score) for each in found] == [
+        ("proto", found[0].model.method.open_score),
+        ("plain:E", "E"),
+        ("plain:entropy", "entropy"),
+    ]
+    assert found[1].model.method is found[2].model.method  # one comparison per task serves both
+    assert [each.method for each in found] == ["protonet", "gel", "gel"]
+    every = load_contestants(["plain.safetensors:all"])
+    assert [each.score for each in every] == list(found[1].model.method.score_names)
+
+
+def test_equal_backbones_are_held_once(home: Path) -> None:
+    save_model(home / "other.safetensors", tiny_model(seed=1))
+    proto, gel, other = load_contestants(["runs/first", "plain.safetensors", "other.safetensors"])
+    assert proto.model.backbone is gel.model.backbone
+    assert proto.eye == gel.eye != other.eye
+    assert proto.model.backbone is not other.model.backbone
+
+
+def test_identity_is_weights_and_settings() -> None:
+    one = contestant("a", tiny_model("feat"))
+    assert contestant("b", tiny_model("feat")).identity == one.identity
+    assert contestant("a", tiny_model("feat", temperature=3.0)).identity != one.identity
+    assert contestant("a", tiny_model("feat", seed=1)).identity != one.identity
+    moved = tiny_model("feat")
+    with torch.no_grad():
+        next(moved.method.parameters()).add_(1e-3)
+    assert contestant("a", moved).identity != one.identity
+
+
+def test_refused(home: Path) -> None:
+    with pytest.raises(RecipeError, match=r"runs/first \(protonet\) has the open scores .*entropy, .*got 'mood'"):
+        load_contestants(["runs/first:mood"])
+    with pytest.raises(RecipeError, match="two rows would be called 'first:entropy'; give them different labels"):
+        load_contestants(["runs/first", "first=plain.safetensors:entropy", "first=plain.safetensors:entropy"])
+    with pytest.raises(WeightsError, match="'nobody' is neither a file"):
+        load_contestants(["nobody"])

@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from conformance.suite import DIM, toy_base, toy_task
+from glocal.errors import RecipeError
+from glocal.methods.eol import EOL, Objective, adam
+from glocal.types import UNKNOWN, Episode
+from reference import eol as slow
+from reference.feat import cross_entropy, pooled
+from reference.oslo import unit
+
+
+def build(**settings) -> EOL:
+    method = EOL(DIM, **settings).double()
+    method.set_base(toy_base())
+    return method
+
+
+def centred(maps: Tensor) -> Tensor:
+    mean = toy_base().mean.double()
+    return torch.stack([unit(vec - mean) for vec in pooled(maps)])
+
+
+def double_task(seed: int = 0, **how) -> Episode:
+    return toy_task(seed, **how).to(dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("shots", "settings"),
+    [
+        ((2, 1, 3), {"steps": 20}),
+        ((1, 1), {}),
+        ((1,), {}),
+        ((2, 1, 3), {"steps": 0}),
+        ((2, 1, 3), {"balance": "ways", "steps": 10}),
+        ((2, 1, 3), {"scale": 4.0, "unknown_share": 0.3, "steps": 12, "rate": 0.05}),
+    ],
+)
+def test_score_and_loss_equal_the_loops(shots: tuple[int, ...], settings: dict[str, Any]):
+    method, task = build(**settings), double_task(shots=shots)
+    support, query = centred(task.support), centred(task.query)
+    how = {"scale": method.scale, "share": method.unknown_share}
+    steps = {"steps": method.steps, "rate": method.rate, "balance": method.balance}
+    fitted = slow.fit(support, task.support_label, query, **how, **steps)
+    logits, outlier = slow.scores(fitted, support, query, **how)
+    out = method(task)
+    torch.testing.assert_close(out.logits, logits, rtol=0, atol=1e-10)
+    torch.testing.assert_close(out.open_score, outlier, rtol=0, atol=1e-10)
+    assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(logits, task.query_label), abs=1e-10)
+
+
+@pytest.mark.parametrize("shots", [(2, 1, 3), (1, 1), (1,), (1, 4, 2, 1, 5)])
+@pytest.mark.parametrize(("share", "balance"), [(0.5, "shots"), (0.2, "shots"), (0.3, "ways")])
+def test_the_written_gradient_is_the_one_of_the_loss(shots: tuple[int, ...], share: float, balance: str):
+    task = double_task(shots=shots)
+    support, query, n = centred(task.support), centred(task.query), len(shots)
+    rng = torch.Generator().manual_seed(1)
+    spread = torch.tensor([1.0] * DIM + [0.3, 0.1], dtype=torch.float64)
+    theta = (spread * torch.randn(n, DIM + 2, generator=rng, dtype=torch.float64)).requires_grad_()
+    now = slow.Fitted(theta[:, :DIM], theta[:, DIM], theta[:, DIM + 1])
+    how = {"scale": 10.0, "share": share, "balance": balance}
+    terms = slow.loss(now, support, task.support_label, query, **how)
+    (truth,) = torch.autograd.grad(sum(terms.values()), theta)
+    label = F.one_hot(task.support_label).double()
+    written = Objective(torch.cat([support, query]), label, **how).gradient(theta.detach())
+    torch.testing.assert_close(written, truth, rtol=0, atol=1e-10)
+    assert truth.abs().min() > 0
+
+
+def test_balanced_by_ways_the_marginal_terms_rest_at_the_prior():
+    """The claim of the docstring: at p̄ = (1 / 2N, .., 1 / 2) moving mass between known and unknown gains nothing."""
+    for balance, rests in (("ways", True), ("shots", False)):
+        mean = torch.tensor([1 / 6] * 3 + [1 / 2], dtype=torch.float64)
+        loss = Objective(torch.zeros(7, DIM).double(), torch.eye(3).double(), scale=1.0, share=0.5, balance=balance)
+        pull = loss.factor * ((4 * loss.weight * mean).log() + 1)  # of 4 queries
+        assert bool(torch.allclose(pull, pull[:1])) is rests
+
+
+def test_adam_is_the_one_of_torch():
+    target = torch.linspace(-1, 2, 12, dtype=torch.float64).view(3, 4)
+    ours, theirs = torch.zeros_like(target), torch.zeros_like(target).requires_grad_()
+    optimizer = torch.optim.Adam([theirs], lr=0.05)
+    for _ in range(30):
+        optimizer.zero_grad()
+        (theirs - target).pow(4).sum().backward()
+        optimizer.step()
+    adam(ours, lambda now: 4 * (now - target) ** 3, steps=30, rate=0.05)
+    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
+    assert ours.abs().max() > 0.5
+
+
+def test_inference_mode_gives_the_same():
+    method, task = build(), double_task()
+    outside = method(task)
+    with torch.inference_mode():
+        inside = method(task)
+    assert torch.equal(outside.logits, inside.logits)
+    assert torch.equal(outside.open_score, inside.open_score)
+
+
+def test_fitting_lowers_the_loss_and_unknown_queries_get_the_larger_score():
+    scores, known = [], []
+    for task in map(double_task, range(3)):
+        support, query, how = centred(task.support), centred(task.query), {"scale": 10.0, "share": 0.5}
+        before, after = (
+            sum(slow.loss(fitted, support, task.support_label, query, **how).values())
+            for fitted in (
+                slow.fit(support, task.support_label, query, **how, steps=steps, rate=0.01) for steps in (0, 10)
+            )
+        )
+        assert after < before - 0.1
+        scores.append(build()(task).open_score)
+        known.append(task.query_label != UNKNOWN)
+    score, mask = torch.cat(scores), torch.cat(known)
+    assert (score[~mask][:, None] > score[mask]).double().mean() > 0.9  # AUROC
+
+
+def test_a_task_without_queries():
+    method, task = build(), double_task()
+    support, query = method.views(task)
+    out = method.score(method.enroll(support, task.support_label), query.rows(slice(0)))
+    assert out.logits.shape == (0, 3)
+
+
+def test_a_backbone_may_learn_through_it():
+    method, task = build(), double_task()
+    maps = task.support.clone().requires_grad_()
+    sum(method.loss(Episode(maps, task.support_label, task.query, task.query_label)).values()).backward()
+    assert maps.grad is not None
+    assert maps.grad.isfinite().all()
+    assert maps.grad.abs().max() > 0
+
+
+def test_extreme_settings_stay_finite():
+    method = EOL(DIM, scale=1e4, rate=1.0)
+    method.set_base(toy_base())
+    out = method(toy_task(0))
+    assert out.logits.isfinite().all()
+    assert out.open_score.isfinite().all()
+
+
+def test_settings_and_an_unmet_base_are_refused():
+    for settings, sentence in (
+        ({"unknown_share": 1.0}, "unknown_share must lie between 0 and 1"),
+        ({"steps": -1}, "steps must be 0"),
+        ({"rate": 0}, "rate must be positive"),
+        ({"scale": -1}, "scale must be positive"),
+        ({"balance": "none"}, "balance must be one of shots, ways"),
+    ):
+        with pytest.raises(RecipeError, match=sentence):
+            EOL(DIM, **settings)
+    with pytest.raises(RecipeError, match="has not met them"):
+        EOL(DIM)(toy_task(0))

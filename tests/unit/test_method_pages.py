@@ -1,0 +1,209 @@
+"""The pages in docs/methods are those that records, docstrings, signatures and results give today."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from glocal.engine.checkpoint import save_model
+from glocal.errors import DataError
+from glocal.methods import METHODS
+from glocal.methods.protonet import ProtoNet
+from glocal.report.method_pages import RECORDS, pages
+from glocal.report.method_pages.__main__ import main
+from glocal.report.method_pages.docstring import explain, tex, to_markdown
+from glocal.report.method_pages.page import COMMAND
+from glocal.report.published import published
+from tiny_models import tiny_model
+from tiny_runs import make_dataset
+
+ROOT = Path(__file__).parents[2]
+NO_RESULTS = Path("nowhere")
+
+
+@pytest.fixture(scope="module")
+def bare() -> dict[str, str]:
+    return pages(NO_RESULTS)
+
+
+def section(page: str, heading: str) -> str:
+    return page.partition(f"## {heading}\n\n")[2].partition("\n## ")[0].strip()
+
+
+def test_the_pages_are_current() -> None:
+    made = pages(ROOT / "docs/results")
+    kept = {path.name: path.read_text("utf-8") for path in (ROOT / "docs/methods").glob("*.md")}
+    stale = [name for name in made if made[name] != kept.get(name)]
+    assert not stale, f"{', '.join(stale)} out of date in docs/methods; run {COMMAND}"
+    assert kept.keys() == made.keys(), "a page without a method; delete it"
+
+
+class TestRecords:
+    def test_every_method_has_one(self) -> None:
+        assert list(RECORDS) == list(METHODS)
+
+    def test_every_published_row_belongs_to_one_method(self) -> None:
+        claimed = [name for record in RECORDS.values() for name in record.published]
+        assert sorted(claimed) == sorted({row.method for row in published()})
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_learns_what_has_a_gradient(self, name: str) -> None:
+        learned = [p for p in METHODS[name](8).parameters() if p.requires_grad]
+        assert bool(RECORDS[name].learns) == bool(learned)
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_the_docstring_names_the_same_paper(self, name: str) -> None:
+        paper, docstring = RECORDS[name].paper, sys.modules[METHODS[name].__module__].__doc__ or ""
+        named = re.match(r"(\w+ et al\.) (\d{4}), ", docstring)
+        assert (named and named.groups()) == (paper and (paper.authors, str(paper.year)))
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_a_reconstruction_is_called_one_in_both_places(self, name: str) -> None:
+        docstring = sys.modules[METHODS[name].__module__].__doc__ or ""
+        assert bool(RECORDS[name].reconstruction) == ("reconstruction**" in docstring)
+
+    def test_a_method_without_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(METHODS, "newcomer", ProtoNet)
+        with pytest.raises(DataError, match=r"newcomer has none; add it to RECORDS"):
+            pages(NO_RESULTS)
+
+
+class TestPage:
+    def test_settings_come_from_the_signature(self, bare: dict[str, str]) -> None:
+        settings = section(bare["gel.md"], "Settings").splitlines()
+        assert "| `energy_weight` | `0.1` |" in settings
+        assert "| `temperature` | `None`, which comes to `64.0` with the other defaults |" in settings
+        assert settings[-1].startswith("| `centre`")
+        assert "dim" not in section(bare["gel.md"], "Settings")
+
+    def test_open_scores(self, bare: dict[str, str]) -> None:
+        assert section(bare["snatcher-f.md"], "Open scores") == (
+            "Its own: `snatcher`. "
+            "On the logits, as for every method: `entropy`, `doubt`, `distance`, `energy`, `margin`. "
+            "Reported unless `open_score` names another: `snatcher`."
+        )
+
+    def test_published_numbers(self, bare: dict[str, str]) -> None:
+        rows = section(bare["rfdnet.md"], "Published numbers").splitlines()[4:]
+        assert len(rows) == 12
+        assert rows[0] == (
+            "| table-1 | mini-imagenet | 1 | resnet12 | 66.23 ± 0.80 | 71.37 ± 0.80 "
+            "| run on ResNet-12 by the GEL authors |"
+        )
+        assert section(bare["oslo.md"], "Published numbers") == "None in the tables of the GEL paper."
+        shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
+        every = sum(len(row.values) for row in published())
+        assert sum(shown) == every + sum(bool(record.published) for record in RECORDS.values()), "one per lead"
+
+    def test_facts(self, bare: dict[str, str]) -> None:
+        assert "| Needs | the base classes; in training, support of the unknown classes too" in bare["att-g.md"]
+        assert "| Needs | the base classes; tasks of at least 2 classes |" in bare["rfdnet.md"]
+        assert "| Queries | seen all at once (transductive) |" in bare["eol.md"]
+        assert "| Reconstruction | the authors released SnaTCHer-F alone" in bare["snatcher-t.md"]
+        assert "(https://arxiv.org/abs/2304.11855)" in bare["gel.md"]
+
+    def test_no_result_yet(self, bare: dict[str, str]) -> None:
+        assert all(section(bare[f"{name}.md"], "Our numbers") == "No result of ours yet." for name in METHODS)
+
+    def test_the_index_has_every_method(self, bare: dict[str, str]) -> None:
+        rows = [line for line in bare["README.md"].splitlines() if line.startswith("| [")]
+        assert [row.split("`")[1] for row in rows] == list(METHODS)
+        assert [row.split("`")[1] for row in rows if "(reconstruction)" in row] == [
+            "peeler",
+            "snatcher-t",
+            "snatcher-l",
+        ]
+        (oslo,) = [row for row in rows if "`oslo`" in row]
+        assert oslo.endswith("Few-Shot Learning | 2023 | CVPR | yes | nothing |")
+
+    @pytest.mark.parametrize("name", METHODS)
+    def test_markdown_leaves_the_formulas_whole(self, name: str, bare: dict[str, str]) -> None:
+        """Neither emphasis nor a list nor an escape may begin within one."""
+        parser = pytest.importorskip("markdown_it").MarkdownIt().enable("table")
+        page = bare[f"{name}.md"]
+        formulas = [a or b for a, b in re.findall(r"\$\$\n(.+)\n\$\$|\$([^$\n]+)\$", page)]
+        inline = [child for token in parser.parse(page) for child in token.children or [] if token.type == "inline"]
+        texts = [child.content for child in inline if child.type == "text"]
+        assert formulas
+        assert [formula for formula in formulas if not any(formula in text for text in texts)] == []
+        assert not re.search(r":math:|\.\. math|``|>>>", page)
+
+
+class TestDocstring:
+    def test_parts(self) -> None:
+        explained = explain(
+            """Doe et al. 2020, Thing: a class is ``x``.
+
+            With :math:`p^*_n`.  Next
+
+            .. math::
+                a \\,
+                + b
+
+            Differs from the paper: b starts at 0.
+
+            >>> example
+            """
+        )
+        assert explained.idea == "A class is `x`."
+        assert explained.body == "With $p^\\ast _ n$. Next\n\n$$\na \\thinspace + b\n$$"
+        assert explained.differs == "b starts at 0.", "the letter of a formula stays small"
+
+    def test_a_table(self) -> None:
+        lines = ["===  =====", "a    b", "===  =====", "1    ``x``", "2    p | q and longer", "===  ====="]
+        assert to_markdown("\n".join(lines)).splitlines() == [
+            "| a | b |",
+            "| --- | --- |",
+            "| 1 | `x` |",
+            r"| 2 | p \| q and longer |",
+        ]
+
+    def test_a_sign_at_the_start_of_a_line(self) -> None:
+        assert to_markdown("one\n+ two") == "one\n\\+ two"
+
+    def test_what_markdown_would_eat(self) -> None:
+        assert tex(r"\{x\}_n < y_m") == r"\lbrace x\rbrace _ n \lt y_m"
+
+    @pytest.mark.parametrize(
+        "text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."]
+    )
+    def test_a_docstring_of_another_kind(self, text: str) -> None:
+        with pytest.raises(DataError, match="must begin with 'Author et al"):
+            explain(text)
+
+
+def test_our_numbers_from_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file is what ``glocal compare`` writes; the reference's visit to the other table is not a second result."""
+    from glocal.cli import main as cli
+
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    data = make_dataset(tmp_path / "toy_data")
+    for method in ("protonet", "oslo"):
+        save_model(tmp_path / f"{method}.safetensors", tiny_model(method))
+    models = [f"my_base={tmp_path / 'protonet.safetensors'}", str(tmp_path / "oslo.safetensors")]
+    shape = ["--dataset", str(data), "--way", "2", "--query", "3", "--tasks", "3", "--shots", "1", "--device", "cpu"]
+    out = tmp_path / "docs/results"
+    monkeypatch.setattr(sys, "argv", ["glocal", "compare", *models, *shape, "--out", str(out)])
+    with pytest.raises(SystemExit) as stopped:
+        cli.main()
+    assert not stopped.value.code
+    (out / "other.json").write_text("[]", "utf-8")
+
+    assert main([str(tmp_path / "docs/methods")]) == 0
+    made = {path.name: path.read_text("utf-8") for path in (tmp_path / "docs/methods").iterdir()}
+    assert made.keys() == {"README.md", *(f"{name}.md" for name in METHODS)}
+    for method, row in (("protonet", r"my\_base | `distance`"), ("oslo", "oslo | `outlier`")):
+        ours = section(made[f"{method}.md"], "Our numbers")
+        assert r"[compare](../results/compare.md), toy\_data/test:" in ours
+        assert ours.count("| 2-way 1-shot, 50 % unknown, 3 tasks |") == 1
+        assert re.search(rf"tasks \| {re.escape(row)} \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \|", ours)
+        assert re.search(r"6 known \+ 6 unknown queries per task .* Not comparable with the paper", ours)
+    assert section(made["gel.md"], "Our numbers") == "No result of ours yet."
+
+
+def test_the_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "docs/methods" in capsys.readouterr().err

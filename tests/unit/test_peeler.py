@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.autograd import gradcheck
+
+from conformance.suite import DIM, toy_base, toy_task
+from glocal.errors import RecipeError
+from glocal.methods import peeler
+from glocal.methods.peeler import Peeler, Precision, weighed_distance
+from glocal.ops.confidence import OPEN_SCORES
+from glocal.types import Episode
+from reference import peeler as slow
+
+GAUSSIAN = {"variant": "gaussian", "sigma_channels": 4}
+
+
+def build(**settings) -> Peeler:
+    """With weights that have left their start, where A = 1 and every norm is plain."""
+    torch.manual_seed(0)
+    method = Peeler(DIM, **settings).double().eval()
+    method.set_base(toy_base())
+    with torch.no_grad():
+        for name, parameter in method.named_parameters():
+            if "norm" in name or "sigma.1" in name or "expand" in name:
+                parameter.add_(0.5 * torch.randn_like(parameter))
+    return method
+
+
+def task(seed: int = 0, **sizes) -> Episode:
+    return toy_task(seed, **sizes).to(dtype=torch.float64)
+
+
+@pytest.mark.parametrize("settings", [{"temperature": 9.0}, GAUSSIAN, GAUSSIAN | {"temperature": 3.0}])
+@pytest.mark.parametrize("shots", [(2, 1, 3), (1, 1), (1,)])
+def test_logits_and_open_score_equal_their_loops(settings: dict, shots: tuple[int, ...]):
+    method, t = build(**settings, open_score="peeler"), task(shots=shots)
+    expected = slow.logits(method, t.support, t.support_label, t.query)
+    out = method(t)
+    torch.testing.assert_close(out.logits, expected, rtol=0, atol=1e-10)
+    torch.testing.assert_close(out.open_score, slow.open_score(expected), rtol=0, atol=1e-10)
+
+
+def test_precision_weighs_and_is_never_negative():
+    method, t = build(**GAUSSIAN), task()
+    found = method.precision(t.support)
+    torch.testing.assert_close(found, torch.stack(slow.precisions(method, t.support)), rtol=0, atol=1e-10)
+    assert found.min() == 0
+    assert found.max() > 1.5
+
+
+@pytest.mark.parametrize("settings", [{"open_weight": 0.3}, GAUSSIAN | {"auxiliary_temperature": 5.0}])
+@pytest.mark.parametrize("n_unknown", [0, 5])
+def test_loss_equals_its_loops(settings: dict, n_unknown: int):
+    method, t = build(**settings), task(n_unknown=n_unknown)
+    t = replace(t, drawn=tuple(19 - b for b in t.drawn))  # neither the order of the labels nor that of the rows
+    found, expected = method.loss(t), slow.terms(method, t)
+    assert set(found) == {"closed", "open", "auxiliary"} == set(expected)
+    for name, value in expected.items():
+        assert found[name].item() == pytest.approx(value, abs=1e-10), name
+    assert (found["open"].item() < 0) == bool(n_unknown)
+
+
+@pytest.mark.parametrize(("variant", "temperature"), [("prototype", 4.0), ("gaussian", 1.0)])
+def test_training_drives_unknown_queries_to_equal_doubt(variant: str, temperature: float):
+    """Gradient steps on the open term alone raise the entropy of unknown queries."""
+    torch.manual_seed(0)
+    method = Peeler(DIM, variant=variant, temperature=temperature, sigma_channels=8, adapter=True, auxiliary_weight=0)
+    t = toy_task(0)
+    optimiser = torch.optim.Adam(method.parameters(), lr=1e-2)
+    before = OPEN_SCORES["entropy"](method(t).logits)[~t.known].mean().item()
+    for _ in range(20):
+        optimiser.zero_grad()
+        method.loss(t)["open"].backward()
+        optimiser.step()
+    after = OPEN_SCORES["entropy"](method(t).logits)[~t.known].mean().item()
+    assert before < 0.9 * math.log(3)
+    assert after > before + 0.05
+
+
+def test_gaussian_starts_at_class_means():
+    t, plain = task(), Peeler(DIM, variant="gaussian").double().eval()
+    proto = torch.stack([t.support[t.support_label == n].mean(dim=(0, 2, 3)) for n in range(3)])
+    torch.testing.assert_close(plain(t).logits, -torch.cdist(t.query.mean(dim=(2, 3)), proto), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("variant", ["prototype", "gaussian"])
+def test_adapter_begins_as_nothing_and_turns_what_is_measured(variant: str):
+    plain = build(variant=variant, sigma_channels=4)
+    adapted = build(variant=variant, sigma_channels=4, adapter=True)
+    adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.zeros(DIM, DIM)})
+    torch.testing.assert_close(adapted(task()).logits, plain(task()).logits, rtol=0, atol=1e-12)
+    torch.nn.init.eye_(adapted.adapter.weight)  # x + x: every map twice as large
+    t = task()
+    doubled = replace(t, support=2 * t.support, query=2 * t.query)
+    torch.testing.assert_close(adapted(t).logits, plain(doubled).logits, rtol=0, atol=1e-10)
+
+
+def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch):
+    method, t = build(**GAUSSIAN), task()
+    whole = method(t).logits
+    monkeypatch.setattr(peeler, "WEIGHED_FLOATS", 4 * 3 * DIM)
+    torch.testing.assert_close(method(t).logits, whole, rtol=0, atol=1e-12)
+
+
+def test_distance_zero_has_a_gradient_of_zero():
+    query = torch.randn(1, 3, 2, 2, dtype=torch.float64, requires_grad=True)
+    precision = torch.ones(2, 3, 2, 2, dtype=torch.float64)
+    mean = torch.stack([query.detach().mean(dim=(2, 3))[0], torch.zeros(3, dtype=torch.float64)])
+    distance = weighed_distance(query, mean, precision)
+    distance[:, 0].sum().backward()
+    assert distance[0, 0] == 0
+    assert torch.equal(query.grad, torch.zeros_like(query))
+    assert gradcheck(lambda a: weighed_distance(query, mean, a)[:, 1], (precision.requires_grad_(),))
+
+
+def test_each_image_counts_once_in_what_the_task_shares():
+    """Unequal shots: g is a mean over images, not over classes."""
+    torch.manual_seed(0)
+    layer = Precision(DIM, 4).double()
+    torch.nn.init.normal_(layer.expand.weight)
+    maps = task().support
+    twice = layer(torch.cat([maps, maps]))[: len(maps)]
+    torch.testing.assert_close(twice, layer(maps), rtol=0, atol=1e-12)
+    more = layer(torch.cat([maps, maps[:1]]))[: len(maps)]
+    assert (more - layer(maps)).abs().max() > 1e-4
+
+
+def test_base_classes_are_needed_for_the_auxiliary_term_alone():
+    without, with_it = Peeler(DIM, auxiliary_weight=0), Peeler(DIM)
+    assert (without.needs_base, with_it.needs_base, Peeler.needs_base) == (False, True, False)
+    without.set_base(toy_base())
+    assert list(without.state_dict()) == []
+    assert set(without.loss(toy_task(0))) == {"closed", "open"}
+    assert set(with_it.loss(replace(toy_task(0), drawn=()))) == {"closed", "open"}
+    with pytest.raises(RecipeError, match="has not met them"):
+        with_it.loss(toy_task(0))
+    with_it.set_base(toy_base())
+    assert torch.equal(with_it.base.rows, toy_base().centre)
+    assert with_it.base.rows.requires_grad
+
+
+def test_weights_come_back_with_their_base_classes():
+    method = build(**GAUSSIAN)
+    again = Peeler(DIM, **GAUSSIAN).double().eval()
+    again.load_state_dict(copy.deepcopy(method.state_dict()))
+    t = task()
+    assert torch.equal(again(t).logits, method(t).logits)
+    assert torch.equal(again.loss(t)["auxiliary"], method.loss(t)["auxiliary"])
+
+
+@pytest.mark.parametrize(("variant", "published"), [("prototype", "entropy"), ("gaussian", "peeler")])
+def test_published_score_and_others_by_name(variant: str, published: str):
+    assert Peeler(DIM, variant=variant).open_score == published
+    method = build(variant=variant, open_score="distance")
+    out = method(task())
+    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))
+
+
+@pytest.mark.parametrize(
+    ("settings", "sentence"),
+    [
+        ({"variant": "full"}, "variant must be one of prototype, gaussian, got 'full'"),
+        ({"temperature": 0}, "temperature must be positive, got 0"),
+        ({"open_weight": -1}, r"open_weight must be 0 \(off\) or positive, got -1"),
+        ({"auxiliary_weight": -1}, r"auxiliary_weight must be 0 \(off\) or positive, got -1"),
+        ({"auxiliary_temperature": 0}, "auxiliary_temperature must be positive, got 0"),
+        ({"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
+        ({"open_score": "negative"}, "open_score must be one of peeler, entropy, .*, got 'negative'"),
+    ],
+)
+def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
+    with pytest.raises(RecipeError, match=sentence):
+        Peeler(DIM, **settings)

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from conformance.suite import DIM, toy_task
+from glocal.errors import RecipeError
+from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
+from glocal.types import Views
+from reference import snatcher as slow_snatcher
+from reference import snatcher_norm as slow
+from reference.feat import cross_entropy, pooled
+from reference.similarity import class_mean, neg_sq_euclidean
+
+BOTH = pytest.mark.parametrize("method_type", [SnaTCHerT, SnaTCHerL])
+SHOTS = pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,), (1, 4, 2, 1, 5)])
+
+
+def build(method_type: type[SnaTCHerNorm], dim: int = DIM, **settings) -> SnaTCHerNorm:
+    """With parameters away from where they start: a gain of 1 or a trust of one half would hide mistakes."""
+    torch.manual_seed(0)
+    method = method_type(dim, **settings).double().eval()
+    for parameter in method.parameters():
+        torch.nn.init.normal_(parameter, mean=0.3, std=0.3)
+    return method
+
+
+def transform(method: SnaTCHerNorm, n_support: int) -> Callable[[Tensor], Tensor]:
+    if isinstance(method, SnaTCHerT):
+        return lambda stack: slow.task_norm(method, stack, n_support)
+    return lambda stack: slow.layer_task_norm(method, stack)
+
+
+@BOTH
+@SHOTS
+def test_logits_and_open_score_equal_the_loop_over_queries(method_type: type[SnaTCHerNorm], shots: tuple[int, ...]):
+    method, task = build(method_type, temperature=7.0), toy_task(0, shots=shots).to(dtype=torch.float64)
+    out, normalise = method(task), transform(method, sum(shots))
+    raw, query = class_mean(pooled(task.support), task.support_label), pooled(task.query)
+    logits = neg_sq_euclidean(query, normalise(raw)) / 7
+    torch.testing.assert_close(out.logits, logits, rtol=0, atol=1e-10)
+    torch.testing.assert_close(
+        out.open_score, slow_snatcher.movement(normalise, raw, query, logits), rtol=0, atol=1e-10
+    )
+    assert out.open_score.min() > 0
+
+
+@BOTH
+@pytest.mark.parametrize("n_unknown", [0, 5])
+def test_loss_is_the_cross_entropy_of_known_queries(method_type: type[SnaTCHerNorm], n_unknown: int):
+    method, task = build(method_type), toy_task(0, n_unknown=n_unknown).to(dtype=torch.float64)
+    expected = cross_entropy(method(task).logits, task.query_label)
+    assert {k: v.item() for k, v in method.loss(task).items()} == {"closed": pytest.approx(expected, abs=1e-10)}
+
+
+def test_trust_in_the_task_depends_on_the_number_of_support_images():
+    method = build(SnaTCHerT)
+    vec = torch.randn(2, DIM, dtype=torch.float64)
+    one, three = (method.enroll(Views(vec.repeat(k, 1)), torch.tensor([0, 1]).repeat(k)) for k in (1, 3))
+    slope, offset = method.trust_slope.item(), method.trust_offset.item()
+    assert one.trust.item() == pytest.approx(torch.tensor(2 * slope + offset).sigmoid().item(), abs=1e-7)
+    assert three.trust.item() == pytest.approx(torch.tensor(6 * slope + offset).sigmoid().item(), abs=1e-7)
+    torch.testing.assert_close(one.raw, three.raw, rtol=0, atol=1e-12)
+    assert (one.proto - three.proto).abs().max() > 1e-3
+
+
+def test_trust_starts_at_one_half():
+    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.arange(3))
+    assert state.trust.item() == 0.5
+
+
+def test_layer_task_norm_gives_the_whole_stack_mean_zero_and_variance_one():
+    state = SnaTCHerL(DIM).double().enroll(Views(5 + 3 * torch.randn(4, DIM, dtype=torch.float64)), torch.arange(4))
+    assert state.proto.mean().item() == pytest.approx(0, abs=1e-12)
+    assert state.proto.var(correction=0).item() == pytest.approx(1, abs=1e-5)
+    assert state.proto.mean(dim=-1).abs().max() > 1e-2  # of the stack, not of each row
+
+
+@BOTH
+def test_a_query_equal_to_its_prototype_moves_nothing(method_type: type[SnaTCHerNorm]):
+    method = method_type(DIM).double()
+    state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.arange(3))
+    scores = method.score(state, Views(torch.cat([state.raw, 9 + state.raw]))).open_score
+    nearest = method.compare(state, Views(state.raw)).logits.argmax(dim=-1)
+    assert nearest.tolist() == [0, 1, 2]
+    assert scores[:3].max() < 1e-20
+    assert scores[3:].min() > 1e-3
+
+
+def test_moments_of_a_swapped_stack_far_from_the_origin_keep_their_digits():
+    x, other = 1e3 + torch.randn(5, 8), 1e3 + torch.randn(6, 8)
+    at = torch.tensor([0, 4, 2, 2, 1, 3])
+    found = swapped_task_moments(x, other, at)
+    for i in range(6):
+        stack = x.double()
+        stack[at[i]] = other[i].double()
+        assert (found.mean[i, 0] - stack.mean(0)).abs().max() < 1e-3
+        torch.testing.assert_close(found.variance[i, 0].double(), stack.var(0, correction=0), rtol=1e-2, atol=1e-3)
+
+
+@BOTH
+def test_gradient_of_the_movement(method_type: type[SnaTCHerNorm]):
+    method, logits = build(method_type, 3), torch.eye(2)[[0, 1, 1]]
+    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
+    other = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
+    label = torch.arange(2)
+    assert gradcheck(lambda a, b: method.moved(method.enroll(Views(a), label), b, logits), (x, other))
+
+
+@BOTH
+def test_settings(method_type: type[SnaTCHerNorm]):
+    out = build(method_type, open_score="distance")(toy_task(0).to(dtype=torch.float64))
+    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))
+    with pytest.raises(RecipeError, match=r"temperature must be positive, got 0"):
+        method_type(DIM, temperature=0)
+    with pytest.raises(RecipeError, match=r"open_score must be one of snatcher, entropy, .*, got 'E_c'"):
+        method_type(DIM, open_score="E_c")
