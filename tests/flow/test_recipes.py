@@ -76,6 +76,12 @@ PAPER = sorted(
     + [f"{dataset}-feat-{shot}shot" for dataset, shot in FEAT]
     + [f"{dataset}-gel-{kind}-{shot}shot" for dataset, shot in TOP_K for kind in ("paper", "authors")]
 )
+CPU = [
+    f"{dataset}-cpu-{kind}{shot}shot"
+    for dataset in ("cifar-fs", "tiered-64")
+    for kind in ("feat-", "")
+    for shot in SHOTS
+]
 WIDTH = (4, 4, 8, 8)
 
 
@@ -116,7 +122,7 @@ def check_augmentation(
     recipe: Recipe, crop_padding: int, *, flip: bool, jitter: float = 0, rotate: str = "none"
 ) -> None:
     found = recipe.augment.model_dump()
-    assert found == {"crop_padding": crop_padding, "flip": flip, "jitter": jitter, "rotate": rotate}
+    assert found == {"crop_padding": crop_padding, "crop_size": None, "flip": flip, "jitter": jitter, "rotate": rotate}
 
 
 def test_every_shipped_recipe_parses():
@@ -187,8 +193,8 @@ def test_gel_is_set_as_published(dataset: str, shot: int, kind: str):
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small stand-in for every dataset.  Its test split does not exist: training has no need of it."""
     home = tmp_path_factory.mktemp("recipes")
-    for dataset, pictures in PICTURES.items():
-        make_dataset(home / dataset, size=pictures.size, per_class=8, splits={"train": 10, "val": 10})
+    for dataset, size in {"tiered-64": 64, **{name: pictures.size for name, pictures in PICTURES.items()}}.items():
+        make_dataset(home / dataset, size=size, per_class=8, splits={"train": 10, "val": 10})
     return home
 
 
@@ -199,6 +205,8 @@ def own_data(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def before(name: str) -> str | None:
     """The recipe whose run a recipe starts from."""
+    if on_a_cpu := re.fullmatch(r"(.+-cpu)-(feat-)?\dshot", name):
+        return f"{on_a_cpu[1]}-pretrain"
     dataset, _, stage = name.partition("-gel-")
     if stage:
         return f"{dataset}-feat-{stage.rpartition('-')[2]}"
@@ -214,7 +222,7 @@ def run(home: Path, name: str) -> Path:
     out, init = home / "runs" / name, before(name)
     if out.exists():
         return out
-    cheap = ["validation.tasks=2", "validation.query=3"]
+    cheap = ["validation.tasks=2", "validation.query=3", "data.part=all"]
     if init is None:
         start, cheap = [], [*cheap, f"backbone.width={list(WIDTH)}", "pretrain.epochs=1", "pretrain.batch_size=40"]
     else:
@@ -255,3 +263,15 @@ def test_a_recipe_of_the_paper_runs(home: Path, name: str):
         for key in shared:  # two steps at a small rate: moved, and not far
             moved = (tensors[key] - taken_over[key]).norm() / taken_over[key].norm()
             assert 0 < moved < 0.1, key
+
+
+@pytest.mark.parametrize("name", CPU)
+def test_a_recipe_for_a_cpu_runs(home: Path, name: str):
+    assert load_recipe(name).init == f"{name.partition('-cpu')[0]}-cpu/backbone"
+    recipe, model = parsed(name), load_model(run(home, name))
+    assert (recipe.data.part, recipe.train.backbone) == ("held-out", "frozen")
+    assert [recipe.train.shot, recipe.validation.shot] == [int(name[-5])] * 2
+    assert model.backbone.preprocess.size == {"cifar-fs": 32, "tiered-64": 64}[recipe.data.dataset]
+    start = load_model(run(home, before(name)))
+    assert model.backbone.fingerprint() == start.backbone.fingerprint()
+    assert [earlier["method"]["name"] for earlier in model.record["chain"]] == ["protonet"]

@@ -60,7 +60,7 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
         source / "glocal" / "py.typed",
         source / "glocal" / "report" / "page.css",
         *source.glob("glocal/recipes/*.toml"),
-        *source.glob("glocal/weights/*.safetensors"),
+        *source.glob("glocal/weights/**/*.safetensors"),
         *source.glob("glocal/data/published_splits/*.json"),
     ]
     assert len([path for path in wanted if path.suffix == ".toml"]) > 0
