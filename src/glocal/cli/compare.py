@@ -56,6 +56,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
+    from glocal import __version__
     from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset
     from glocal.engine.compare import Watch
     from glocal.engine.compare import compare as run
@@ -95,6 +96,8 @@ def compare(
         on = Measured(dataset, split, data.classes, spec, support_views)
         found += results(contestants, each.rows, on, reference=base, seed=seed, fingerprint=each.tasks)
     plain = {
+        "version": __version__,
+        "runs": runs,
         "dataset": dataset,
         "split": split,
         "manifest": data.manifest,

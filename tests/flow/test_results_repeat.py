@@ -1,0 +1,58 @@
+"""The committed result tables come from the shipped models: measured again on the real pictures, they are the same."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from glocal.cli.main import app
+from glocal.engine.checkpoint import shipped_models
+from glocal.engine.contestants import parse_contestant
+
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+COMPARISONS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
+TABLES = {name: found for name, found in COMPARISONS.items() if "tables" in found}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_every_row_is_a_shipped_model(name: str) -> None:
+    assert {parse_contestant(run)[1] for run in TABLES[name]["runs"]} <= set(shipped_models())
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_repeat(name: str) -> None:
+    table = TABLES[name]
+    home = os.environ.get("GLOCAL_DATA")
+    if not home or not (Path(home) / table["dataset"]).is_dir():
+        pytest.skip(f"the pictures of {table['dataset']} are not below GLOCAL_DATA ({home or 'not set'})")
+    before = rows(table)
+    first = table["tables"][0]
+    spec = first["spec"]
+    options = {
+        "dataset": table["dataset"],
+        "split": table["split"],
+        "shots": spec["shot"],
+        "way": spec["way"],
+        "tasks": first["tasks"],
+        "seed": first["seed"],
+        "support-views": first["support_views"],
+    }
+    flags = [part for key, value in options.items() for part in (f"--{key}", str(value))]
+    said = CliRunner().invoke(app, ["compare", *table["runs"], *flags, "--json"])
+    assert said.exit_code == 0, f"{said.output}\n{said.exception!r}"
+    again = rows(json.loads(said.stdout))
+    assert again.keys() == before.keys()
+    for row, values in before.items():
+        for metric, interval in values.items():
+            assert again[row][metric]["mean"] == pytest.approx(interval["mean"], abs=2e-4), (row, metric)
+
+
+def rows(found: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
+    """By title and name of the row: metric -> interval."""
+    return {f"{t['title']}: {row['name']}": row["values"] for t in found["tables"] for row in t["rows"]}
