@@ -16,6 +16,7 @@ METHOD_CASES: dict[str, dict[str, Any]] = {
     "peeler": {"auxiliary_weight": 0},
     "peeler/auxiliary": {"adapter": True, "temperature": 8.0, "auxiliary_temperature": 8.0},
     "peeler/gaussian": {"variant": "gaussian", "sigma_channels": 8, "auxiliary_weight": 0},
+    "peeler/full": {"variant": "gaussian", "sigma_channels": 8, "early_channels": 2},
     "peeler/gaussian-adapter": {"variant": "gaussian", "sigma_channels": 8, "adapter": True},
     "snatcher-f": {},
     "snatcher-t": {},

@@ -11,23 +11,28 @@ from torch.autograd import gradcheck
 from conformance.suite import DIM, toy_base, toy_task
 from glocal.errors import RecipeError
 from glocal.methods import peeler
-from glocal.methods.peeler import Peeler, Precision, weighed_distance
+from glocal.methods.peeler import Peeler, weighed_distance
+from glocal.methods.precision import Precision
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.types import Episode
 from reference import peeler as slow
 
 GAUSSIAN = {"variant": "gaussian", "sigma_channels": 4}
+FULL = GAUSSIAN | {"early_channels": 2}  # 8 channels of final maps, 2 of the stage before packed into 8
 
 
 def build(**settings) -> Peeler:
-    """With weights that have left their start, where A = 1 and every norm is plain."""
+    """With weights and statistics that have left their start, where A = 1 and every norm is plain."""
     torch.manual_seed(0)
     method = Peeler(DIM, **settings).double().eval()
     method.set_base(toy_base())
     with torch.no_grad():
         for name, parameter in method.named_parameters():
-            if "norm" in name or "sigma.1" in name or "expand" in name:
+            if "norm" in name or "sigma.1" in name or "shortcut.1" in name or "expand" in name:
                 parameter.add_(0.5 * torch.randn_like(parameter))
+        for name, buffer in method.named_buffers():
+            if buffer.is_floating_point():
+                buffer.copy_(torch.rand_like(buffer) + (0.5 if "var" in name else -0.5))
     return method
 
 
@@ -35,7 +40,7 @@ def task(seed: int = 0, **sizes) -> Episode:
     return toy_task(seed, **sizes).to(dtype=torch.float64)
 
 
-@pytest.mark.parametrize("settings", [{"temperature": 9.0}, GAUSSIAN, GAUSSIAN | {"temperature": 3.0}])
+@pytest.mark.parametrize("settings", [{"temperature": 9.0}, GAUSSIAN, GAUSSIAN | {"temperature": 3.0}, FULL])
 @pytest.mark.parametrize("shots", [(2, 1, 3), (1, 1), (1,)])
 def test_logits_and_open_score_equal_their_loops(settings: dict, shots: tuple[int, ...]):
     method, t = build(**settings, open_score="peeler"), task(shots=shots)
@@ -53,7 +58,7 @@ def test_precision_weighs_and_is_never_negative():
     assert found.max() > 1.5
 
 
-@pytest.mark.parametrize("settings", [{"open_weight": 0.3}, GAUSSIAN | {"auxiliary_temperature": 5.0}])
+@pytest.mark.parametrize("settings", [{"open_weight": 0.3}, GAUSSIAN | {"auxiliary_temperature": 5.0}, FULL])
 @pytest.mark.parametrize("n_unknown", [0, 5])
 def test_loss_equals_its_loops(settings: dict, n_unknown: int):
     method, t = build(**settings), task(n_unknown=n_unknown)
@@ -80,6 +85,51 @@ def test_training_drives_unknown_queries_to_equal_doubt(variant: str, temperatur
     after = OPEN_SCORES["entropy"](method(t).logits)[~t.known].mean().item()
     assert before < 0.9 * math.log(3)
     assert after > before + 0.05
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_sigma_comes_from_the_early_maps_and_final_maps_stay(training: bool):
+    method, t = build(**FULL).train(training), task()
+    maps = torch.cat([t.support, t.query])
+    sigma = torch.stack(slow.second_last_stage(method.sigma, slow.early(method, maps)))
+    support, query = method.views(t)
+    local = torch.cat([support.local, query.local])
+    assert torch.equal(local[:, :8], maps[:, :8])
+    torch.testing.assert_close(local[:, 8:], sigma, rtol=0, atol=1e-10)
+    torch.testing.assert_close(support.vec, t.support[:, :8].mean(dim=(2, 3)), rtol=0, atol=1e-12)
+    assert sigma.max() > 0.5
+
+
+def test_early_maps_of_the_support_matter_and_those_of_queries_do_not():
+    method, t = build(**FULL), task()
+    query, support = t.query.clone(), t.support.clone()
+    query[:, 8:] += 1
+    support[0, 8:] += 1
+    before = method(t).logits
+    torch.testing.assert_close(method(replace(t, query=query)).logits, before, rtol=0, atol=1e-12)
+    assert (method(replace(t, support=support)).logits - before).abs().max() > 1e-4
+
+
+def test_full_model_remembers_base_classes_by_their_final_maps():
+    assert torch.equal(build(**FULL).base.rows, toy_base().centre[:, :8].double())
+
+
+def test_adapter_of_the_full_model_turns_final_maps_alone():
+    plain, adapted = build(**FULL), build(**FULL, adapter=True)
+    adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.eye(8)})
+    t = task()
+    support, query = t.support.clone(), t.query.clone()
+    support[:, :8] *= 2
+    query[:, :8] *= 2
+    twice = replace(t, support=support, query=query)
+    torch.testing.assert_close(adapted(t).logits, plain(twice).logits, rtol=0, atol=1e-10)
+
+
+def test_without_an_early_stage_nothing_is_added():
+    torch.manual_seed(0)
+    plain = Peeler(DIM, **GAUSSIAN, auxiliary_weight=0)
+    assert {name.split(".")[0] for name in plain.state_dict()} == {"precision"}
+    assert plain.embed(task().support.float()).local.shape == (6, DIM, 2, 2)
 
 
 def test_gaussian_starts_at_class_means():
@@ -145,8 +195,8 @@ def test_base_classes_are_needed_for_the_auxiliary_term_alone():
 
 
 def test_weights_come_back_with_their_base_classes():
-    method = build(**GAUSSIAN)
-    again = Peeler(DIM, **GAUSSIAN).double().eval()
+    method = build(**FULL)
+    again = Peeler(DIM, **FULL).double().eval()
     again.load_state_dict(copy.deepcopy(method.state_dict()))
     t = task()
     assert torch.equal(again(t).logits, method(t).logits)
@@ -170,6 +220,9 @@ def test_published_score_and_others_by_name(variant: str, published: str):
         ({"auxiliary_weight": -1}, r"auxiliary_weight must be 0 \(off\) or positive, got -1"),
         ({"auxiliary_temperature": 0}, "auxiliary_temperature must be positive, got 0"),
         ({"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
+        ({"variant": "gaussian", "early_channels": 4}, "leave some of the 16 to the last map, got 4; a backbone"),
+        ({"variant": "gaussian", "early_channels": -1}, "early_channels must be at least 0 .*, got -1"),
+        ({"early_channels": 2}, "early_channels is for variant = \"gaussian\", got 2 with 'prototype'"),
         ({"open_score": "negative"}, "open_score must be one of peeler, entropy, .*, got 'negative'"),
     ],
 )

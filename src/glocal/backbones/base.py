@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.errors import DataError, RecipeError
+from glocal.ops.packing import PACKED, RATIO, pack
 from glocal.types import Preprocess
 
 
@@ -23,6 +24,7 @@ class Backbone(nn.Module):
     preprocess: Preprocess
     weights_in_package: bool = False  # a new one has the weights that an installed package brings
     smallest_image: int = 1  # side in pixels below which the last map would be empty
+    early_stage: int | None = None  # the stage whose map forward() packs behind the last one
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,17 +36,39 @@ class Backbone(nn.Module):
 
     @property
     def channels(self) -> int:
-        return self.stage_channels[-1]
+        return self.stage_channels[-1] + PACKED * self.early_channels
+
+    @property
+    def early_channels(self) -> int:
+        """Channels of the early map before packing: what a method's ``early_channels`` must be.  0 without one."""
+        return 0 if self.early_stage is None else self.stage_channels[self.early_stage - 1]
 
     @property
     def architecture(self) -> str:
         """Part of the fingerprint: whatever the names and shapes of the weights do not already tell."""
-        return type(self).__name__
+        name = type(self).__name__
+        return name if self.early_stage is None else f"{name} and its stage {self.early_stage}"
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, size, size) -> the last map (B, C, H, W)."""
+        """(B, 3, size, size) -> the last map (B, C, H, W), with the early one behind it if ``early_stage`` is set."""
         self._check(images)
-        return self.stages_of(images)[-1]
+        maps = self.stages_of(images)
+        return maps[-1] if self.early_stage is None else pack(maps[-1], maps[self.early_stage - 1])
+
+    def hand_out(self, stages: Sequence[int] | None, sides: Sequence[int]) -> None:
+        """Let forward() give the last stage (None) or the two last; ``sides`` are those of the map of every stage."""
+        name, last = type(self).__name__, len(self.stage_channels)
+        wanted = [last] if stages is None else list(stages)
+        if wanted not in ([last], [last - 1, last]):
+            raise RecipeError(f"stages of {name} must be [{last}] or [{last - 1}, {last}], got {wanted}")
+        self.early_stage = last - 1 if len(wanted) > 1 else None
+        before, after = sides[-2:]
+        if self.early_stage and before != RATIO * after:
+            raise RecipeError(
+                f"stages = {wanted} of {name} needs an early map that is twice as wide as the last, and images of "
+                f"{self.preprocess.size} pixels give {before}x{before} and {after}x{after}; "
+                "an image_size that is a multiple of 64 always fits"
+            )
 
     def stages(self, images: Tensor, wanted: Sequence[int]) -> list[Tensor]:
         """Maps of the stages named (1 = first), from one pass: ``stages(x, (3, 4))``."""

@@ -53,6 +53,7 @@ class ResNet12(Backbone):
     ``width``: channels of the first block, the others follow as 2.5, 5 and 10 times it; or the four widths themselves.
     ``dropblock_size``: side of a dropped block; None takes the side of the last map, at most 5 (5 / 4 / 2 at
     84 / 64 / 32 px).  ``dropblock_steps``: the published ramp; a short run sets a third of its own length.
+    ``stages``: [3, 4] packs the map of stage 3 behind the last one (``ops.packing``); None gives the last alone.
     """
 
     smallest_image = 16
@@ -68,6 +69,7 @@ class ResNet12(Backbone):
         drop_rate: float = 0.1,
         dropblock_size: int | None = None,
         dropblock_steps: int = 40_000,
+        stages: Sequence[int] | None = None,
     ):
         super().__init__()
         check_image_size("ResNet-12", image_size, self.smallest_image)
@@ -79,6 +81,7 @@ class ResNet12(Backbone):
             )
         self.preprocess = Preprocess(image_size, resize, tuple(mean), tuple(std))  # type: ignore[arg-type]
         self.stage_channels = widths_of(width)
+        self.hand_out(stages, sides=[image_size // 2**stage for stage in (1, 2, 3, 4)])
         c1, c2, c3, c4 = self.stage_channels
         drop3, drop4 = (DropBlock(block_size=block, drop_rate=drop_rate, steps=dropblock_steps) for _ in range(2))
         self.layer1 = ResidualBlock(3, c1, nn.Dropout(drop_rate))

@@ -42,7 +42,8 @@ class ResNet18(Backbone):
     ``layer{2-4}.0.downsample.{0,1}``; beside them only ``reduce.{0,1}``.  There is no ``fc``: drop it before loading.
 
     ``stem``: "7x7" or "3x3"; None chooses by ``image_size``.  ``reduce``: a stride-2 1x1 convolution and BN on top,
-    which brings the 11x11 map of 84 px to 6x6 for GEL's pixel branch.
+    which brings the 11x11 map of 84 px to 6x6 for GEL's pixel branch.  ``stages``: [3, 4] packs the map of stage 3
+    behind the last one (``ops.packing``), which must be half as wide: 32, 64, 80 px, not 84; None gives the last alone.
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class ResNet18(Backbone):
         resize: int | None = None,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
+        stages: Sequence[int] | None = None,
     ):
         super().__init__()
         if stem is None:
@@ -70,6 +72,8 @@ class ResNet18(Backbone):
         )
         self.reduce = pointwise(WIDTHS[-1], WIDTHS[-1], 2) if reduce else None
         self.stage_channels = (*WIDTHS, WIDTHS[-1]) if reduce else WIDTHS
+        halvings = 2 if self.large_stem else 0  # before stage 1, which keeps the side
+        self.hand_out(stages, sides=[-(-image_size // 2 ** (halvings + n)) for n in range(len(self.stage_channels))])
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")

@@ -10,7 +10,10 @@ classes.
 
 .. math:: d_n(q) = \lVert \mathrm{GAP}(q \odot A_n) - \mathrm{GAP}(\mu_n \odot A_n) \rVert, \qquad s_n = -d_n / T
 
-with i over all support images, :math:`L_0, L_1` two residual blocks each, and T = 1.
+with i over all support images, :math:`L_0, L_1` two residual blocks each, and T = 1.  With ``early_channels`` = E, σ
+comes, as in the paper, from the E channels of the stage before the last, by a second last stage, that of a ResNet-18.
+The backbone hands those maps out behind the final ones: ``stages = [3, 4]`` of resnet12 (E = 320 at full width) and
+resnet18 (E = 256).
 Open score: "peeler" = :math:`\min_n \mathrm{softmax}(-s)_n`, near 0 beside a class and 1/N at equal distance from all.
 
 ``variant="prototype"``, the row "PEELER*" on ResNet-12 in the GEL paper: **a reconstruction**, no program of it exists.
@@ -22,11 +25,11 @@ backbone it has only ``adapter`` to learn: x + W x, W = 0 at the start, applied 
 Differs from the paper: its weight of the auxiliary term falls (.5, .3, .1, 0 from task 0, 5,000, 10,000, 20,000 of
 30,000), a schedule that a method cannot see; ours is constant, .17, the mean of that.  The term sees the task's own
 images and not 75 others, and its classifier is :math:`-\lVert x - w_b \rVert^2 / T_b`, linear up to a term that all
-classes share, with w_b started at the class means.  The paper computes σ by a second last stage, from the maps of the
-stage before; here **σ comes from the final maps, by a 1x1 convolution to 128 channels** (``sigma_channels``), so that a
-frozen backbone will do; another one brings A back to the channels of the maps, as 1 + W x with W = 0 at the start, so
-that training begins at class means.  L_0 and L_1 run once per task and therefore have group norm, not batch norm.  The
-published score averages ten crops of a query; ours sees one.
+classes share, with w_b started at the class means.  **Without** ``early_channels`` **σ comes from the final maps, by a
+1x1 convolution**, so that any backbone will do.  A 1x1 convolution brings A to the channels of the maps, as 1 + W x
+with W = 0 at the start, so that training begins at class means.  L_0 and L_1 run once per task and therefore have group
+norm, not batch norm.  They and σ have 128 channels unless ``sigma_channels`` says otherwise, 512 in the paper.  Our
+engine trains by SGD, the paper by Adam.  The published score averages ten crops of a query; ours sees one.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -55,7 +58,9 @@ from glocal.methods.base import (
     known_cross_entropy,
 )
 from glocal.methods.blocks import BaseRows, ResidualLinear
+from glocal.methods.precision import Precision, SecondLastStage
 from glocal.ops.confidence import OPEN_SCORES, entropy
+from glocal.ops.packing import last_channels, unpack
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
 from glocal.types import BaseClasses, Episode, Views
 
@@ -93,6 +98,7 @@ class Peeler(Method):
         auxiliary_weight: float = 0.17,
         auxiliary_temperature: float = 64.0,
         sigma_channels: int = 128,
+        early_channels: int = 0,
         adapter: bool = False,
         open_score: str | None = None,
     ):
@@ -102,37 +108,46 @@ class Peeler(Method):
         self.open_weight = check_weight("open_weight", open_weight)
         self.auxiliary_weight = check_weight("auxiliary_weight", auxiliary_weight)
         self.auxiliary_temperature = check_positive("auxiliary_temperature", auxiliary_temperature)
-        self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
         if sigma_channels < 1:
             raise RecipeError(f"sigma_channels must be at least 1, got {sigma_channels}")
-        self.precision = Precision(dim, sigma_channels) if variant == "gaussian" else None
+        if early_channels and variant != "gaussian":
+            raise RecipeError(f'early_channels is for variant = "gaussian", got {early_channels} with {variant!r}')
+        self.channels, self.early_channels = last_channels(dim, early_channels), early_channels
+        self.adapter = ResidualLinear(self.channels) if adapter else nn.Identity()
+        self.sigma = SecondLastStage(early_channels, sigma_channels) if early_channels else None
+        self.precision = None
+        if variant == "gaussian":
+            self.precision = Precision(self.channels, sigma_channels, reduce=self.sigma is None)
         self.State = Gaussians if variant == "gaussian" else ClassMeans
-        self.base = BaseRows(dim, learned=True) if auxiliary_weight else None
+        self.base = BaseRows(self.channels, learned=True) if auxiliary_weight else None
         self.needs_base = self.base is not None  # type: ignore[misc]
         self.score_names = ("peeler", *OPEN_SCORES)
         self.choose_score(open_score or chosen.open_score)
 
     def set_base(self, base: BaseClasses) -> None:
         if self.base is not None:
-            self.base.fill(base.centre)
+            self.base.fill(base.centre[:, : self.channels])
 
     def embed(self, maps: Tensor) -> Views:
         if self.precision is None:
             return Views(self.adapter(pool(maps)))
-        local = self.adapter(maps.movedim(1, -1)).movedim(-1, 1)
-        return Views(pool(local), local)
+        final, early = unpack(maps, self.early_channels)
+        local = self.adapter(final.movedim(1, -1)).movedim(-1, 1)
+        return Views(pool(local), local if self.sigma is None else torch.cat([local, self.sigma(early)], dim=1))
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         if self.precision is None or support.local is None:
             return ClassMeans(class_mean(support.vec, label))
-        precision = class_mean(self.precision(support.local), label)
-        return Gaussians(pool(class_mean(support.local, label) * precision), precision)
+        final, sigma = support.local[:, : self.channels], support.local[:, self.channels :]
+        precision = class_mean(self.precision(final if self.sigma is None else sigma), label)
+        return Gaussians(pool(class_mean(final, label) * precision), precision)
 
     def compare(self, state: Any, query: Views) -> Comparison:
         if query.local is None:
             logits = neg_sq_euclidean(query.vec, state.proto) / self.temperature
         else:
-            logits = -weighed_distance(query.local, state.mean, state.precision) / self.temperature
+            final = query.local[:, : self.channels]
+            logits = -weighed_distance(final, state.mean, state.precision) / self.temperature
         return Comparison(logits, {"peeler": lambda: logits.neg().softmax(dim=-1).amin(dim=-1)})
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
@@ -164,36 +179,3 @@ def weighed_distance(query: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
         for some in torch.split(query, step)
     ]
     return torch.cat(rows)
-
-
-class Precision(nn.Module):
-    """A_i of each support image from the maps of all: (S, C, H, W) -> (S, C, H, W), not negative, 1 at the start."""
-
-    def __init__(self, dim: int, width: int):
-        super().__init__()
-        self.sigma = nn.Sequential(nn.Conv2d(dim, width, 1, bias=False), nn.GroupNorm(1, width), nn.ReLU())
-        self.l0 = nn.Sequential(BasicBlock(width, width), BasicBlock(width, width))
-        self.l1 = nn.Sequential(BasicBlock(2 * width, width), BasicBlock(width, width))
-        self.expand = nn.Conv2d(width, dim, 1, bias=False)
-        nn.init.zeros_(self.expand.weight)
-
-    def forward(self, maps: Tensor) -> Tensor:
-        sigma = self.sigma(maps)
-        task = self.l0(sigma).mean(dim=0, keepdim=True).expand_as(sigma)  # g
-        precision: Tensor = (1 + self.expand(self.l1(torch.cat([sigma, task], dim=1)))).relu()
-        return precision
-
-
-class BasicBlock(nn.Module):
-    """ReLU(x + norm(conv(ReLU(norm(conv(x)))))), 3x3; a 1x1 convolution on x when the number of channels changes."""
-
-    def __init__(self, inside: int, outside: int):
-        super().__init__()
-        self.conv1, self.norm1 = nn.Conv2d(inside, outside, 3, padding=1, bias=False), nn.GroupNorm(1, outside)
-        self.conv2, self.norm2 = nn.Conv2d(outside, outside, 3, padding=1, bias=False), nn.GroupNorm(1, outside)
-        self.shortcut = nn.Identity() if inside == outside else nn.Conv2d(inside, outside, 1, bias=False)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
-        out: Tensor = (self.shortcut(x) + y).relu()
-        return out

@@ -1,0 +1,144 @@
+"""The stage before the last, packed behind the last map: from the backbone that hands it out to the method."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from glocal.backbones import Backbone, build_backbone
+from glocal.engine.recipe import parse_recipe
+from glocal.errors import DataError, RecipeError
+from glocal.methods.peeler import Peeler
+from glocal.ops.packing import last_channels, pack, unpack
+from glocal.types import Episode
+from tiny_runs import fields
+
+# name, settings, side of the pictures, (channels, side) of the early and of the last map
+CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] = [
+    ("resnet12", {"width": 2}, 84, (10, 10), (20, 5)),
+    ("resnet12", {"width": 2}, 64, (10, 8), (20, 4)),
+    ("resnet12", {"width": 2}, 32, (10, 4), (20, 2)),
+    ("resnet12", {"width": 2}, 16, (10, 2), (20, 1)),
+    ("resnet18", {}, 64, (256, 16), (512, 8)),
+    ("resnet18", {}, 32, (256, 8), (512, 4)),
+    ("resnet18", {"stem": "7x7"}, 84, (256, 6), (512, 3)),
+    ("resnet18", {"reduce": True, "stages": [4, 5]}, 32, (512, 4), (512, 2)),
+]
+
+
+def both(name: str, **settings: Any) -> tuple[Backbone, Backbone]:
+    """With and without the early map, of the same weights."""
+    plain = build_backbone(name, **{key: value for key, value in settings.items() if key != "stages"}).eval()
+    packed = build_backbone(name, **{"stages": [3, 4]} | settings).eval()
+    packed.load_state_dict(plain.state_dict())
+    return plain, packed
+
+
+def pictures(side: int, count: int = 2) -> Tensor:
+    return torch.randn(count, 3, side, side, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(("name", "settings", "side", "early", "last"), CASES)
+def test_unpacking_gives_the_maps_of_both_stages(
+    name: str, settings: dict[str, Any], side: int, early: tuple[int, int], last: tuple[int, int]
+) -> None:
+    plain, packed = both(name, image_size=side, **settings)
+    with torch.inference_mode():
+        maps, (expected_early, expected_last) = packed(pictures(side)), last_two(plain, pictures(side))
+    found_last, found_early = unpack(maps, packed.early_channels)
+    assert found_early.shape == (2, early[0], early[1], early[1])
+    assert found_last.shape == (2, last[0], last[1], last[1])
+    assert torch.equal(found_early, expected_early)
+    assert torch.equal(found_last, expected_last)
+    assert maps.shape[1] == packed.channels == last[0] + 4 * early[0]
+    assert (plain.early_channels, packed.early_channels) == (0, early[0])
+
+
+def last_two(backbone: Backbone, images: Tensor) -> list[Tensor]:
+    n = len(backbone.stage_channels)
+    return backbone.stages(images, (n - 1, n))
+
+
+@pytest.mark.parametrize("name", ["resnet12", "resnet18"])
+def test_the_last_stage_alone_is_what_there_was_before(name: str) -> None:
+    plain, packed = both(name, image_size=32, **({"width": 2} if name == "resnet12" else {}))
+    _, last = both(name, image_size=32, stages=(4,), **({"width": 2} if name == "resnet12" else {}))
+    last.load_state_dict(plain.state_dict())
+    assert torch.equal(last(pictures(32)), plain(pictures(32)))
+    assert last.fingerprint() == plain.fingerprint()
+    assert packed.fingerprint() != plain.fingerprint()
+    assert last.channels == plain.channels == plain.stage_channels[-1]
+
+
+def test_layout_and_gradients_reach_through_the_packing() -> None:
+    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4], drop_rate=0.0).on("cpu").train()
+    maps = backbone(pictures(32, 4).contiguous(memory_format=torch.channels_last))
+    assert maps.is_contiguous(memory_format=torch.channels_last)
+    maps[:, 20:].square().sum().backward()
+    touched = {name.split(".")[0] for name, p in backbone.named_parameters() if p.grad is not None and p.grad.any()}
+    assert touched == {"layer1", "layer2", "layer3"}
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("resnet18", {"image_size": 84}, "images of 84 pixels give 21x21 and 11x11; an image_size that is a multiple"),
+        ("resnet12", {"image_size": 60}, r"stages = \[3, 4\] of ResNet12 .* 60 pixels give 7x7 and 3x3"),
+        ("resnet18", {"image_size": 224, "reduce": True, "stages": [4, 5]}, "224 pixels give 7x7 and 4x4"),
+        ("resnet12", {"stages": [2, 4]}, r"stages of ResNet12 must be \[4\] or \[3, 4\], got \[2, 4\]"),
+        ("resnet12", {"stages": [4, 3]}, r"\[3, 4\], got \[4, 3\]"),
+        ("resnet12", {"stages": []}, r"\[3, 4\], got \[\]"),
+        ("resnet18", {"reduce": True}, r"must be \[5\] or \[4, 5\], got \[3, 4\]"),
+    ],
+)
+def test_stages_that_cannot_be_packed_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        build_backbone(name, **{"stages": [3, 4]} | settings)
+
+
+def test_other_pictures_than_those_it_was_built_for() -> None:
+    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).eval()
+    assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
+    with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):
+        backbone(pictures(40))
+
+
+def test_packing_keeps_every_pixel_in_its_place() -> None:
+    last, early = torch.zeros(1, 1, 2, 3), torch.arange(48.0).view(1, 2, 4, 6)
+    maps = pack(last, early)
+    for e in range(2):
+        for y in range(4):
+            for x in range(6):
+                assert maps[0, 1 + 4 * e + 2 * (y % 2) + x % 2, y // 2, x // 2] == early[0, e, y, x]
+
+
+@pytest.mark.parametrize(("total", "early", "last"), [(16, 2, 8), (16, 3, 4), (16, 0, 16), (1920, 320, 640)])
+def test_channels_are_split(total: int, early: int, last: int) -> None:
+    assert last_channels(total, early) == last
+
+
+def test_a_recipe_can_ask_for_both() -> None:
+    asked = fields("toy", "train", backbone={"name": "resnet12", "image_size": 32, "width": 2, "stages": [3, 4]})
+    asked["method"] = {"name": "peeler", "variant": "gaussian", "early_channels": 10}
+    recipe = parse_recipe(asked)
+    assert recipe.backbone is not None
+    assert build_backbone(recipe.backbone.name, **recipe.backbone.settings).early_channels == 10
+    asked["backbone"]["stages"] = "34"
+    with pytest.raises(RecipeError, match=r"backbone\.stages of resnet12 must be"):
+        parse_recipe(asked)
+
+
+def test_the_full_model_learns_through_both_maps() -> None:
+    torch.manual_seed(0)
+    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).train()
+    settings = {"variant": "gaussian", "sigma_channels": 4, "early_channels": backbone.early_channels}
+    method = Peeler(backbone.channels, **settings, auxiliary_weight=0).train()
+    torch.nn.init.normal_(method.precision.expand.weight)
+    task = Episode(pictures(32), torch.tensor([0, 1]), pictures(32, 5), torch.tensor([0, 1, 0, 1, -1]))
+    sum(method.loss(task.encode(backbone)).values()).backward()
+    for name, parameter in [*backbone.named_parameters(), *method.named_parameters()]:
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
