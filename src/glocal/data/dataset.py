@@ -96,7 +96,7 @@ class ClassDataset:
             raise DataError(f"data set {self.name!r} has no class {missing!r}; {hint}")
         keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
         names = [self.classes[c] for c in self.label[keep]]
-        return _in_content_order(
+        return in_content_order(
             self.source,
             names,
             self.position[keep],
@@ -204,12 +204,12 @@ def _build(
         )
     digest = np.frombuffer(b"".join(o for o in outcomes if isinstance(o, bytes)), dtype=np.uint8).reshape(-1, 32)
     names = [class_of[i] for i in good]
-    return _in_content_order(
+    return in_content_order(
         source, names, np.array(good, dtype=np.int64), digest, name=name, skipped=bad, ignored=ignored
     )
 
 
-def _in_content_order(
+def in_content_order(
     source: ImageSource,
     names: Sequence[str],
     position: NDArray[np.int64],

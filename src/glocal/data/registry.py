@@ -10,6 +10,7 @@ from glocal.data.benchmarks.caltech_photos import caltech_photos
 from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
+from glocal.data.prepared import is_prepared, open_prepared
 from glocal.errors import DataError
 
 SPLITS = ("train", "val", "test")
@@ -23,8 +24,9 @@ DATASETS: dict[str, Callable[[str], ClassDataset]] = {
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
     """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
 
-    A folder or zip has ``train``, ``val`` and ``test`` inside, or class folders right away; those are opened by
-    ``all``, and so is a CSV of filename and label.  A lone folder around all of it is stepped into.
+    A folder that ``prepare`` wrote has the splits it names.  Any other folder, or a zip, has ``train``, ``val``
+    and ``test`` inside, or class folders right away; those are opened by ``all``, and so is a CSV of filename and
+    label.  A lone folder around all of it is stepped into.
     """
     if str(name) in DATASETS:
         if split not in SPLITS:
@@ -33,6 +35,8 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     home = os.environ.get("GLOCAL_DATA")
     candidates = ([Path(home) / name] if home else []) + [Path(name)]
     for folder in candidates:
+        if is_prepared(folder):
+            return open_prepared(folder, split)
         if folder.is_dir():
             return _open_folder(folder, split, skip_bad)
         if folder.is_file():

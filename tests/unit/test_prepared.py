@@ -1,0 +1,353 @@
+"""The prepared form: the same data set as its source, checked when opened, written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import resource
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from filelock import FileLock
+from PIL import Image
+
+from glocal.data import prepared as form
+from glocal.data.dataset import ClassDataset
+from glocal.data.images import UnusableImage
+from glocal.data.prepared import is_prepared, open_prepared, read_index
+from glocal.data.preparing import Sample, prepare, work_folder
+from glocal.data.registry import open_dataset
+from glocal.errors import DataError
+from pictures import png
+
+Pixels = np.ndarray
+
+
+def pictures(n: int, *, seed: int = 0, side: int = 9) -> Pixels:
+    return np.random.default_rng(seed).integers(0, 256, (n, 8, side, 3), dtype=np.uint8)
+
+
+def samples(images: list[Pixels] | Pixels, names: str, encode: Callable[[Pixels], Pixels | bytes] = lambda x: x):
+    return lambda: (Sample(names[i % len(names)], encode(each), f"row {i}") for i, each in enumerate(images))
+
+
+def prepared(folder: Path, **splits: Callable[[], Iterator[Sample]]) -> Path:
+    prepare(folder, splits, name="toy", packing="arrays", key="k")
+    return folder
+
+
+def of_arrays(images: Pixels, names: str) -> ClassDataset:
+    return ClassDataset.from_arrays(images, [names[i % len(names)] for i in range(len(images))])
+
+
+def assert_same(a: ClassDataset, b: ClassDataset) -> None:
+    assert (a.manifest, a.classes) == (b.manifest, b.classes)
+    np.testing.assert_array_equal(a.label, b.label)
+    np.testing.assert_array_equal(a.digest, b.digest)
+    assert all(np.array_equal(a.same_image(i), b.same_image(i)) for i in range(len(a)))
+
+
+def test_pictures_of_one_size_become_one_array(tmp_path: Path) -> None:
+    images = pictures(12)
+    images[7] = images[1]  # a duplicate within a class
+    for kind, encode in {"raw": lambda x: x, "png": png, "strided": lambda x: np.asfortranarray(x)}.items():
+        folder = prepared(tmp_path / kind, train=samples(images, "abc", encode))
+        assert_same(open_prepared(folder, "train"), of_arrays(images, "abc"))
+        np.testing.assert_array_equal(np.load(folder / "train.images.npy"), images)
+    assert not list(tmp_path.glob(".*"))
+    index = read_index(tmp_path / "png")
+    split = index.splits["train"]
+    assert (index.name, index.packing, split.size, split.counts) == ("toy", "arrays", (8, 9), (4, 4, 4))
+    labels = np.load(tmp_path / "raw" / "train.labels.npy")
+    assert [split.classes[c] for c in labels] == list("abc" * 4)
+
+
+def test_pictures_of_many_sizes_stay_encoded(tmp_path: Path) -> None:
+    same, other = pictures(5), pictures(4, seed=1, side=11)
+    every = [*same, *other]
+    for at in (0, 3, 8):  # where the picture comes that ends the array
+        order = [*every[1 : at + 1], every[0], *every[at + 1 :]] if at else every
+        for i, picture in enumerate(order):
+            path = tmp_path / f"files{at}" / "ab"[i % 2] / f"{i}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(picture).save(path)
+        folder = tmp_path / f"prepared{at}"
+        prepared(folder, all=lambda order=order: mixed(order))
+        data = open_prepared(folder, "all")
+        assert_same(data, ClassDataset.from_folder(tmp_path / f"files{at}"))
+        assert not (folder / "all.images.npy").exists()
+        assert read_index(folder).splits["all"].size is None
+
+
+def mixed(images: list[Pixels]) -> Iterator[Sample]:
+    """Some as pixels, some as files."""
+    for i, picture in enumerate(images):
+        yield Sample("ab"[i % 2], png(picture) if i % 3 else picture, f"row {i}")
+
+
+def test_files_are_kept_byte_by_byte_when_they_are_large(tmp_path: Path) -> None:
+    large = [png(np.full((129, 128, 3), i, np.uint8)) for i in range(4)]
+    folder = prepared(tmp_path / "large", all=lambda: (Sample("ab"[i % 2], b, "") for i, b in enumerate(large)))
+    assert (folder / "all.blobs.bin").read_bytes()[-sum(map(len, large[1:])) :] == b"".join(large[1:])
+    assert {int(open_prepared(folder, "all").image(i)[0, 0, 0]) for i in range(4)} == {0, 1, 2, 3}
+
+
+def test_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    images = pictures(2)
+    folder = prepared(tmp_path / "odd", all=lambda: iter([Sample(odd, images[0], ""), Sample("кот", images[1], "")]))
+    assert set(open_prepared(folder, "all").classes) == {odd, "кот"}
+
+
+def test_the_registry_opens_it_by_path_and_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = pictures(8)
+    folder = prepared(tmp_path / "toy", train=samples(images[:4], "ab"), test=samples(images[4:], "cd"))
+    assert_same(open_dataset(folder, "test"), of_arrays(images[4:], "cd"))
+    monkeypatch.setenv("GLOCAL_DATA", str(tmp_path))
+    monkeypatch.chdir("/")
+    assert open_dataset("toy", "train").name == "toy/train"
+    with pytest.raises(DataError, match="divided into train, test; ask for one of these splits, got 'all'"):
+        open_dataset("toy", "all")
+
+
+def test_a_foreign_index_json_is_nobodys_business(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        Image.fromarray(pictures(1)[0]).save(tmp_path / name / "1.png")
+    (tmp_path / "index.json").write_text('{"format": 1}')
+    assert not is_prepared(tmp_path)
+    assert len(open_dataset(tmp_path, "all")) == 2
+
+
+@pytest.mark.parametrize("encode", [lambda x: x, png])
+def test_another_process_maps_the_file_itself(tmp_path: Path, encode: Callable[[Pixels], Pixels | bytes]) -> None:
+    images = [*pictures(40), *(pictures(1, side=10) if encode is png else [])]
+    data = open_prepared(prepared(tmp_path / "toy", all=samples(images, "ab", encode)), "all")
+    sent = pickle.dumps(data.source)
+    assert len(sent) < sum(each.nbytes for each in images) / 4
+    np.testing.assert_array_equal(pickle.loads(sent).read(3), data.source.read(3))
+    assert data.where(0).startswith(str(tmp_path / "toy" / "all."))
+
+
+def test_what_is_read_belongs_to_the_reader(tmp_path: Path) -> None:
+    data = open_prepared(prepared(tmp_path / "toy", all=samples(pictures(4), "ab")), "all")
+    data.image(0)[:] = 0
+    assert data.same_image(0).any()
+
+
+@pytest.mark.parametrize("file", ["images.npy", "labels.npy", "digests.npy", "order.npy"])
+def test_damage_is_told_when_opening(tmp_path: Path, file: str) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    path = folder / f"all.{file}"
+    whole = path.read_bytes()
+    for damaged in (whole[:-1], whole + b"x", b"", b"y" * len(whole)):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=rf"all\.{file} is not as it was prepared: .*; copy or prepare"):
+            open_prepared(folder, "all")
+    path.unlink()
+    with pytest.raises(DataError, match=r"cannot be read \(No such file"):
+        open_prepared(folder, "all")
+    path.write_bytes(whole)
+    assert len(open_prepared(folder, "all")) == 6
+
+
+def test_an_array_of_another_shape_and_changed_pixels(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    path = folder / "all.images.npy"
+    images = np.load(path)
+    np.save(path, images.transpose(0, 2, 1, 3).copy())
+    with pytest.raises(DataError, match=r"its shape is \(6, 9, 8, 3\) instead of \(6, 8, 9, 3\)"):
+        open_prepared(folder, "all")
+    images[2] ^= 1
+    np.save(path, images)
+    data = open_prepared(folder, "all")
+    changed = int(np.flatnonzero(data.position == 2)[0])
+    with pytest.raises(DataError, match=r"images\.npy\[2\] changed"):
+        data.same_image(changed)
+
+
+def test_a_damaged_index(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    path = folder / "index.json"
+    whole = path.read_text()
+    changed = json.loads(whole)
+    changed["content"]["splits"]["all"]["classes"].reverse()
+    for text in (whole[:-50], whole[:60], json.dumps(changed), whole.replace('"content"', '"contents"')):
+        path.write_text(text)
+        with pytest.raises(DataError, match=r"index\.json is not as it was prepared"):
+            open_dataset(folder, "all")
+    path.write_text(whole.replace('"format": 1', '"format": 2'))
+    with pytest.raises(DataError, match="is of format 2, this version of glocal reads format 1; prepare"):
+        open_dataset(folder, "all")
+
+
+def test_files_outside_the_folder_cannot_be_named(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    path = folder / "index.json"
+    stored = json.loads(path.read_text())
+    files = stored["content"]["splits"]["all"]["files"]
+    files["../../secret"] = files.pop("images.npy")
+    stored["sha256"] = form._checksum(stored["content"])
+    path.write_text(json.dumps(stored))
+    with pytest.raises(DataError, match="is damaged"):
+        open_prepared(folder, "all")
+
+
+def refused(tmp_path: Path, match: str, *, skip_bad: bool = False, **splits: Callable[[], Iterator[Sample]]) -> None:
+    """Refused in one sentence, and nothing is left."""
+    target = tmp_path / "deep" / "target"
+    with pytest.raises(DataError, match=match) as told:
+        prepare(target, splits, name="toy", packing="arrays", key="k", skip_bad=skip_bad)
+    assert "\n" not in str(told.value)
+    assert [*(tmp_path / "deep").glob("*"), *(tmp_path / "deep").glob(".*")] == []
+
+
+def test_bad_pictures_are_refused_or_left_out(tmp_path: Path) -> None:
+    good = pictures(3)
+    bad = {
+        "bytes": (b"no picture", "cannot use picture bytes: its content is not"),
+        "cut": (png(good[0])[:60], "cannot use picture cut: damaged"),
+        "grey": (good[0][..., 0], r"cannot use picture grey: pixels must be uint8 \(H, W, 3\), got uint8 \(8, 9\)"),
+        "float": (good[0] / 255, "cannot use picture float: pixels must be uint8"),
+        "small": (good[0][:4], "cannot use picture small: each side must have at least 8"),
+        "told": (UnusableImage("told", "the zip entry is damaged; pack it again"), "picture told: the zip entry"),
+    }
+    for where, (picture, match) in bad.items():
+
+        def stream(picture: object = picture, where: str = where) -> Iterator[Sample]:
+            yield from (Sample("a", each, "good") for each in good)
+            yield Sample("a", picture, where)
+
+        refused(tmp_path, match, first=samples(good, "xyz"), train=stream)
+        folder = tmp_path / where
+        prepare(folder, {"train": stream}, name="toy", packing="arrays", key="k", skip_bad=True)
+        data = open_prepared(folder, "train")
+        assert data.manifest == of_arrays(good, "a").manifest
+        assert [each.where for each in data.skipped] == [where]
+
+
+def test_input_that_makes_no_data_set(tmp_path: Path) -> None:
+    images = pictures(4)
+
+    def lost() -> Iterator[Sample]:
+        yield Sample("a", images[0], "")
+        yield Sample("a", (tmp_path / "gone.npz").read_bytes(), "")
+
+    def only_bad() -> Iterator[Sample]:
+        yield Sample("a", images[0], "")
+        yield Sample("b", b"x", "b/1.png")
+
+    refused(tmp_path, r"split 'all' cannot be read \(.*gone\.npz: No such file or directory\)", all=lost)
+    refused(tmp_path, r"class 'b' has no usable picture \(the first bad one is b/1\.png", all=only_bad, skip_bad=True)
+    refused(tmp_path, "split 'all' has no pictures", all=lambda: iter(()))
+    refused(tmp_path, "'b' is in 'train' and again in 'test'", train=samples(images, "ab"), test=samples(images, "bc"))
+    refused(tmp_path, "needs at least one split")
+    refused(tmp_path, "must be letters, digits", **{"../up": samples(images, "ab")})
+
+
+def test_nothing_is_overwritten(tmp_path: Path) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(DataError, match="toy holds a prepared data set already and is not overwritten"):
+        prepared(folder, all=samples(pictures(4, seed=1), "ab"))
+    assert before == {path: path.read_bytes() for path in folder.iterdir()}
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(DataError, match="empty exists already"):
+        prepared(tmp_path / "empty", all=samples(pictures(4), "ab"))
+
+
+def test_only_one_process_prepares(tmp_path: Path) -> None:
+    work = work_folder(tmp_path / "toy")
+    work.mkdir()
+    with FileLock(work / "lock"), pytest.raises(DataError, match=r"another process is preparing .*toy; wait"):
+        prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
+    prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
+
+
+def interrupted(folder: Path, images: Pixels, *, key: str = "k") -> list[str]:
+    """Stop with Ctrl-C in the second split; return the splits read."""
+    read: list[str] = []
+
+    def train() -> Iterator[Sample]:
+        read.append("train")
+        return samples(images[:4], "ab")()
+
+    def test() -> Iterator[Sample]:
+        read.append("test")
+        yield Sample("c", images[4], "")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(folder, {"train": train, "test": test}, name="toy", packing="arrays", key=key)
+    assert not folder.exists()
+    return read
+
+
+def test_an_interrupted_job_goes_on_after_the_last_finished_split(tmp_path: Path) -> None:
+    images, told = pictures(8), []
+    splits = {"train": samples(images[:4], "ab"), "test": samples(images[4:], "cd")}
+    undisturbed = prepared(tmp_path / "undisturbed", **splits)
+    folder = tmp_path / "toy"
+    assert interrupted(folder, images) == ["train", "test"]
+    assert interrupted(folder, images) == ["test"]
+    assert interrupted(folder, images, key="other input") == ["train", "test"]
+    assert interrupted(folder, images) == ["train", "test"]
+    (work_folder(folder) / "data" / "train.labels.npy").write_bytes(b"")
+    assert interrupted(folder, images) == ["train", "test"]
+
+    splits["train"] = lambda: pytest.fail("a finished split was read again")
+    prepare(folder, splits, name="toy", packing="arrays", key="k", progress=lambda *each: told.append(each))
+    assert told == [("train", 4), *(("test", n) for n in range(1, 5))]
+    assert {p.name: p.read_bytes() for p in folder.iterdir()} == {p.name: p.read_bytes() for p in undisturbed.iterdir()}
+    assert not work_folder(folder).exists()
+
+
+def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, hard))  # bytes per file: a real refusal by the system
+    try:
+        refused(
+            tmp_path,
+            r"data set 'toy' cannot be written to .*target \(File too large\); free some space",
+            first=samples(pictures(4), "xy"),
+            all=lambda: (Sample("a", np.full((512, 512, 3), i, np.uint8), "") for i in range(9)),
+        )
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+MEASURE = """
+import resource, sys
+import numpy as np
+from glocal.data.preparing import Sample, prepare
+
+def samples(n):
+    rng = np.random.default_rng(0)
+    for i in range(n):
+        yield Sample(f"class {i % 351}", np.frombuffer(rng.bytes(84 * 84 * 3), np.uint8).reshape(84, 84, 3), "")
+
+idle = int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) << 10
+prepare(sys.argv[1], {"train": lambda: samples(int(sys.argv[2]))}, name="big", packing="test", key="")
+print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10) - idle)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux to tell idle memory")
+@pytest.mark.parametrize(
+    ("total", "limit"), [(600 << 20, 256 << 20), pytest.param(9_500_000_000, 1 << 30, marks=pytest.mark.long)]
+)
+def test_memory_does_not_grow_with_the_pictures(tmp_path: Path, total: int, limit: int) -> None:
+    n = total // (84 * 84 * 3)
+    command = [sys.executable, "-c", MEASURE, str(tmp_path / "big"), str(n)]
+    grown = int(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    images = tmp_path / "big" / "train.images.npy"
+    assert images.stat().st_size > total - (1 << 20)
+    assert len(open_prepared(tmp_path / "big", "train")) == n
+    images.unlink()  # pytest keeps the folders of the last runs
+    print(f"{grown / 2**20:.0f} MiB above idle")
+    assert grown < limit
