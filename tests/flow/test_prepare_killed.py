@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -65,7 +66,8 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
         while process.is_alive() and read(log).total() < until and not target.exists():
             time.sleep(0.0005)
         time.sleep(float(rng.uniform(0, 0.01)))
-        os.kill(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # it may have finished meanwhile
+            os.kill(process.pid, signal.SIGKILL)
         process.join()
         killed += process.exitcode == -signal.SIGKILL
         if target.exists():

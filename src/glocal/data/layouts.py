@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple, NoReturn, TypeAlias
 
+from glocal.data.archives import zip_entries
 from glocal.data.images import IMAGE_SUFFIXES
 from glocal.data.sources import FileSource, ImageSource, ZipSource
 from glocal.errors import DataError
@@ -99,12 +100,7 @@ def zip_folders(path: Path) -> set[str]:
 def _zip_entries(path: Path) -> list[_Entry]:
     if not path.is_file():
         raise DataError(f"{path}: no such zip file; from_folder reads a folder")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            found = [entry for entry in archive.infolist() if not entry.is_dir()]
-    except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
-        raise DataError(f"{path}: not a readable zip file ({error}); pack the class folders again") from error
-    split = [(entry, PurePosixPath(entry.filename.replace("\\", "/")).parts) for entry in found]
+    split = [(entry, PurePosixPath(entry.filename.replace("\\", "/")).parts) for entry in zip_entries(path)]
     return [(entry, parts) for entry, parts in split if parts and not any(_is_litter(p) and p != ".." for p in parts)]
 
 

@@ -13,12 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.data.archives import Limits, oversized
 from glocal.data.images import Pixels, UnusableImage, check_side, decode
 from glocal.errors import DataError
 
-MAX_ZIP_MEMBER = 512 << 20  # bytes unpacked: twice the largest picture that may be decoded
-MAX_ZIP_RATIO = 200  # what is large and grows more than this is a bomb, not a picture
-_RATIO_MATTERS_FROM = 64 << 20  # bytes: an honest white BMP grows a thousandfold, to less than this
+PICTURE_LIMITS = Limits(member=512 << 20)  # bytes unpacked: twice the largest picture that may be decoded
 
 
 class ImageSource(Protocol):
@@ -92,14 +91,12 @@ class FileSource:
 
 
 class ZipSource:
-    """Members of a zip file.  One handle per process: a forked or unpickled copy opens its own.
+    """Members of a zip file that ``zip_entries`` let pass.  One handle per process: a forked copy opens its own.
 
     ``zipfile`` itself locks every read of a shared handle, so threads need nothing more.
     """
 
     def __init__(self, path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
-        for member in members:
-            _check_member(path, member)
         self._path = path
         self._members = tuple(members)
         self._archive_stamp = _stat_stamp(path.stat())
@@ -128,13 +125,9 @@ class ZipSource:
 
     def _check_size(self, i: int) -> None:
         """Judge a member by what the zip's directory says of it, before a byte is unpacked."""
-        size, ratio = self._members[i].file_size, self._members[i].file_size / max(1, self._members[i].compress_size)
-        if size > MAX_ZIP_MEMBER:
-            reason = f"the zip entry unpacks to {size:,} bytes, more than {MAX_ZIP_MEMBER:,} allowed for a picture"
-            raise UnusableImage(self.where(i), f"{reason}; leave it out or make it smaller")
-        if size > _RATIO_MATTERS_FROM and ratio > MAX_ZIP_RATIO:
-            reason = f"the zip entry unpacks to {ratio:.0f} times its size, more than {MAX_ZIP_RATIO} allowed"
-            raise UnusableImage(self.where(i), f"{reason} for a large picture; leave it out or save it as PNG")
+        reason = oversized(self._members[i].file_size, self._members[i].compress_size, PICTURE_LIMITS)
+        if reason is not None:
+            raise UnusableImage(self.where(i), f"the zip entry {reason}; leave it out or make it smaller")
 
     def _archive(self) -> zipfile.ZipFile:
         with self._lock:
@@ -148,14 +141,6 @@ class ZipSource:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _lock=threading.Lock())
-
-
-def _check_member(path: Path, member: zipfile.ZipInfo) -> None:
-    name = member.filename.replace("\\", "/")
-    if name.startswith("/") or ".." in name.split("/") or name[1:2] == ":":
-        raise DataError(f"{path}: entry {member.filename!r} points outside the archive; pack the class folders again")
-    if member.flag_bits & 0x1:
-        raise DataError(f"{path}: entry {member.filename!r} is encrypted; unpack it and pass the folder")
 
 
 def _stat_stamp(found: os.stat_result) -> str:

@@ -1,0 +1,175 @@
+"""Arrays on disk that may be larger than the memory: a member of an ``.npz`` by blocks of rows, an ``.npy`` by map."""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from numpy.lib import format as npy_format
+from numpy.typing import NDArray
+
+from glocal.data.archives import LIMITS, Limits, open_zip_member, zip_entries
+from glocal.errors import DataError
+
+BLOCK = 16 << 20  # bytes read at a time
+MAX_ROW = 256 << 20  # bytes: a row is a picture or a feature, not a data set
+_SMALL = 256 << 20  # bytes that ``read`` takes at once: labels, not pictures
+
+
+@dataclass(frozen=True)
+class NpzArray:
+    """An array in an npz, of which only a block is ever in memory."""
+
+    path: Path
+    entry: zipfile.ZipInfo
+    shape: tuple[int, ...]  # (rows, ...)
+    dtype: np.dtype[Any]
+    limits: Limits
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    @property
+    def row_bytes(self) -> int:
+        return math.prod(self.shape[1:]) * self.dtype.itemsize
+
+    def blocks(self, *, start: int = 0, max_bytes: int = BLOCK) -> Iterator[NDArray[Any]]:
+        """Arrays (some rows, ...) from row ``start`` to the end, each the caller's own.
+
+        The checksum covers the whole member, so it is judged when the last block was taken: what was made of the
+        blocks may be kept only after the iterator ended.
+        """
+        step = max(1, max_bytes // max(1, self.row_bytes))
+        with _member(self.path, self.entry, self.limits) as stream:
+            _header(stream, self._where)
+            _skip(stream, start * self.row_bytes, self._where)
+            for row in range(start, len(self), step):
+                block = np.empty((min(step, len(self) - row), *self.shape[1:]), self.dtype)
+                _fill(stream, block, self._where)
+                yield block
+            if stream.read(1):  # also makes zipfile compare the checksum
+                raise DataError(f"{self._where}: it goes on after its last row; save it again")
+
+    def read(self) -> NDArray[Any]:
+        """The whole of a small array, as of labels."""
+        if len(self) * self.row_bytes > _SMALL:
+            raise DataError(f"{self._where}: an array of {self.shape} is too large to read at once; use blocks()")
+        return np.concatenate([np.empty((0, *self.shape[1:]), self.dtype), *self.blocks()])
+
+    @property
+    def _where(self) -> str:
+        return f"{self.path}:{self.entry.filename}"
+
+
+def npz_names(path: Path) -> list[str]:
+    """The arrays in an npz, without ``.npy``."""
+    return [
+        entry.filename.removesuffix(".npy") for entry in zip_entries(_regular(path)) if entry.filename.endswith(".npy")
+    ]
+
+
+def open_npz_array(path: Path, name: str, *, limits: Limits = LIMITS) -> NpzArray:
+    """The array ``name`` of an npz, stored or deflated; only its header is read."""
+    found = [entry for entry in zip_entries(_regular(path)) if entry.filename in (name, f"{name}.npy")]
+    if not found:
+        raise DataError(f"{path}: it has no array {name!r}, but {', '.join(npz_names(path)[:8]) or 'none at all'}")
+    entry, where = found[0], f"{path}:{found[0].filename}"
+    with _member(path, entry, limits) as stream:
+        shape, fortran, dtype, length = _header(stream, where)
+    if not shape:
+        raise DataError(f"{where}: it must have rows, got a single number")
+    if fortran and len(shape) > 1:
+        raise DataError(f"{where}: its columns lie in a row (Fortran order); save np.ascontiguousarray of it")
+    _check_length(where, shape, dtype, entry.file_size - length)
+    array = NpzArray(path, entry, shape, dtype, limits)
+    if array.row_bytes > MAX_ROW:
+        raise DataError(f"{where}: one row of {shape} takes {array.row_bytes:,} bytes, more than {MAX_ROW:,} allowed")
+    return array
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """An npy file as a read-only memory map."""
+    try:
+        with _regular(path).open("rb") as file:
+            shape, fortran, dtype, length = _header(file, str(path))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
+    _check_length(str(path), shape, dtype, path.stat().st_size - length)
+    if not math.prod(shape):
+        return np.empty(shape, dtype)
+    return np.memmap(path, dtype, mode="r", offset=length, shape=shape, order="F" if fortran else "C")
+
+
+@contextmanager
+def _member(path: Path, entry: zipfile.ZipInfo, limits: Limits) -> Iterator[BinaryIO]:
+    with zipfile.ZipFile(path) as archive, open_zip_member(path, archive, entry, limits) as stream:
+        yield stream
+
+
+def _header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+    """Shape, Fortran order, dtype and length of the header, with the stream at the first number."""
+    counted = _Counted(stream)
+    try:
+        version = npy_format.read_magic(counted)
+        readers = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
+        if version not in readers:
+            raise ValueError(f"version {version}")
+        shape, fortran, dtype = readers[version](counted)
+    except DataError:
+        raise
+    except Exception as error:  # a damaged header is Python source, and fails as that does
+        what = " ".join(str(error).split())[:100] or type(error).__name__
+        raise DataError(f"{where}: not an array that numpy saved, or a damaged one ({what}); save it again") from error
+    if dtype.kind not in "biufcSU" or not dtype.itemsize:
+        raise DataError(f"{where}: its dtype must be numbers or text, got {dtype}; save it as such")
+    if any(n < 0 for n in shape):
+        raise DataError(f"{where}: its shape {shape} has a negative axis; save it again")
+    return shape, fortran, dtype, counted.done
+
+
+def _check_length(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
+    needed = math.prod(shape) * dtype.itemsize
+    if needed != held:
+        raise DataError(
+            f"{where}: an array of {dtype} {shape} takes {needed:,} bytes, and {held:,} are there; copy it again"
+        )
+
+
+def _fill(stream: BinaryIO, block: NDArray[Any], where: str) -> None:
+    space = block.reshape(-1).view(np.uint8).data
+    done = 0
+    while done < len(space):
+        got = stream.readinto(space[done:])  # type: ignore[attr-defined]
+        if not got:
+            raise DataError(f"{where}: it ends before its last row; copy it again")
+        done += got
+
+
+def _skip(stream: BinaryIO, n: int, where: str) -> None:
+    while n > 0:
+        got = len(stream.read(min(n, BLOCK)))
+        if not got:
+            raise DataError(f"{where}: it ends before its last row; copy it again")
+        n -= got
+
+
+def _regular(path: Path) -> Path:
+    if not path.is_file():
+        raise DataError(f"{path}: no such file, or not a regular one; name an npz or npy file")
+    return path
+
+
+class _Counted:
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream, self.done = stream, 0
+
+    def read(self, n: int = -1) -> bytes:
+        data = self._stream.read(n)
+        self.done += len(data)
+        return data

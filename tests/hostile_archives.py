@@ -1,0 +1,141 @@
+"""Zips and tars that lead outside, blow up or came to harm."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import os
+import stat
+import struct
+import tarfile
+import zipfile
+from pathlib import Path
+
+from hostile_registry import hostile
+
+
+def _zip(path: Path, *names: str, content: bytes = b"content") -> None:
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+
+
+def _tar(path: Path, *names: str, mode: str = "w", content: bytes = b"content", kind: bytes = tarfile.REGTYPE) -> None:
+    with tarfile.open(path, mode) as archive:  # type: ignore[call-overload]
+        for name in names:
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname, member.size = kind, "target" if kind in b"12" else "", len(content)
+            archive.addfile(member, io.BytesIO(content))
+
+
+for _kind, _write in {"zip": _zip, "tar": _tar}.items():
+    for _label, _name in {
+        "dots": "a/../../b.png",
+        "absolute": "/a/b.png",
+        "drive": "C:/b.png",
+        "back": "a\\..\\b.png",
+    }.items():
+        hostile(f"{_label}.{_kind}", "points outside the archive")(lambda path, w=_write, n=_name: w(path, "ok.png", n))
+
+
+@hostile("twice.zip", "is in it twice")
+def _(path: Path) -> None:
+    _zip(path, "a/1.png", "a/2.png")
+    path.write_bytes(path.read_bytes().replace(b"a/2.png", b"a/1.png"))
+
+
+@hostile("twice.tar", "is in it twice")
+def _(path: Path) -> None:
+    _tar(path, "a/1.png", "./a/1.png")
+
+
+@hostile("link.zip", "is a link, a device or sparse")
+def _(path: Path) -> None:
+    entry = zipfile.ZipInfo("a/1.png")
+    entry.create_system, entry.external_attr = 3, (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr(entry, "/etc/passwd")
+
+
+for _label, _type in {
+    "link": tarfile.SYMTYPE,
+    "hard-link": tarfile.LNKTYPE,
+    "device": tarfile.CHRTYPE,
+    "pipe": tarfile.FIFOTYPE,
+}.items():
+    hostile(f"{_label}.tar", "is a link, a device or sparse")(
+        lambda path, k=_type: _tar(path, "a", kind=k, content=b"")
+    )
+
+
+@hostile("encrypted.zip", "is encrypted")
+def _(path: Path) -> None:
+    _zip(path, "a/1.png")
+    raw = bytearray(path.read_bytes())
+    raw[raw.index(b"PK\x01\x02") + 8] |= 1
+    path.write_bytes(raw)
+
+
+@hostile("bomb.zip", "times its size")
+def _(path: Path) -> None:
+    _zip(path, "a/1.png", content=bytes(80 << 20))
+
+
+@hostile("overlapping-bomb.zip", "the archive unpacks to more than 200 times its size")
+def _(path: Path) -> None:
+    """Thirty entries, each below the limit, that all unpack the same bytes."""
+    _zip(path, "a/00.png", content=bytes(4 << 20))
+    raw = path.read_bytes()
+    start, end = raw.index(b"PK\x01\x02"), raw.index(b"PK\x05\x06")
+    entries = b"".join(raw[start:end].replace(b"00.png", b"%02d.png" % i) for i in range(30))
+    path.write_bytes(raw[:start] + entries + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 30, 30, len(entries), start, 0))
+
+
+@hostile("bomb.tar.gz", "the archive unpacks to more than 200 times its size")
+def _(path: Path) -> None:
+    _tar(path, "a/1.png", mode="w:gz", content=bytes(80 << 20))
+
+
+@hostile("long-name.tar.gz", "a name of 80,000,000 bytes")
+def _(path: Path) -> None:
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 80_000_000
+    path.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240)))
+
+
+@hostile("checksum.zip", "damaged, cut short")
+def _(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("a/1.png", b"content")
+    path.write_bytes(path.read_bytes().replace(b"content", b"conTent"))
+
+
+@hostile("cut.zip", "not a readable zip file")
+def _(path: Path) -> None:
+    _zip(path, "a/1.png")
+    path.write_bytes(path.read_bytes()[:-30])
+
+
+@hostile("header.tar", "damaged, cut short")
+def _(path: Path) -> None:
+    """Damage in the second header, after which a lenient reader would stop as if all were well."""
+    _tar(path, "a/1.png", "a/2.png")
+    path.write_bytes(path.read_bytes().replace(b"a/2.png", b"a/3.png"))
+
+
+@hostile("cut.tar", "damaged, cut short")
+def _(path: Path) -> None:
+    _tar(path, "a/1.png", "a/2.png")
+    path.write_bytes(path.read_bytes()[:1024])  # right between two members
+
+
+@hostile("cut.tar.gz", "damaged, cut short")
+def _(path: Path) -> None:
+    _tar(path, "a/1.png", mode="w:gz", content=os.urandom(50_000))
+    path.write_bytes(path.read_bytes()[:20_000])
+
+
+@hostile("no-tar.tar.bz2", "damaged, cut short")
+def _(path: Path) -> None:
+    path.write_bytes(bz2.compress(b"text" * 1000))
