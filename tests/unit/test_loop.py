@@ -239,6 +239,20 @@ class TestStages:
             run(recipe, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
+    @pytest.mark.parametrize("method", [{"name": "eol"}, {"name": "protonet", "centre": True}])
+    def test_pretraining_cannot_be_validated_by_a_method_that_remembers_base_classes(
+        self, dataset: Path, tmp_path: Path, method: dict[str, Any]
+    ) -> None:
+        with pytest.raises(RecipeError, match="remembers the base classes"):
+            run(recipe_of(dataset, method=method), tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(self, dataset: Path, tmp_path: Path) -> None:
+        method = {"name": "peeler", "variant": "gaussian", "early_channels": 1, "auxiliary_weight": 0.0}
+        recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method)
+        with pytest.raises(RecipeError, match=r"early_channels must be the 0 channels .* got 1"):
+            run(recipe, tmp_path / "run")
+
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
         self, dataset: Path, pretrained: Path, tmp_path: Path
     ) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import FIRST, Device, Json, Workers, bars, meter, screen, show
+from glocal.cli.console import FIRST, Device, Json, SupportViews, Workers, bars, meter, screen, show
 
 if TYPE_CHECKING:
     from glocal.data import EpisodeSpec
@@ -38,9 +38,7 @@ def compare(
     unknown_share: Annotated[
         str | None, typer.Option(help="Share of unknown queries, such as 0.1,0.5,0.9; a table for each.")
     ] = None,
-    support_views: Annotated[
-        int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
-    ] = 1,
+    support_views: SupportViews = 1,
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
     reference: Annotated[

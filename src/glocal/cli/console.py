@@ -15,6 +15,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+SupportViews = Annotated[
+    int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
+]
 Workers = Annotated[int, typer.Option(min=1, help="Threads that decode pictures; the result does not depend on it.")]
 
 FIRST = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts, one speaks

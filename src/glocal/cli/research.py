@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, TrainingBar, Workers, bar, bars, quoted, screen, show
+from glocal.cli.console import Device, Json, SupportViews, TrainingBar, Workers, bar, bars, quoted, screen, show
 
 if TYPE_CHECKING:
     from glocal.engine.evaluate import Evaluation
@@ -68,12 +68,8 @@ def evaluate(
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
     seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
     score: Annotated[str | None, typer.Option(help="Another open score than the method's own.")] = None,
-    support_views: Annotated[
-        int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
-    ] = 1,
-    tasks_from: Annotated[
-        Path | None, typer.Option(help="Use the task list in this file, with its way, shot, query and seed.")
-    ] = None,
+    support_views: SupportViews = 1,
+    tasks_from: TasksFrom = None,
     save_tasks: Annotated[Path | None, typer.Option(help="Write the task list to this file.")] = None,
     skip_bad: Annotated[bool, typer.Option(help="Leave out pictures that cannot be read, and count them.")] = False,
     workers: Workers = 2,

@@ -33,6 +33,11 @@ class PretrainStage:
         self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
+        if self.model.method.needs_base:  # said before hours of training, not at the first validation
+            raise RecipeError(
+                f"method {recipe.method.name} as set here remembers the base classes, which pre-training has only just "
+                'to learn; validate it with method.name = "protonet" and train this method on the result'
+            )
         backbone = self.model.backbone
         self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers)(rows)
         self.labels = torch.from_numpy(data.label[rows])
@@ -88,6 +93,12 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
             _check_same_backbone(recipe, backbone_record)
             chain = [*before.record.get("chain", []), before.record.get("recipe")]
         method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
+        early = getattr(method, "early_channels", 0)
+        if early and early != backbone.early_channels:
+            raise RecipeError(
+                f"method.early_channels must be the {backbone.early_channels} channels of the earlier stage that the "
+                f"backbone hands out (its setting stages), got {early}"
+            )
         if before is not None:
             _inherit(method, before.method)
     record = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -47,10 +47,10 @@ class Method(nn.Module):
     """
 
     State: type[NamedTuple]
-    needs_mirror: ClassVar[bool] = False  # loss() uses Episode.mirrored()
-    needs_base: ClassVar[bool] = False  # set_base() must be called before the first task
-    transductive: ClassVar[bool] = False  # score() lets queries see each other
-    min_way: ClassVar[int] = 1  # fewest classes of a task it is defined for
+    needs_mirror: bool = False  # loss() uses Episode.mirrored()
+    needs_base: bool = False  # set_base() must be called before the first task
+    transductive: bool = False  # score() lets queries see each other
+    min_way: int = 1  # fewest classes of a task it is defined for
     score_names: tuple[str, ...] = ("own",)  # the open scores there are to choose from
     open_score: str = "own"  # the name of the one that score() reports
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -59,13 +59,13 @@ class Centring(nn.Module):
 class Centred(Method):
     """``inner``, given centred maps; in everything else it is ``inner``."""
 
-    needs_base: ClassVar[bool] = True
+    needs_base = True
 
     def __init__(self, inner: Method, dim: int):
         super().__init__()
         self.inner, self.centring = inner, Centring(dim)
         self.State = inner.State
-        self.needs_mirror, self.transductive, self.min_way = inner.needs_mirror, inner.transductive, inner.min_way  # type: ignore[misc]
+        self.needs_mirror, self.transductive, self.min_way = inner.needs_mirror, inner.transductive, inner.min_way
         self.score_names, self.open_score = inner.score_names, inner.open_score
 
     def choose_score(self, name: str) -> None:

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -58,8 +58,8 @@ class EOL(Method):
         support: Tensor  # (S, D) unit vectors: they are fitted together with the queries
         label: Tensor  # (S,)
 
-    needs_base: ClassVar[bool] = True
-    transductive: ClassVar[bool] = True
+    needs_base = True
+    transductive = True
 
     def __init__(
         self,

@@ -22,7 +22,7 @@ Differs from the paper: nothing in the numbers.  Its likelihood is a Gaussian's;
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -40,7 +40,7 @@ class OSLO(Method):
         support: Tensor  # (S, D) as embedded: they are centred together with the queries
         label: Tensor  # (S,)
 
-    transductive: ClassVar[bool] = True
+    transductive = True
 
     def __init__(
         self,

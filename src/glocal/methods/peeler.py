@@ -120,7 +120,7 @@ class Peeler(Method):
             self.precision = Precision(self.channels, sigma_channels, reduce=self.sigma is None)
         self.State = Gaussians if variant == "gaussian" else ClassMeans
         self.base = BaseRows(self.channels, learned=True) if auxiliary_weight else None
-        self.needs_base = self.base is not None  # type: ignore[misc]
+        self.needs_base = self.base is not None
         self.score_names = ("peeler", *OPEN_SCORES)
         self.choose_score(open_score or chosen.open_score)
 
