@@ -19,6 +19,7 @@ SETTINGS = [
     (ATT, {"negative": "mlp", "scale": 7.0}),
     (ATTG, {}),
     (ATTG, {"negative": "mlp"}),
+    (ATTG, {"rows": "means"}),
 ]
 
 
@@ -30,7 +31,9 @@ def build(kind: type[ATT] = ATT, **settings) -> ATT:
 
 
 def base_of(method: ATT) -> torch.Tensor | None:
-    return toy_base().weight.double() if isinstance(method, ATTG) else None
+    if not isinstance(method, ATTG):
+        return None
+    return (toy_base().weight if method.rows == "classifier" else toy_base().centre).double()
 
 
 def task(seed: int = 0, **sizes) -> Episode:

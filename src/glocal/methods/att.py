@@ -15,6 +15,8 @@ are added once more for the mirrored task, in which the unknown classes are enro
 ``att``: M is the task's own class means (``memory="cross"``).  ``memory="single"`` is what the released program does:
 every class sees itself alone, so the softmax is over one key, and :math:`p_n`, not :math:`s_n`, is what u_n sees.
 ``att-g``: M is the rows of the base classifier; in training those of the classes drawn for the task are hidden.
+``rows="means"`` (ours) remembers the mean embedding of each base class instead: the rows of a classifier sum to almost
+nothing, and where they are short against the embeddings the attention over them stays flat and teaches little.
 ``negative="mlp"`` sends the mean of the u_n through two linear layers.  Open score: "negative" as above, or any of
 ``OPEN_SCORES`` on the logits of the N classes.
 
@@ -49,6 +51,7 @@ from glocal.types import BaseClasses, Episode, Views
 
 MEMORIES = ("cross", "single")
 NEGATIVES = ("mean", "mlp")
+BASE_ROWS = ("classifier", "means")
 
 
 class ATT(Method):
@@ -127,6 +130,7 @@ class ATTG(ATT):
         self,
         dim: int,
         *,
+        rows: str = "classifier",
         negative: str = "mean",
         scale: float = 10.0,
         dropout: float = 0.1,
@@ -141,10 +145,11 @@ class ATTG(ATT):
             attention_dropout=attention_dropout,
             open_score=open_score,
         )
+        self.rows = check_choice("rows", rows, BASE_ROWS)
         self.base = BaseRows(dim, learned=False)
 
     def set_base(self, base: BaseClasses) -> None:
-        self.base.fill(base.weight)
+        self.base.fill(base.weight if self.rows == "classifier" else base.centre)
 
     def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
         # Only in training does ``drawn`` count base classes; later it counts those of another split.

@@ -17,14 +17,24 @@ class SetAttention(nn.Module):
     One head over (..., N, D), equivariant to the order of the N rows.  GEL eqs. 2 and 3 with the output layer,
     residual and LayerNorm of FEAT and SnaTCHer, which eq. 3 leaves out.
     ``gentle`` leaves LayerNorm out and starts with W_o = 0: it begins as the identity and learns to depart from it.
+    ``width``: of queries, keys and values, D when None; fewer make a small head of a wide embedding.
     """
 
-    def __init__(self, dim: int, *, dropout: float = 0.5, attention_dropout: float = 0.1, gentle: bool = False):
+    def __init__(
+        self,
+        dim: int,
+        *,
+        width: int | None = None,
+        dropout: float = 0.5,
+        attention_dropout: float = 0.1,
+        gentle: bool = False,
+    ):
         super().__init__()
-        self.w_qs, self.w_ks, self.w_vs = (nn.Linear(dim, dim, bias=False) for _ in range(3))
+        width = dim if width is None else width
+        self.w_qs, self.w_ks, self.w_vs = (nn.Linear(dim, width, bias=False) for _ in range(3))
         for layer in (self.w_qs, self.w_ks, self.w_vs):
-            nn.init.normal_(layer.weight, std=math.sqrt(2 / (dim + dim)))
-        self.fc = nn.Linear(dim, dim)
+            nn.init.normal_(layer.weight, std=math.sqrt(2 / (dim + width)))
+        self.fc = nn.Linear(width, dim)
         nn.init.xavier_normal_(self.fc.weight)
         if gentle:
             nn.init.zeros_(self.fc.weight)
@@ -65,10 +75,41 @@ class SetAttention(nn.Module):
 
 
 class ScaleCalibration(nn.Sequential):
-    """PReLU(BN(Conv1x1(f))), dim -> dim / 2 channels: brings local similarities to a scale (GEL eq. 8)."""
+    """PReLU(BN(Conv1x1(f))), dim -> width (dim / 2 when None): brings local similarities to a scale (GEL eq. 8).
+
+    ``gentle`` leaves BN out and starts as an orthogonal projection: it begins with nearly the cosines of the maps.
+    """
+
+    def __init__(self, dim: int, width: int | None = None, *, gentle: bool = False):
+        width = dim // 2 if width is None else width
+        conv = nn.Conv2d(dim, width, 1)
+        if gentle:
+            nn.init.orthogonal_(conv.weight.data.view(width, dim))
+            nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
+        super().__init__(
+            conv, nn.Identity() if gentle else nn.BatchNorm2d(width), nn.PReLU(init=1.0 if gentle else 0.25)
+        )
+
+
+class ChannelGains(nn.Module):
+    """A learned positive factor per channel: maps (B, C, H, W) -> the same shape.  1 each until ``fill``.
+
+    Filled with the inverse of the channel's usual size m_c over the base pictures, 1 / sqrt(m_c² + 0.3 mean(m²)): few
+    channels that are large on every picture else outvote the many that tell classes apart.
+    """
 
     def __init__(self, dim: int):
-        super().__init__(nn.Conv2d(dim, dim // 2, 1), nn.BatchNorm2d(dim // 2), nn.PReLU())
+        super().__init__()
+        self.log_gain = nn.Parameter(torch.zeros(dim))
+
+    def fill(self, mean: Tensor) -> None:
+        size = mean.square()
+        log_gain = -0.5 * (size + 0.3 * size.mean() + 1e-12).log()
+        with torch.no_grad():
+            self.log_gain.copy_(log_gain - log_gain.mean())
+
+    def forward(self, maps: Tensor) -> Tensor:
+        return maps * self.log_gain.exp()[:, None, None]
 
 
 class ResidualLinear(nn.Linear):
@@ -83,11 +124,11 @@ class ResidualLinear(nn.Linear):
 
 
 class LearnedScale(nn.Module):
-    """factor * x + offset; begins with the factor 10 that cosine classifiers start from."""
+    """factor * x + offset; begins with the factor 10 that cosine classifiers start from, unless told otherwise."""
 
-    def __init__(self) -> None:
+    def __init__(self, factor: float = 10.0) -> None:
         super().__init__()
-        self.factor, self.offset = nn.Parameter(torch.tensor(10.0)), nn.Parameter(torch.zeros(()))
+        self.factor, self.offset = nn.Parameter(torch.tensor(float(factor))), nn.Parameter(torch.zeros(()))
 
     def forward(self, x: Tensor) -> Tensor:
         return self.factor * x + self.offset

@@ -28,9 +28,12 @@ tieredImageNet 2, 5; CIFAR-FS 1, 1.
 Differs from the paper: where its text and its Algorithm 2 disagree (sign, square and mean of the energy loss) the
 algorithm is followed; attention has the output layer, residual and LayerNorm that eq. 3 leaves out; maps are calibrated
 before the class mean is taken.  Ours, and off unless asked for: ``local_scale="mean"`` divides s_f by the number of
-query pixels, so that E_f starts near the margins on any map size, and "learned" gives that mean a learned factor and
-offset; ``adapter`` lets a frozen backbone's embedding turn; ``gentle_attention`` begins as the identity and
-``learn_temperature`` sharpens s_c, so that with distance="cosine" training starts at plain cosine prototypes.
+query pixels, so that E_f starts near the margins on any map size, and "learned" gives that mean a learned factor
+(1 / ``local_temperature`` at the start) and offset; ``adapter`` lets a frozen backbone's embedding turn;
+``gentle_attention`` begins as the identity and ``learn_temperature`` sharpens s_c, so that with distance="cosine"
+training starts at plain cosine prototypes; ``gentle_local`` begins with the cosines of the maps as they are;
+``channel_gains`` brings the channels of a wide backbone to one size first, by the base pictures; ``attention_width``
+and ``local_width`` keep the head of a wide one small.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -60,13 +63,13 @@ from glocal.methods.base import (
     check_weight,
     known_cross_entropy,
 )
-from glocal.methods.blocks import LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import ChannelGains, LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
 from glocal.methods.snatcher import SnaTCHerF, movement
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.confidence import distance as smallest_distance
 from glocal.ops.energy import energy, energy_margin
 from glocal.ops.similarity import SIMILARITIES, class_mean, pixel_similarity, pool
-from glocal.types import Episode, Views
+from glocal.types import BaseClasses, Episode, Views
 
 
 class Variant(NamedTuple):
@@ -107,10 +110,15 @@ class GEL(Method):
         temperature: float | None = None,
         learn_temperature: bool = False,
         local_scale: str = "sum",
+        local_temperature: float = 0.1,
+        local_width: int | None = None,
+        gentle_local: bool = False,
         gentle_attention: bool = False,
+        attention_width: int | None = None,
         dropout: float = 0.5,
         attention_dropout: float = 0.1,
         adapter: bool = False,
+        channel_gains: bool = False,
         open_score: str | None = None,
     ):
         super().__init__()
@@ -130,10 +138,22 @@ class GEL(Method):
         self.score_names = (*own, *OPEN_SCORES)
         self.choose_score(open_score or self.variant.open_score)
 
-        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout, gentle=gentle_attention)
+        for name, width in (("local_width", local_width), ("attention_width", attention_width)):
+            if width is not None and width < 1:
+                raise RecipeError(f"{name} must be at least 1 channel, got {width}")
+        self.attend = SetAttention(
+            dim,
+            width=attention_width,
+            dropout=dropout,
+            attention_dropout=attention_dropout,
+            gentle=gentle_attention,
+        )
         self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
-        self.calibrate = ScaleCalibration(dim) if self.variant.pixel else None
-        self.local_affine = LearnedScale() if self.variant.pixel and local_scale == "learned" else None
+        self.gains = ChannelGains(dim) if channel_gains else None
+        self.needs_base = channel_gains
+        self.calibrate = ScaleCalibration(dim, local_width, gentle=gentle_local) if self.variant.pixel else None
+        factor = 1 / check_positive("local_temperature", local_temperature)  # where a learned scale begins
+        self.local_affine = LearnedScale(factor) if self.variant.pixel and local_scale == "learned" else None
         if not self.variant.pixel:  # a task then keeps what SnaTCHer-F keeps
             self.State = SnaTCHerF.State  # type: ignore[assignment, misc]
         if check_choice("coefficients", coefficients, COEFFICIENTS) != "fixed" and variant != "ahead":
@@ -142,7 +162,13 @@ class GEL(Method):
             )
         self.coefficient = Coefficients(dim, coefficients)
 
+    def set_base(self, base: BaseClasses) -> None:
+        if self.gains is not None:
+            self.gains.fill(base.mean)
+
     def embed(self, maps: Tensor) -> Views:
+        if self.gains is not None:
+            maps = self.gains(maps)
         return Views(self.adapter(pool(maps)), None if self.calibrate is None else self.calibrate(maps))
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:

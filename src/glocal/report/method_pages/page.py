@@ -117,8 +117,9 @@ def _settings(name: str, method: Method) -> str:
     for setting, parameter in inspect.signature(METHODS[name]).parameters.items():
         if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
             value = f"`{parameter.default!r}`"
-            if parameter.default is None:
-                value += f", which comes to `{getattr(method, setting)!r}` with the other defaults"
+            chosen = getattr(method, setting, None)
+            if parameter.default is None and chosen is not None:
+                value += f", which comes to `{chosen!r}` with the other defaults"
             rows.append([f"`{setting}`", value])
     rows += [[f"`{switch}`, as for every method", "`False`"] for switch in SWITCHES]
     return _table(["Setting", "Default"], rows)
