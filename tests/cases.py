@@ -48,6 +48,7 @@ METHOD_CASES: dict[str, dict[str, Any]] = {
         "local_scale": "learned",
         "gentle_local": True,
         "channel_gains": True,
+        "background": 0.3,
         "attention_width": 3,
         "local_width": 5,
     },

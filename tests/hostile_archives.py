@@ -82,14 +82,24 @@ def _(path: Path) -> None:
     _zip(path, "a/1.png", content=bytes(80 << 20))
 
 
-@hostile("overlapping-bomb.zip", "the archive unpacks to more than 200 times its size")
-def _(path: Path) -> None:
-    """Thirty entries, each below the limit, that all unpack the same bytes."""
+def _many(path: Path, *, apart: bool) -> None:
+    """Thirty entries, each below the limit, that all unpack to 4 MiB: of bytes of their own, or of the same bytes."""
     _zip(path, "a/00.png", content=bytes(4 << 20))
     raw = path.read_bytes()
     start, end = raw.index(b"PK\x01\x02"), raw.index(b"PK\x05\x06")
-    entries = b"".join(raw[start:end].replace(b"00.png", b"%02d.png" % i) for i in range(30))
-    path.write_bytes(raw[:start] + entries + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 30, 30, len(entries), start, 0))
+    packed, entries = b"", b""
+    for i in range(30):
+        name = b"%02d.png" % i
+        entry = raw[start:end].replace(b"00.png", name)
+        entries += entry[:42] + struct.pack("<I", len(packed) if apart else 0) + entry[46:]
+        packed += raw[:start].replace(b"00.png", name) if apart or not i else b""
+    path.write_bytes(
+        packed + entries + struct.pack("<IHHHHIIH", 0x06054B50, 0, 0, 30, 30, len(entries), len(packed), 0)
+    )
+
+
+hostile("many-bomb.zip", "the archive unpacks to more than 200 times its size")(lambda path: _many(path, apart=True))
+hostile("overlapping-bomb.zip", "its directory calls an entry 'a/01.png'")(lambda path: _many(path, apart=False))
 
 
 @hostile("bomb.tar.gz", "the archive unpacks to more than 200 times its size")
@@ -109,6 +119,14 @@ def _(path: Path) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("a/1.png", b"content")
     path.write_bytes(path.read_bytes().replace(b"content", b"conTent"))
+
+
+@hostile("two-names.zip", "its directory calls an entry 'a/2.pog'")
+def _(path: Path) -> None:
+    """An entry that its name would let everybody pass over."""
+    _zip(path, "a/1.png", "a/2.png")
+    head, mark, directory = path.read_bytes().partition(b"PK\x01\x02")
+    path.write_bytes(head + mark + directory.replace(b"a/2.png", b"a/2.pog"))
 
 
 @hostile("cut.zip", "not a readable zip file")

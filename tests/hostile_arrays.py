@@ -76,7 +76,7 @@ def _(path: Path) -> None:
 
 @hostile("deflate.npz", "damaged, cut short")
 def _(path: Path) -> None:
-    _npz(path, _npy(np.frombuffer(os.urandom(30_000), np.uint8)))
+    _npz(path, _npy(np.frombuffer(os.urandom(156 * 192), np.uint8).reshape(156, 8, 8, 3)))
     raw = bytearray(path.read_bytes())
     raw[10_000:10_100] = bytes(100)
     path.write_bytes(raw)

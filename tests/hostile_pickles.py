@@ -96,7 +96,6 @@ pickled("empty-strings.pkl", "array of dtype 'S0'", _array("S0", (1 << 40,), b""
 pickled("objects-from-bytes.pkl", "array of objects", _array("O8", (1,), b"\x01" * 8))  # pointers to anywhere
 pickled("made-up-dtype.pkl", "dtype of its own making", _array("u1", (9,), b"x" * 9, order="?"))
 pickled("bytearray-of-length.pkl", "byte array of a int", b"\x80\x02c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.")
-pickled("many-sets.pkl", "more than 4,000,000 lists", b"\x80\x04" + b"\x8f0" * 4_000_001 + b"N.")
 pickled(
     "copies.pkl",
     "more than 4 times its size",

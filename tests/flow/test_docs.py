@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -103,17 +104,33 @@ def program_of(words: list[str]) -> tuple[str, list[str]]:
     return words[0].rpartition("/")[2], words[1:]
 
 
+@cache
+def program() -> dict[tuple[str, ...], Any]:
+    """Every command and every group of commands, by the words that lead to it; the empty tuple is ``glocal``."""
+    found, waiting = {}, [((), typer.main.get_command(app))]
+    while waiting:
+        words, command = waiting.pop()
+        found[words] = command
+        waiting += [((*words, word), each) for word, each in getattr(command, "commands", {}).items()]
+    return found
+
+
+def called(arguments: list[str]) -> tuple[str, ...]:
+    """The words of ``arguments`` that name a command, as many as do."""
+    known = program()
+    return max((words for n in range(3) if (words := tuple(arguments[:n])) in known), key=len)
+
+
 def problem_with(arguments: list[str]) -> str | None:
     """What ``glocal`` would object to in its arguments, found without running anything."""
-    group = typer.main.get_command(app)
-    command, *rest = arguments
-    if command.startswith("-"):
-        known = {"--help", *(option for parameter in group.params for option in parameter.opts)}
-        return None if command in known else f"no option {command}"
-    if command not in group.commands:
-        return f"no command {command}"
+    words = called(arguments)
+    command, rest = program()[words], arguments[len(words) :]
+    if hasattr(command, "commands"):
+        known = {"--help", *(option for parameter in command.params for option in parameter.opts)}
+        asked = rest[0] if rest else "(nothing)"
+        return None if asked in known else f"no {'option' if asked.startswith('-') else 'command'} {asked}"
     try:
-        context = group.commands[command].make_context(command, rest)
+        context = command.make_context(words[-1], rest)
     except Exception as error:  # its class moved between versions of typer
         return str(error)
     recipe = context.params.get("recipe", "")
@@ -129,6 +146,11 @@ def problem_with(arguments: list[str]) -> str | None:
         ("evaluate run", "dataset"),
         ("pretrain demo-pretrian --out run", "no recipe demo-pretrian"),
         ("evalute run", "no command evalute"),
+        ("data verify cifar-fs --deep", None),
+        ("data verify cifar-fs --deeply", "--deeply"),
+        ("data prepare cifar-fs", "source"),
+        ("data verfy cifar-fs", "no command verfy"),
+        ("data", "no command (nothing)"),
     ],
 )
 def test_wrong_commands_are_noticed(line: str, problem: str | None):
@@ -142,9 +164,8 @@ def test_glocal_commands_parse():
     calls = [(where, arguments) for where, program, arguments in used if program == "glocal"]
     problems = {f"{where}: glocal {' '.join(arguments)}": problem_with(arguments) for where, arguments in calls}
     assert {line: problem for line, problem in problems.items() if problem} == {}
-    assert {arguments[0] for _, arguments in calls} >= set(typer.main.get_command(app).commands), (
-        "a command is not shown"
-    )
+    commands_there = {words for words, command in program().items() if not hasattr(command, "commands")}
+    assert commands_there - {called(arguments) for _, arguments in calls} == set(), "a command is not shown"
 
 
 def test_make_targets_exist():

@@ -205,8 +205,9 @@ def own_data(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def before(name: str) -> str | None:
     """The recipe whose run a recipe starts from."""
-    if on_a_cpu := re.fullmatch(r"(.+-cpu)-(feat-)?\dshot", name):
-        return f"{on_a_cpu[1]}-pretrain"
+    if on_a_cpu := re.fullmatch(r"(.+-cpu)-(feat-)?(\dshot)", name):
+        family, feat, shot = on_a_cpu.groups()
+        return f"{family}-pretrain" if feat or family == "cifar-fs-cpu" else f"{family}-feat-{shot}"
     dataset, _, stage = name.partition("-gel-")
     if stage:
         return f"{dataset}-feat-{stage.rpartition('-')[2]}"
@@ -267,11 +268,14 @@ def test_a_recipe_of_the_paper_runs(home: Path, name: str):
 
 @pytest.mark.parametrize("name", CPU)
 def test_a_recipe_for_a_cpu_runs(home: Path, name: str):
-    assert load_recipe(name).init == f"{name.partition('-cpu')[0]}-cpu/backbone"
+    earlier = before(name)
+    shipped = {"pretrain": "backbone", "feat-1shot": "snatcher-f-1shot", "feat-5shot": "snatcher-f-5shot"}
+    assert load_recipe(name).init == f"{earlier.partition('-cpu-')[0]}-cpu/{shipped[earlier.partition('-cpu-')[2]]}"
     recipe, model = parsed(name), load_model(run(home, name))
     assert (recipe.data.part, recipe.train.backbone) == ("held-out", "frozen")
     assert [recipe.train.shot, recipe.validation.shot] == [int(name[-5])] * 2
     assert model.backbone.preprocess.size == {"cifar-fs": 32, "tiered-64": 64}[recipe.data.dataset]
-    start = load_model(run(home, before(name)))
+    start = load_model(run(home, earlier))
     assert model.backbone.fingerprint() == start.backbone.fingerprint()
-    assert [earlier["method"]["name"] for earlier in model.record["chain"]] == ["protonet"]
+    chain = [one["method"]["name"] for one in model.record["chain"]]
+    assert chain == (["protonet"] if earlier.endswith("pretrain") else ["protonet", "snatcher-f"])

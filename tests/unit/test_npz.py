@@ -44,7 +44,7 @@ def test_an_empty_array_and_text(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_memory_is_bounded_by_the_block(tmp_path: Path, save) -> None:
-    rows = np.random.default_rng(0).integers(0, 4, (24, 1 << 20), np.uint8)  # 24 MiB
+    rows = np.random.default_rng(0).integers(0, 4, (12, 1 << 20), np.uint8)  # 12 MiB
     save(tmp_path / "a.npz", images=rows)
     total = int(rows.sum())
     del rows

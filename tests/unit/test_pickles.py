@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from glocal.data import pickle_values
 from glocal.data.pickles import raw_bytes, read_pickle, text_keys
 from glocal.errors import DataError
 from hostile import HOSTILE, RAN, WORDS
@@ -44,7 +45,8 @@ def same(a: Any, b: Any) -> bool:
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_every_kind_of_data_in_every_protocol(tmp_path: Path, protocol: int) -> None:
-    plain = [None, True, -5, 2**70, 0.5, 1j, "é", b"", b"ab\xff", bytes(5000), bytearray(b"xy"), bytearray(), (), (1,)]
+    plain = [None, True, -5, 2**70, 0.5, 1j, "é", b"", b"ab\xff", bytes(5000), (), (1,)]
+    plain += [bytearray(b"xy"), bytearray(), bytearray(5000)]
     value = {
         "arrays": ARRAYS,
         "plain": plain,
@@ -103,9 +105,17 @@ def test_arrays_of_a_mapped_pickle_are_views(tmp_path: Path) -> None:
         path.write_bytes(pickle.dumps({"data": np.zeros((1000, 100), np.uint8), "png": bytes(2000)}, protocol))
         found = read_pickle(path)
         assert not found["data"].flags.owndata
-        assert protocol == 5 or not found["data"].flags.writeable
+        assert not found["data"].flags.writeable
         assert isinstance(found["png"], memoryview)
         path.unlink()
+
+
+def test_containers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pickle_values, "MAX_CONTAINERS", 1000)
+    sets = b"\x80\x04" + b"\x8f0" * 1000  # two bytes make a set and drop it
+    assert read_pickle(io.BytesIO(sets + b"N.")) is None
+    with pytest.raises(DataError, match="more than 1,000 lists, dicts and sets"):
+        read_pickle(io.BytesIO(sets + b"\x8f0N."))
 
 
 def test_text_keys() -> None:

@@ -16,6 +16,20 @@ if TYPE_CHECKING:
     from glocal.report.comparison import Result
 
 
+# Options that every command about a row of models has.
+Runs = Annotated[
+    list[str],
+    typer.Argument(help="Run folders, checkpoints or shipped models, as RUN, RUN:SCORE or LABEL=RUN:SCORE."),
+]
+DatasetName = Annotated[str, typer.Option(help="A dataset by name, or a folder of class folders.")]
+Split = Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")]
+Shots = Annotated[str, typer.Option(help="Support pictures per known class; a table for each.")]
+Way = Annotated[int, typer.Option(min=1, help="Known classes per task.")]
+Queries = Annotated[int, typer.Option(min=1, help="Queries per class.")]
+Seed = Annotated[int, typer.Option(min=0, help="Which tasks.")]
+Reference = Annotated[str | None, typer.Option(help="The row that differences are taken against; the first one.")]
+
+
 class Format(StrEnum):
     terminal = "terminal"
     markdown = "markdown"
@@ -25,25 +39,20 @@ class Format(StrEnum):
 
 
 def compare(
-    runs: Annotated[
-        list[str],
-        typer.Argument(help="Run folders, checkpoints or shipped models, as RUN, RUN:SCORE or LABEL=RUN:SCORE."),
-    ],
-    dataset: Annotated[str, typer.Option(help="A dataset by name, or a folder of class folders.")],
-    split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "test",
-    shots: Annotated[str, typer.Option(help="Support pictures per known class; a table for each.")] = "1,5",
-    way: Annotated[int, typer.Option(min=1, help="Known classes per task.")] = 5,
-    query: Annotated[int, typer.Option(min=1, help="Queries per class.")] = 15,
+    runs: Runs,
+    dataset: DatasetName,
+    split: Split = "test",
+    shots: Shots = "1,5",
+    way: Way = 5,
+    query: Queries = 15,
     unknown_way: Annotated[int | None, typer.Option(min=0, help="Unknown classes per task; as many as way.")] = None,
     unknown_share: Annotated[
         str | None, typer.Option(help="Share of unknown queries, such as 0.1,0.5,0.9; a table for each.")
     ] = None,
     support_views: SupportViews = 1,
     tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
-    seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
-    reference: Annotated[
-        str | None, typer.Option(help="The row that differences are taken against; the first one.")
-    ] = None,
+    seed: Seed = 0,
+    reference: Reference = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep rows and tables here; what is there is not run again.")
     ] = None,
@@ -66,7 +75,10 @@ def compare(
     from glocal.report.comparison import TEXTS, results
 
     specs = _settings(
-        [EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query) for shot in _shots(shots)],
+        [
+            EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
+            for shot in parse_shots(shots)
+        ],
         unknown_share,
     )
     contestants = load_contestants(runs)
@@ -115,7 +127,7 @@ def compare(
     )
 
 
-def _shots(text: str) -> list[int]:
+def parse_shots(text: str) -> list[int]:
     from glocal.errors import RecipeError
 
     try:

@@ -13,12 +13,16 @@ import typer
 from glocal import __version__
 from glocal.cli.compare import compare
 from glocal.cli.convert import convert
+from glocal.cli.data import data
 from glocal.cli.demo import demo
 from glocal.cli.inventory import cache, inventory
+from glocal.cli.practical import check, enroll, predict
+from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
+from glocal.cli.reproduce import report, reproduce
 from glocal.cli.research import evaluate, pretrain, train
 from glocal.errors import GlocalError
 
-EVERYBODY, RESEARCHERS = "For everybody", "For researchers"
+PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 
 app = typer.Typer(
     name="glocal",
@@ -27,13 +31,18 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect):
+    app.command(rich_help_panel=PRACTICE)(command)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
 app.command(rich_help_panel=EVERYBODY)(cache)
+app.add_typer(data, name="data", rich_help_panel=RESEARCHERS)
 app.command(rich_help_panel=RESEARCHERS)(pretrain)
 app.command(rich_help_panel=RESEARCHERS)(train)
 app.command(rich_help_panel=RESEARCHERS)(evaluate)
 app.command(rich_help_panel=RESEARCHERS)(compare)
+app.command(rich_help_panel=RESEARCHERS)(reproduce)
+app.command(rich_help_panel=RESEARCHERS)(report)
 app.command(rich_help_panel=RESEARCHERS)(convert)
 
 

@@ -35,6 +35,7 @@ _DAMAGE = (
 _MAX_TAR_HEADER = 1 << 20  # bytes of a long name or a pax record, which tarfile reads at once
 _MAGIC = {b"PK\x03\x04": "zip", b"PK\x05\x06": "zip", b"\x1f\x8b": "gz", b"BZh": "bz2", b"\xfd7zXZ\x00": "xz"}
 _ZIP_END = 22 + 0xFFFF  # bytes: the record that ends a zip, and the longest comment in it
+_UTF8 = 0x800  # flag of an entry whose name is not in the character set of DOS
 _ZIP64 = 0xFFFF  # entries: that many or more, counted elsewhere
 _STEP = 256 << 10  # bytes: zipfile and tarfile hold several copies of what they read at once
 Wanted: TypeAlias = Callable[[str], bool]
@@ -77,6 +78,7 @@ def zip_entries(path: Path) -> list[zipfile.ZipInfo]:
         with zipfile.ZipFile(path) as archive:
             entries = archive.infolist()
         declared = _declared_entries(path)
+        _check_own_names(path, entries)
     except (*_DAMAGE, NotImplementedError) as error:
         raise DataError(f"{path}: not a readable zip file ({error}); pack it again") from error
     if declared not in (_ZIP64, len(entries)):
@@ -112,6 +114,17 @@ def _declared_entries(path: Path) -> int:
         tail = file.read()
     at = tail.rfind(b"PK\x05\x06") + 10
     return int.from_bytes(tail[at : at + 2], "little")
+
+
+def _check_own_names(path: Path, entries: list[zipfile.ZipInfo]) -> None:
+    """zipfile compares the two names of an entry when it is opened; one passed over because of its name never is."""
+    with path.open("rb") as file:
+        for entry in entries:
+            file.seek(entry.header_offset)
+            head = file.read(30)
+            name = file.read(int.from_bytes(head[26:28], "little"))
+            if name.decode("utf-8" if entry.flag_bits & _UTF8 else "cp437") != entry.orig_filename:
+                raise zipfile.BadZipFile(f"its directory calls an entry {entry.orig_filename!r}, the entry itself not")
 
 
 def inner_name(path: Path, name: str, seen: set[str]) -> str:

@@ -34,6 +34,8 @@ class BankFiles:
 
     def __init__(self, home: Path, key: str, n: int, dtype: str):
         self.home, self.key, self.n, self.dtype = home, key, n, np.dtype(dtype)
+        for stray in home.glob(".*.partial"):  # of a builder that was killed while it wrote
+            stray.unlink(missing_ok=True)
         self.shape = self._stored_shape()
         self.sums = np.zeros(n, np.uint32) if self.shape is None else np.fromfile(home / "sums.bin", np.uint32)
 

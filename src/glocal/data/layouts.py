@@ -16,8 +16,8 @@ from glocal.errors import DataError
 
 _LITTER = {"__macosx", "thumbs.db", "desktop.ini"}  # what operating systems leave behind; hidden files go too
 _SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}
-_FILE_COLUMNS = ("filename", "file", "path", "image")
-_LABEL_COLUMNS = ("label", "class")
+FILE_COLUMNS = ("filename", "file", "path", "image")
+LABEL_COLUMNS = ("label", "class")
 
 
 _Entry: TypeAlias = tuple[zipfile.ZipInfo, tuple[str, ...]]  # a file in a zip and the parts of its path
@@ -101,7 +101,7 @@ def _zip_entries(path: Path) -> list[_Entry]:
     if not path.is_file():
         raise DataError(f"{path}: no such zip file; from_folder reads a folder")
     split = [(entry, PurePosixPath(entry.filename.replace("\\", "/")).parts) for entry in zip_entries(path)]
-    return [(entry, parts) for entry, parts in split if parts and not any(_is_litter(p) and p != ".." for p in parts)]
+    return [(entry, parts) for entry, parts in split if parts and not any(is_litter(p) and p != ".." for p in parts)]
 
 
 def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
@@ -143,8 +143,8 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
                 cells = [cell.strip() for cell in row]
                 if n == 0:
                     header = [cell.lower() for cell in cells]
-                    files = [header.index(name) for name in _FILE_COLUMNS if name in header]
-                    labels = [header.index(name) for name in _LABEL_COLUMNS if name in header]
+                    files = [header.index(name) for name in FILE_COLUMNS if name in header]
+                    labels = [header.index(name) for name in LABEL_COLUMNS if name in header]
                     if files and labels:
                         file_column, label_column = files[0], labels[0]
                         continue
@@ -158,26 +158,26 @@ def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
 def _inside(root: Path) -> tuple[list[Path], list[Path]]:
     """Folders and other files right in ``root``, in a fixed order."""
     try:
-        top = sorted(entry for entry in root.iterdir() if not _is_litter(entry.name))
+        top = sorted(entry for entry in root.iterdir() if not is_litter(entry.name))
     except OSError as error:
-        _refuse_unreadable(error)
+        refuse_unreadable(error)
     return [entry for entry in top if entry.is_dir()], [entry for entry in top if not entry.is_dir()]
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
     """Every file below a class folder in a fixed order; links are followed, but no folder is entered twice."""
     seen: set[tuple[int, int]] = set()
-    for parent, folders, files in os.walk(folder, followlinks=True, onerror=_refuse_unreadable):
+    for parent, folders, files in os.walk(folder, followlinks=True, onerror=refuse_unreadable):
         here = os.stat(parent)
         if (here.st_dev, here.st_ino) in seen:
             folders.clear()
             continue
         seen.add((here.st_dev, here.st_ino))
-        folders[:] = sorted(name for name in folders if not _is_litter(name))
-        yield from (Path(parent, name) for name in sorted(files) if not _is_litter(name))
+        folders[:] = sorted(name for name in folders if not is_litter(name))
+        yield from (Path(parent, name) for name in sorted(files) if not is_litter(name))
 
 
-def _is_litter(name: str) -> bool:
+def is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
 
 
@@ -185,7 +185,7 @@ def _is_picture(name: str) -> bool:
     return PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES
 
 
-def _refuse_unreadable(error: OSError) -> NoReturn:
+def refuse_unreadable(error: OSError) -> NoReturn:
     raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from error
 
 

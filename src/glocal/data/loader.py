@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -12,8 +13,19 @@ from torch import Tensor
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.images import fit
+from glocal.data.prepared import MappedBlobs, MappedImages
 from glocal.errors import DataError
 from glocal.types import Preprocess
+
+HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
+
+
+class Images(Protocol):
+    """uint8 pictures that can be indexed by a tensor of rows: a tensor of them, or what reads them when asked."""
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, rows: Tensor) -> Tensor: ...
 
 
 class ImageLoader:
@@ -29,6 +41,17 @@ class ImageLoader:
     def __call__(self, indices: npt.NDArray[np.int64]) -> Tensor:
         with ThreadPoolExecutor(self.workers) as pool:
             return self._stack(list(pool.map(self._one, indices.tolist())))
+
+    def hold(self, indices: npt.NDArray[np.int64]) -> Images:
+        """The pictures for training, which asks for each of them many times: the same pixels either way.
+
+        They are decoded once and stay in memory, unless they come from a prepared data set and would take more than
+        ``HELD_UP_TO`` bytes there: then each is read through the memory map whenever it is asked for.
+        """
+        mapped = isinstance(self.dataset.source, MappedImages | MappedBlobs)
+        if mapped and len(indices) * 3 * self.preprocess.size**2 > HELD_UP_TO:
+            return _ReadThrough(self, indices)
+        return self(indices)
 
     def batches(self, indices: npt.NDArray[np.int64], size: int) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
         """Batches in order; the next one is decoded while the caller works on this one."""
@@ -52,3 +75,16 @@ class ImageLoader:
         if not images:
             return torch.empty(0, 3, self.preprocess.size, self.preprocess.size, dtype=torch.uint8)
         return torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2)
+
+
+class _ReadThrough:
+    """Row i is picture ``indices[i]``, read when it is asked for."""
+
+    def __init__(self, loader: ImageLoader, indices: npt.NDArray[np.int64]) -> None:
+        self._loader, self._indices = loader, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, rows: Tensor) -> Tensor:
+        return self._loader(self._indices[rows.numpy()])

@@ -16,6 +16,7 @@ from typing import Any, NoReturn
 from glocal.data.pickle_values import DType, Known, Makers, NotData, Pending, key_only, only, paired
 
 VIEW_FROM = 1024  # bytes: longer byte strings stay where they are and come as memoryviews
+_RELEASE_AFTER = 64 << 20  # bytes read from a memory map before its pages are given back
 
 
 class Reader:
@@ -24,6 +25,7 @@ class Reader:
     def __init__(self, data: bytes | mmap.mmap) -> None:
         self.size, self.at = len(data), 0
         self._data, self._view = data, memoryview(data).toreadonly()
+        self._released = 0
 
     def read(self, n: int) -> bytes:
         start = self._advance(n)
@@ -38,12 +40,23 @@ class Reader:
             raise NotData(f"the line that begins at byte {self.at:,} does not end")
         return self.read(end + 1 - self.at)
 
-    def _advance(self, n: int) -> int:
+    def expect(self, n: int) -> None:
         left = self.size - self.at
         if not 0 <= n <= left:
             raise NotData(f"it ends too early: {n:,} bytes must follow byte {self.at:,}, and {left:,} do")
+
+    def _advance(self, n: int) -> int:
+        self.expect(n)
         self.at += n
+        if self.at - self._released > _RELEASE_AFTER:
+            self._release()
         return self.at - n
+
+    def _release(self) -> None:
+        """Give pages of a map back, or parsing would hold all of a large file; what is used again is read again."""
+        self._released = self.at
+        if isinstance(self._data, mmap.mmap) and hasattr(mmap, "MADV_DONTNEED"):
+            self._data.madvise(mmap.MADV_DONTNEED)
 
 
 class _Memo(dict[int, Any]):
@@ -80,8 +93,8 @@ class DataUnpickler(pickle._Unpickler):
     # Opcodes that the standard library would obey too readily.
 
     def _frame(self) -> None:
-        """Frames are hints about buffering; what is in them is read as if they were not there."""
-        self._reader.read(8)
+        """Frames are hints about buffering; what is in them is read as if they were not there, but it must be there."""
+        self._reader.expect(self._length(8))
 
     def _bytes4(self) -> None:
         self.append(self._reader.view(self._length(4)))
@@ -95,7 +108,9 @@ class DataUnpickler(pickle._Unpickler):
         self.append(found.decode("latin1") if isinstance(found, bytes) else found)
 
     def _bytearray8(self) -> None:
-        self.append(self._makers.bytearray(self._reader.view(self._length(8))))
+        """How protocol 5 spells the bytes of an array, too."""
+        found = self._reader.view(self._length(8))
+        self.append(self._makers.bytearray(found) if isinstance(found, bytes) else found)
 
     def _length(self, width: int) -> int:
         return int.from_bytes(self._reader.read(width), "little")

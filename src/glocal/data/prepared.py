@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.digests import BadImage
-from glocal.data.images import Pixels, decode
+from glocal.data.images import Pixels, decode, picture_size
 from glocal.data.sources import ArraySource, ImageSource
 from glocal.errors import DataError
 from glocal.files import replacing
@@ -68,6 +68,7 @@ class PreparedIndex:
     packing: str  # the form it was prepared from, in words
     created_by: str
     splits: Mapping[str, PreparedSplit]
+    variant: str = "own"  # which of the forms a published data set is known in; see ``facts``
 
 
 class MappedImages(ArraySource):
@@ -100,8 +101,14 @@ class MappedBlobs:
         return len(self._offsets) - 1
 
     def read(self, i: int) -> Pixels:
+        return decode(self._encoded(i), name=self.where(i))
+
+    def size(self, i: int) -> tuple[int, int]:
+        return picture_size(self._encoded(i), name=self.where(i))
+
+    def _encoded(self, i: int) -> bytes:
         begin, end = self._offsets[i : i + 2]
-        return decode(self._blobs[begin:end].tobytes(), name=self.where(i))
+        return self._blobs[begin:end].tobytes()
 
     def where(self, i: int) -> str:
         return f"{self._path}[{i}]"
@@ -232,7 +239,8 @@ def _from_json(content: Mapping[str, Any]) -> PreparedIndex:
             files={suffix: FileRecord(**file) for suffix, file in stored["files"].items()},
             skipped=tuple(BadImage(*each) for each in stored["skipped"]),
         )
-    return PreparedIndex(content["name"], content["packing"], content["created_by"], splits)
+    variant = content.get("variant", "own")  # the first indices had none
+    return PreparedIndex(content["name"], content["packing"], content["created_by"], splits, variant)
 
 
 def _not_as_prepared(path: Path, what: str) -> str:

@@ -51,14 +51,15 @@ def prepare(
     name: str,
     packing: str,
     key: str,
+    variant: str = "own",
     skip_bad: bool = False,
     progress: Progress | None = None,
 ) -> PreparedIndex:
     """Write the prepared form of a data set to ``folder``, which must not exist.
 
-    ``packing`` says in words what it comes from.  ``key`` stands for the input: when it is the same as that of a
-    process killed earlier, the splits which that one finished are taken as they are.  ``skip_bad`` leaves out pictures
-    that cannot be used instead of refusing them.
+    ``packing`` says in words what it comes from, ``variant`` which known form of a published data set that is.
+    ``key`` stands for the input: when it is the same as that of a process killed earlier, the splits which that one
+    finished are taken as they are.  ``skip_bad`` leaves out pictures that cannot be used instead of refusing them.
     """
     target = Path(folder).absolute()
     if not splits:
@@ -67,7 +68,7 @@ def prepare(
         check_split_name(split)
     _refuse_existing(target)
     work = work_folder(target)
-    job = {"key": key, "name": name, "packing": packing, "skip_bad": skip_bad, "splits": [*splits]}
+    job = {"key": key, "name": name, "packing": packing, "variant": variant, "skip_bad": skip_bad, "splits": [*splits]}
     try:
         work.mkdir(parents=True, exist_ok=True)
         with FileLock(work / "lock", timeout=0):
@@ -115,7 +116,7 @@ def _prepare(
 
 
 def _index(job: Mapping[str, Any], splits: Mapping[str, PreparedSplit]) -> PreparedIndex:
-    return PreparedIndex(job["name"], job["packing"], f"glocal {__version__}", splits)
+    return PreparedIndex(job["name"], job["packing"], f"glocal {__version__}", splits, job["variant"])
 
 
 def _continued(work: Path, job: Mapping[str, Any]) -> dict[str, PreparedSplit]:

@@ -20,7 +20,7 @@ def published_split(name: str) -> Splits:
     """train, val and test classes as published; FC100 names CIFAR-100's superclasses, ImageNet sets their wnids."""
     if name not in PUBLISHED:
         raise DataError(f"no published split is called {name!r}; there are {', '.join(PUBLISHED)}")
-    text = resources.files("glocal.data").joinpath("published_splits", f"{name}.json").read_text("utf-8")
+    text = resources.files("glocal.data").joinpath("class_lists", f"{name}.json").read_text("utf-8")
     splits = {split: tuple(classes) for split, classes in json.loads(text).items()}
     check_disjoint(splits)
     return splits

@@ -26,7 +26,7 @@ from glocal.ops.similarity import pool
 
 
 class PretrainStage:
-    """Cross-entropy over the base classes; every picture is decoded once and stays in memory as uint8."""
+    """Cross-entropy over the base classes; every picture is decoded once and stays in memory, unless they are many."""
 
     def __init__(self, recipe: Recipe, device: torch.device):
         self.recipe, self.device = recipe, device
@@ -39,7 +39,7 @@ class PretrainStage:
                 'to learn; validate it with method.name = "protonet" and train this method on the result'
             )
         backbone = self.model.backbone
-        self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers)(rows)
+        self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers).hold(rows)
         self.labels = torch.from_numpy(data.label[rows])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))

@@ -53,7 +53,7 @@ class TrainStage:
             if settings.views != 1:
                 raise RecipeError("train.views is for the frozen backbone; a fine-tuned one takes [augment]")
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
-            self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers)(rows)
+            self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
         if settings.tasks_per_step % world().size:
             raise RecipeError(

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal.errors import RecipeError
@@ -94,7 +95,7 @@ class ScaleCalibration(nn.Sequential):
 class ChannelGains(nn.Module):
     """A learned positive factor per channel: maps (B, C, H, W) -> the same shape.  1 each until ``fill``.
 
-    Filled with the inverse of the channel's usual size m_c over the base pictures, 1 / sqrt(m_c² + 0.3 mean(m²)): few
+    Filled with the inverse of the channel's usual size m_c over the base pictures, 1 / sqrt(m_c² + mean(m²)): few
     channels that are large on every picture else outvote the many that tell classes apart.
     """
 
@@ -104,7 +105,7 @@ class ChannelGains(nn.Module):
 
     def fill(self, mean: Tensor) -> None:
         size = mean.square()
-        log_gain = -0.5 * (size + 0.3 * size.mean() + 1e-12).log()
+        log_gain = -0.5 * (size + size.mean() + 1e-12).log()
         with torch.no_grad():
             self.log_gain.copy_(log_gain - log_gain.mean())
 
@@ -132,6 +133,27 @@ class LearnedScale(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.factor * x + self.offset
+
+
+class Background(nn.Module):
+    """What a cosine owes to what all pictures share: share * (cos(q, B) + cos(p, B)), the mean over base classes B.
+
+    query (Q, D), proto (N, D) -> (Q, N), to be taken away from cos(q, p): a picture that is like everything is then not
+    like this class.  0 until ``fill``.  Both the share and the mean direction are learned from there on.
+    """
+
+    def __init__(self, dim: int, share: float):
+        super().__init__()
+        self.share, self.mean = nn.Parameter(torch.tensor(float(share))), nn.Parameter(torch.zeros(dim))
+
+    def fill(self, rows: Tensor) -> None:
+        """rows (B, D): one embedding per base class."""
+        with torch.no_grad():
+            self.mean.copy_(F.normalize(rows, dim=-1).mean(dim=0))
+
+    def forward(self, query: Tensor, proto: Tensor) -> Tensor:
+        of_query, of_proto = (F.normalize(x, dim=-1) @ self.mean for x in (query, proto))
+        return self.share * (of_query[:, None] + of_proto)
 
 
 class BaseRows(nn.Module):

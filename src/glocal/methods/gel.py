@@ -32,8 +32,9 @@ query pixels, so that E_f starts near the margins on any map size, and "learned"
 (1 / ``local_temperature`` at the start) and offset; ``adapter`` lets a frozen backbone's embedding turn;
 ``gentle_attention`` begins as the identity and ``learn_temperature`` sharpens s_c, so that with distance="cosine"
 training starts at plain cosine prototypes; ``gentle_local`` begins with the cosines of the maps as they are;
-``channel_gains`` brings the channels of a wide backbone to one size first, by the base pictures; ``attention_width``
-and ``local_width`` keep the head of a wide one small.
+``channel_gains`` brings the channels of a wide backbone to one size first, by the base pictures; ``background`` takes
+that share of the cosines with the base classes away from s_c; ``attention_width`` and ``local_width`` keep the head of
+a wide backbone small.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -63,7 +64,7 @@ from glocal.methods.base import (
     check_weight,
     known_cross_entropy,
 )
-from glocal.methods.blocks import ChannelGains, LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import Background, ChannelGains, LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
 from glocal.methods.snatcher import SnaTCHerF, movement
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.confidence import distance as smallest_distance
@@ -119,6 +120,7 @@ class GEL(Method):
         attention_dropout: float = 0.1,
         adapter: bool = False,
         channel_gains: bool = False,
+        background: float = 0.0,
         open_score: str | None = None,
     ):
         super().__init__()
@@ -150,7 +152,10 @@ class GEL(Method):
         )
         self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
         self.gains = ChannelGains(dim) if channel_gains else None
-        self.needs_base = channel_gains
+        if background and distance != "cosine":
+            raise RecipeError(f"background is a share of cosines; it needs distance 'cosine', got {distance!r}")
+        self.background = Background(dim, background) if check_weight("background", background) else None
+        self.needs_base = channel_gains or self.background is not None
         self.calibrate = ScaleCalibration(dim, local_width, gentle=gentle_local) if self.variant.pixel else None
         factor = 1 / check_positive("local_temperature", local_temperature)  # where a learned scale begins
         self.local_affine = LearnedScale(factor) if self.variant.pixel and local_scale == "learned" else None
@@ -165,6 +170,9 @@ class GEL(Method):
     def set_base(self, base: BaseClasses) -> None:
         if self.gains is not None:
             self.gains.fill(base.mean)
+        if self.background is not None:
+            with torch.no_grad():
+                self.background.fill(self.embed(base.centre[:, :, None, None]).vec)
 
     def embed(self, maps: Tensor) -> Views:
         if self.gains is not None:
@@ -179,7 +187,10 @@ class GEL(Method):
         return self.State(proto, raw, class_mean(support.local, label), self.coefficient(raw))
 
     def compare(self, state: Any, query: Views) -> Comparison:
-        s_class = SIMILARITIES[self.distance](query.vec, state.proto) / self.temperature
+        s_class = SIMILARITIES[self.distance](query.vec, state.proto)
+        if self.background is not None:
+            s_class = s_class - self.background(query.vec, state.proto)
+        s_class = s_class / self.temperature
         if self.sharpness is not None:
             s_class = s_class * self.sharpness.exp()
         e_class = energy(s_class)

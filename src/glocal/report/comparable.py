@@ -49,7 +49,7 @@ def why_not(each: Contestant, on: Measured) -> list[str]:
 def about(each: Contestant) -> str:
     """What a reader of the table should know of a model beside its name."""
     recipe, settings = each.model.record.get("recipe") or {}, each.model.record["method"]["settings"]
-    parts = [each.method if each.method not in each.name.split(":")[0] else ""]
+    parts = [each.method if each.method not in each.name.split(":")[0].lower() else ""]
     parts.append("reconstruction" if _is_reconstruction(each.method, settings) else "")
     parts.append("centred features" if settings.get("centre") else "")
     if recipe.get("stage") == "train":

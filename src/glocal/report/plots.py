@@ -31,7 +31,7 @@ Scores: TypeAlias = "tuple[ArrayLike, ArrayLike]"  # open score (Q,), known (Q,)
 
 def density(histogram: ScoreHistogram, *, title: str = "") -> Figure:
     """How often each score occurs among known and among unknown queries (the paper's density figure)."""
-    figure, axes = _canvas(title)
+    figure, axes = canvas(title)
     bins = len(histogram.known)
     sides = (
         ("known classes", histogram.known_share, BLUE, None),
@@ -46,7 +46,7 @@ def density(histogram: ScoreHistogram, *, title: str = "") -> Figure:
         entries[name] = (face, outline)
     axes.set(xlim=(0, 1), xlabel="open score, scaled to 0–1 in each task", ylabel="density (area = 1)")
     axes.set_ylim(0, 1.3 * bins * max(histogram.known_share.max(), histogram.unknown_share.max()))  # legend on top
-    _legend(axes, entries, heading=f"overlap (IoU) {100 * histogram.iou:.1f} %", place="upper right")
+    legend(axes, entries, heading=f"overlap (IoU) {100 * histogram.iou:.1f} %", place="upper right")
     return figure
 
 
@@ -55,7 +55,7 @@ def roc(curves: Mapping[str, Sequence[Scores]], *, title: str = "") -> Figure:
 
     The AUROC in the legend is the mean over tasks; scores of different tasks are never pooled.
     """
-    figure, axes = _canvas(title)
+    figure, axes = canvas(title)
     entries = {}
     grid = np.linspace(0, 1, 1001)  # finer than the steps of a task, 1 / (its known queries)
     for i, (name, tasks) in enumerate(curves.items()):
@@ -73,7 +73,7 @@ def roc(curves: Mapping[str, Sequence[Scores]], *, title: str = "") -> Figure:
     (entries["chance, 50.0"],) = axes.plot([0, 100], [0, 100], color=SOFT, linewidth=1, linestyle=(0, (2, 3)))
     axes.set(xlim=(-1, 101), ylim=(-1, 101), aspect="equal")
     axes.set(xlabel="known called unknown (false positives, %)", ylabel="unknown found (true positives, %)")
-    _legend(axes, entries, heading="AUROC, %", place="lower right")
+    legend(axes, entries, heading="AUROC, %", place="lower right")
     return figure
 
 
@@ -110,7 +110,7 @@ def _matplotlib() -> Any:
     return matplotlib
 
 
-def _canvas(title: str) -> tuple[Figure, Axes]:
+def canvas(title: str) -> tuple[Figure, Axes]:
     """Small in inches, so that letters stay large when the figure is shown at half its size."""
     figure = _matplotlib().figure.Figure(figsize=(5.4, 4.2), layout="constrained", facecolor="white")
     axes = figure.add_subplot()
@@ -126,10 +126,10 @@ def _canvas(title: str) -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _legend(
+def legend(
     axes: Axes, entries: Mapping[str, Any], *, heading: str, place: Literal["upper right", "lower right"]
 ) -> None:
-    legend = axes.legend(
+    box = axes.legend(
         handles=entries.values(),
         labels=entries.keys(),
         title=heading,
@@ -139,6 +139,6 @@ def _legend(
         framealpha=0.9,
         edgecolor=GRID,
     )
-    legend.set_alignment("left")
-    for entry in legend.get_texts():
+    box.set_alignment("left")
+    for entry in box.get_texts():
         entry.set_parse_math(False)  # a name with two dollar signs is a name

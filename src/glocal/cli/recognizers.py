@@ -1,0 +1,140 @@
+"""Commands that look into a .glocal file or change it: inspect, threshold, classes, add, remove, rename."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glocal.cli.console import Device, Json, Workers, bars, show
+from glocal.cli.practical import RecognizerFile
+from glocal.cli.words import counted, describe, plain_finding, rate_meter, summary, tell, threshold_lines
+
+ClassName = Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]
+
+
+def classes(file: RecognizerFile, json: Json = False) -> None:
+    """List the classes of a recognizer and their photos."""
+    from glocal.recognizer.file import read_manifest
+
+    found = {each.name: [photo.name for photo in each.photos] for each in read_manifest(file).classes}
+    show(
+        found, as_json=json, otherwise=lambda: _columns([(name, counted(len(p), "photo")) for name, p in found.items()])
+    )
+
+
+def add(
+    file: RecognizerFile,
+    name: ClassName,
+    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.")],
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Add a class, or photos to a class that is there."""
+    recognizer = _load(file, device, workers)
+    with bars() as progress:
+        grow = recognizer.add_photos if name in recognizer.classes else recognizer.add_class
+        findings = grow(name, photos, progress=rate_meter(progress, "add"))
+    _save(recognizer, file, findings, json)
+
+
+def remove(file: RecognizerFile, name: ClassName, device: Device = "auto", json: Json = False) -> None:
+    """Remove a class."""
+    recognizer = _load(file, device, 1)
+    _save(recognizer, file, recognizer.remove_class(name), json)
+
+
+def rename(
+    file: RecognizerFile,
+    name: ClassName,
+    new_name: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.")],
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Rename a class."""
+    recognizer = _load(file, device, 1)
+    _save(recognizer, file, recognizer.rename_class(name, new_name), json)
+
+
+def threshold(
+    file: RecognizerFile,
+    set_: Annotated[float | None, typer.Option("--set", help="Set it by hand; kept when classes change.")] = None,
+    max_false_unknown: Annotated[
+        float | None, typer.Option(help="Compute it for this share of known photos called unknown.")
+    ] = None,
+    per_class: Annotated[
+        bool | None, typer.Option("--per-class/--one-for-all", help="Compute one per class, or one for all.")
+    ] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Show the threshold and its promise, or change it."""
+    recognizer = _load(file, device, 1)
+    if set_ is not None or max_false_unknown is not None or per_class is not None:
+        recognizer.set_threshold(set_, max_false_unknown=max_false_unknown, per_class=per_class)
+        recognizer.save(file)
+    show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
+
+
+def inspect(
+    file: RecognizerFile,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Score the probe pictures again: same answers on this machine?")
+    ] = False,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Show what is in a recognizer file; --verify proves that this machine gives the same answers."""
+    from glocal.recognizer.file import read_manifest
+
+    manifest = read_manifest(file)
+    result: dict[str, Any] = manifest.model_dump(exclude={"left_out"})
+    lines = [
+        ("written by", f"glocal {manifest.version}, schema {manifest.schema_version}"),
+        ("identity", manifest.identity),
+        ("model", f"{manifest.model.name}: {manifest.model.method}, open score {manifest.model.open_score}"),
+        ("backbone", f"{manifest.model.backbone['name']}, weights {manifest.model.backbone_sha256[:16]}"),
+        ("pictures", f"{manifest.model.preprocess['size']} pixels"),
+        ("classes", f"{len(manifest.classes)} with {counted(manifest.n_photos, 'photo')}"),
+    ]
+    if manifest.unknown:
+        lines.append(("known unknowns", counted(len(manifest.unknown), "photo")))
+    recognizer = _load(file, device, 1)
+    first, *more = threshold_lines(recognizer)
+    lines += [("threshold", first.removeprefix("threshold ")), *(("", line) for line in more)]
+    failed = False
+    if verify:
+        from glocal.recognizer.verify import verify as run
+
+        found = run(recognizer)
+        failed = not all(each.same for each in found)
+        result["verified"] = [vars(each) | {"same": each.same} for each in found]
+        worst = max((each.difference for each in found), default=0.0)
+        verdict = "NOT the same answers" if failed else "the same answers as where it was made"
+        lines.append(("verified", f"{verdict}: {counted(len(found), 'probe')}, largest difference {worst:.1e}"))
+    show(result, as_json=json, otherwise=lambda: _columns(lines))
+    if failed:
+        raise typer.Exit(1)
+
+
+def _load(file: Path, device: str, workers: int) -> Any:
+    from glocal.recognizer import Recognizer
+
+    return Recognizer.load(file, device=device, workers=workers)
+
+
+def _save(recognizer: Any, file: Path, findings: list[Any], json: bool) -> None:
+    recognizer.save(file)
+    for finding in findings:
+        tell(f"check-up: {finding}")
+    result = summary(recognizer, file) | {"findings": [plain_finding(each) for each in findings]}
+    show(result, as_json=json, otherwise=lambda: f"{file}: {describe(recognizer)}")
+
+
+def _columns(rows: list[tuple[str, str]]) -> str:
+    from glocal.cli.words import printable
+
+    width = max((len(printable(name)) for name, _ in rows), default=0)
+    return "\n".join(f"{printable(name):<{width}}  {printable(value)}" for name, value in rows)

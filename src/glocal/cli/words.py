@@ -1,0 +1,163 @@
+"""How recognizers, their thresholds and their answers are put into words and tables."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+from rich.progress import Progress
+
+from glocal.cli.console import screen
+
+WIDEST = 20  # classes whose confusion matrix fits on a screen
+
+if TYPE_CHECKING:
+    from glocal.recognizer import Recognizer
+    from glocal.recognizer.check import Check
+
+
+class Printer:
+    """Answers on the screen, or as the elements of one JSON list, as they come."""
+
+    def __init__(self, as_json: bool, *, quiet: bool) -> None:
+        self._json, self._quiet, self._first = as_json, quiet, True
+
+    def __enter__(self) -> Printer:
+        return self
+
+    def __exit__(self, *failure: Any) -> None:
+        if self._json and failure[0] is None:
+            sys.stdout.write("[]\n" if self._first else "\n]\n")
+
+    def put(self, answer: Any) -> None:
+        from json import dumps
+
+        from glocal.recognizer import Unreadable
+        from glocal.recognizer.results import plain
+
+        if self._json:
+            sys.stdout.write("[\n" if self._first else ",\n")
+            sys.stdout.write(dumps(plain(answer)))
+        elif not self._quiet:
+            if isinstance(answer, Unreadable):
+                typer.echo(printable(f"{answer.path}: error: {answer.error}"))
+            else:
+                typer.echo(printable(f"{answer.path}: {answer.label}"))
+                typer.echo(printable(f"    {answer.reason}"))
+                if answer.warning:
+                    typer.echo(printable(f"    {answer.warning}"))
+        self._first = False
+
+
+def check_report(found: Check, recognizer: Recognizer) -> str:
+    """Rates, confusion matrix, worst pictures."""
+    by_hand = recognizer.contents.decision.by_hand
+    promised = f"promised: at most {100 * recognizer.threshold.max_false_unknown:g} %"
+    lines = [
+        f"named right      {found.accuracy} of pictures of enrolled classes",
+        f"                 {found.named_right} had none been called unknown",
+        f"false unknown    {found.false_unknown}; {'threshold set by hand' if by_hand else promised}",
+        f"unknowns caught  {found.caught} of pictures of no enrolled class",
+        "",
+        *(_matrix(found) if len(found.classes) <= WIDEST else _mistakes(found)),
+    ]
+    worst = [
+        f"  {each.answer.path}: is {each.truth}, called {each.answer.label}; {each.answer.reason.partition('; ')[0]}"
+        for each in found.worst()
+    ]
+    return printable("\n".join(lines + (["", "worst pictures, the surest mistake first:", *worst] if worst else [])))
+
+
+def _matrix(found: Check) -> list[str]:
+    """A row for what the pictures show, a column for what they were called; ? is unknown."""
+    names = (*found.classes, "unknown")
+    marks = [*(str(i + 1) for i in range(len(found.classes))), "?"]
+    table = found.confusion()
+    lines = ["".join(f"{mark:>5}" for mark in marks) + "   called this; shows this:"]
+    for mark, truth in zip(marks, names, strict=True):
+        if truth in table:
+            cells = "".join(f"{table[truth].get(name, '·'):>5}" for name in names)
+            lines.append(f"{cells}   {mark} {truth}")
+    return lines
+
+
+def _mistakes(found: Check) -> list[str]:
+    """For more classes than a line holds: how many were right, and the mistakes by name."""
+    lines = []
+    for truth, row in found.confusion().items():
+        wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
+        lines.append(f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else ""))
+    return lines
+
+
+def tell(line: str) -> None:
+    """For the person, beside the result; wrapped lines and markup would spoil paths."""
+    screen.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def printable(text: str) -> str:
+    """File names need not be Unicode, and may hold control characters that move a cursor."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
+
+
+def plain_finding(finding: Any) -> dict[str, Any]:
+    return {"kind": finding.kind, "text": finding.text, "classes": sorted(finding.classes)}
+
+
+def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
+    contents = recognizer.contents
+    return {
+        "file": str(file),
+        "identity": contents.identity,
+        "model": contents.brain.name,
+        "method": contents.brain.method,
+        "classes": dict(zip(contents.support.names, contents.support.shots, strict=True)),
+        "threshold": recognizer.threshold.to_json(),
+    }
+
+
+def describe(recognizer: Recognizer) -> str:
+    """The classes in a line, the threshold and what it promises in the next ones."""
+    contents = recognizer.contents
+    n_class, n_photo = len(contents.support.names), len(contents.support.photos)
+    head = f"{counted(n_class, 'class', 'classes')}, {counted(n_photo, 'photo')}, {contents.brain.name}"
+    return "\n".join([head, *threshold_lines(recognizer)])
+
+
+def counted(n: int, one: str, many: str | None = None) -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def threshold_lines(recognizer: Recognizer) -> list[str]:
+    threshold = recognizer.threshold
+    if recognizer.contents.decision.by_hand:
+        return [f"threshold {threshold.value:.4g}, set by hand: it promises nothing"]
+    lines = [
+        f"threshold {threshold.value:.4g} from {threshold.source}, for at most "
+        f"{100 * threshold.max_false_unknown:g} % false unknowns"
+    ]
+    if threshold.expected is not None:
+        inside = ""
+        if threshold.interval is not None:
+            inside = f" (95 % interval {100 * threshold.interval[0]:.1f} to {100 * threshold.interval[1]:.1f} %)"
+        lines[0] += f"; expected {100 * threshold.expected:.1f} %{inside}"
+    if threshold.per_class is not None:
+        named = zip(recognizer.classes, threshold.per_class, strict=True)
+        lines += [f"  {name}: {value:.4g}" for name, value in named]
+    return lines + [f"note: {warning}" for warning in threshold.warnings]
+
+
+def rate_meter(progress: Progress, title: str) -> Callable[[int, int | None], None]:
+    """A bar with pictures per second; without a total it counts."""
+    task = progress.add_task(title, total=None, note="", visible=False)
+
+    def update(done: int, total: int | None) -> None:
+        speed = progress.tasks[task].speed
+        note = f"{speed:.1f} pictures/s" if speed else ""
+        progress.update(task, completed=done, total=total, visible=True, note=note)
+
+    return update

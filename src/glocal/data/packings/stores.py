@@ -1,0 +1,201 @@
+"""One pickle or npz at a time: the pictures in it, their labels, or both.  Only labels stay in memory.
+
+Pictures are an array (n, H, W, 3), (n, 3, H, W) or (n, 3 * side * side), or a list of arrays or of encoded pictures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.data.npz import npz_names, open_npz_array
+from glocal.data.packings.found import Part, Releasing, check_pairs, common_side, label_text, labels_text
+from glocal.data.packings.tree import Tree
+from glocal.data.pickles import raw_bytes, read_pickle, text_keys
+from glocal.data.split_writer import Sample
+from glocal.errors import DataError
+
+_PICTURES = ("image_data", "images", "data", "features")
+_LABELS = ("labels", "fine_labels", "targets", "label", "label_specific")
+
+
+@dataclass(frozen=True)
+class Store:
+    """What one file holds."""
+
+    tree: Tree
+    name: str
+    kind: str | None  # "pickle", "cache-pickle", "array" or "png"; None when it has no pictures
+    n: int  # pictures, or labels when there are no pictures
+    labels: list[str] | None
+    names: Mapping[str, str] | None = None  # label -> the name that the file gives beside it
+    side: int | None = None
+
+    def part(self, labels: list[str]) -> Part:
+        """The pictures with labels, their own or those of another file."""
+        check_pairs(self.tree.where(self.name), self.n, len(labels))
+
+        def samples(wanted: Collection[str]) -> Iterator[Sample]:
+            with self.tree.local(self.name) as path:
+                pictures = _npz_pictures(path) if self.kind == "array" else _pickled_pictures(path)
+                for i, (label, picture) in enumerate(zip(labels, pictures, strict=True)):
+                    if label in wanted:
+                        where = f"{self.tree.where(self.name)}[{i}]"
+                        yield Sample(label, _picture(picture, where), where)
+
+        return Part(Counter(labels), samples)
+
+
+def open_store(tree: Tree, name: str) -> Store:
+    """Look into a pickle or an npz."""
+    with tree.local(name) as path:
+        if name.lower().endswith(".npz"):
+            return _open_npz(tree, name, path)
+        return _open_pickle(tree, name, read_pickle(path, name=tree.where(name)))
+
+
+def _open_npz(tree: Tree, name: str, path: Path) -> Store:
+    where, arrays = tree.where(name), npz_names(path)
+    pictures = next((each for each in _PICTURES if each in arrays), None)
+    if pictures is None:
+        raise DataError(f"{where}: pictures must be called images or features, it has {', '.join(arrays) or 'nothing'}")
+    array = open_npz_array(path, pictures)
+    _check_array(array.shape, array.dtype, where)
+    label_array = next((each for each in _LABELS if each in arrays), None)
+    labels = None if label_array is None else labels_text(open_npz_array(path, label_array).read(), where)
+    return Store(tree, name, "array", len(array), labels, side=_side(array.shape))
+
+
+def _npz_pictures(path: Path) -> Iterator[Any]:
+    name = next(each for each in _PICTURES if each in npz_names(path))
+    for block in open_npz_array(path, name).blocks():
+        yield from _as_pictures(block)
+
+
+def _open_pickle(tree: Tree, name: str, value: Any) -> Store:
+    where = tree.where(name)
+    if not isinstance(value, Mapping):
+        pictures = _pictures_of(value, where)
+        return Store(tree, name, _kind(pictures), len(pictures), None, side=_side_of(pictures))
+    content = text_keys(value, where=where)
+    key = next((each for each in _PICTURES if each in content), None)
+    if key is None:
+        labels = _labels_in(content, where)
+        if labels is None:
+            raise DataError(
+                f"{where}: a pickle must hold pictures (data or image_data) or labels (labels or label_specific), "
+                f"got {', '.join([*content][:6]) or 'an empty dict'}"
+            )
+        return Store(tree, name, None, len(labels), labels, _names_in(content, where))
+    pictures = _pictures_of(content[key], where)
+    if "class_dict" in content:
+        labels = _by_class(content["class_dict"], len(pictures), where)
+        return Store(tree, name, "cache-pickle", len(pictures), labels, side=_side_of(pictures))
+    labels = _labels_in(content, where)
+    names = _names_in(content, where)
+    return Store(tree, name, _kind(pictures), len(pictures), labels, names, _side_of(pictures))
+
+
+def _pickled_pictures(path: Path) -> Iterator[Any]:
+    value = read_pickle(path)
+    if isinstance(value, Mapping):
+        content = text_keys(value, where=str(path))
+        value = content[next(each for each in _PICTURES if each in content)]
+    pages = Releasing(value if isinstance(value, np.ndarray) and not value.dtype.hasobject else next(iter(value), None))
+    for picture in _as_pictures(value):
+        yield picture
+        pages.took(getattr(picture, "nbytes", 0))
+
+
+def _labels_in(content: Mapping[str, Any], where: str) -> list[str] | None:
+    key = next((each for each in _LABELS if each in content), None)
+    return None if key is None else labels_text(content[key], where)
+
+
+def _names_in(content: Mapping[str, Any], where: str) -> dict[str, str] | None:
+    """Label -> name, from a dict of names or a list of them."""
+    if "catname2label" in content:
+        pairs = text_keys(content["catname2label"], where=where)
+        return {label_text(label, where): name for name, label in pairs.items()}
+    if "label_specific_str" not in content:
+        return None
+    return {str(i): name for i, name in enumerate(labels_text(content["label_specific_str"], where))} or None
+
+
+def _by_class(class_dict: Any, n: int, where: str) -> list[str]:
+    """One label per picture from a dict of each class's rows."""
+    labels: list[str | None] = [None] * n
+    for name, rows in text_keys(class_dict, where=where).items():
+        for row in rows if isinstance(rows, list | tuple | np.ndarray) else [rows]:
+            if isinstance(row, bool) or not isinstance(row, int | np.integer) or not 0 <= row < n:
+                raise DataError(f"{where}: class {name!r} must list rows in 0..{n - 1}, got {row!r}")
+            if labels[row] is not None:
+                raise DataError(f"{where}: picture {row} is in class {labels[row]!r} and again in {name!r}")
+            labels[row] = name
+    if None in labels:
+        raise DataError(f"{where}: every picture needs a class, but picture {labels.index(None)} has none")
+    return [label for label in labels if label is not None]
+
+
+def _pictures_of(value: Any, where: str) -> Any:
+    """An array of pixels, or a list of pictures, that has been looked at."""
+    if isinstance(value, np.ndarray) and not value.dtype.hasobject:
+        _check_array(value.shape, value.dtype, where)
+        return value
+    if isinstance(value, np.ndarray):
+        value = value.reshape(-1).tolist()
+    if not isinstance(value, list | tuple) or not len(value):
+        raise DataError(f"{where}: pictures must be an array or a list of at least one, got a {type(value).__name__}")
+    _picture(value[0], f"{where}[0]")
+    return value
+
+
+def _check_array(shape: tuple[int, ...], dtype: np.dtype[Any], where: str) -> None:
+    planes = len(shape) == 2 and _planes_side(shape[1]) is not None
+    colour = len(shape) == 4 and 3 in (shape[3], shape[1])
+    if dtype != np.uint8 or not (planes or colour) or not shape[0]:
+        raise DataError(
+            f"{where}: pictures must be an array of uint8 (n, H, W, 3) with n > 0, got {dtype} {shape}; "
+            "features of a network are not pictures"
+        )
+
+
+def _planes_side(length: int) -> int | None:
+    """The side of a square picture kept as three planes one after the other."""
+    side = math.isqrt(length // 3)
+    return side if side >= 8 and 3 * side * side == length else None
+
+
+def _as_pictures(value: Any) -> Any:
+    """Rows of three planes as (3, side, side); everything else as it is."""
+    side = _planes_side(value.shape[1]) if isinstance(value, np.ndarray) and value.ndim == 2 else None
+    return value if side is None else value.reshape(-1, 3, side, side)
+
+
+def _picture(value: Any, where: str) -> NDArray[np.uint8] | bytes:
+    """Pixels (H, W, 3) or the bytes of an encoded picture."""
+    if not isinstance(value, np.ndarray) or value.ndim < 3:
+        return raw_bytes(value, where=where)
+    return value.transpose(1, 2, 0) if value.shape[0] == 3 and value.shape[-1] != 3 else value
+
+
+def _kind(pictures: Any) -> str:
+    return "png" if isinstance(_picture(_as_pictures(pictures)[0], ""), bytes) else "pickle"
+
+
+def _side(shape: tuple[int, ...]) -> int | None:
+    if len(shape) == 2:
+        return _planes_side(shape[1])
+    height, width = shape[1:3] if shape[3] == 3 else shape[2:4]
+    return height if height == width else None
+
+
+def _side_of(pictures: Any) -> int | None:
+    return common_side([_picture(each, "") for each in _as_pictures(pictures)[:4]])

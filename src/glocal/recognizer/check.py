@@ -1,0 +1,156 @@
+"""What a person runs before trusting a recognizer: labelled pictures, and how many of them it gets right."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+from glocal.errors import DataError
+from glocal.recognizer.eye import Unreadable
+from glocal.recognizer.gather import Labelled, labelled_sources
+from glocal.recognizer.look import Progress
+from glocal.recognizer.naming import UNKNOWN_NAME
+from glocal.recognizer.prediction import Prediction
+from glocal.recognizer.recognizer import Recognizer
+
+Z95 = 1.959963984540054
+WORST = 10
+
+
+@dataclass(frozen=True)
+class Rate:
+    """k of n, with the 95 % interval of Wilson: honest for few pictures and for rates near 0 and 1."""
+
+    k: int
+    n: int
+
+    @property
+    def value(self) -> float:
+        return self.k / self.n if self.n else math.nan
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        if not self.n:
+            return (0.0, 1.0)
+        centre = (self.k + Z95**2 / 2) / (self.n + Z95**2)
+        half = Z95 / (self.n + Z95**2) * math.sqrt(self.k * (self.n - self.k) / self.n + Z95**2 / 4)
+        return (max(0.0, centre - half), min(1.0, centre + half))
+
+    def __str__(self) -> str:
+        if not self.n:
+            return "no pictures"
+        low, high = self.interval
+        return f"{100 * self.value:.1f} % ({self.k} of {self.n}; 95 % interval {100 * low:.1f} to {100 * high:.1f} %)"
+
+    def to_json(self) -> dict[str, Any]:
+        return {"k": self.k, "n": self.n, "value": self.value if self.n else None, "interval": list(self.interval)}
+
+
+@dataclass(frozen=True)
+class Judged:
+    truth: str  # an enrolled class, or "unknown"
+    folder: str  # what the picture was filed under
+    answer: Prediction
+
+    @property
+    def right(self) -> bool:
+        return self.answer.label == self.truth
+
+    @property
+    def badness(self) -> float:
+        """How sure the recognizer was of something else: 0 for a right answer."""
+        return 0.0 if self.right else 1 - self.answer.probabilities[self.truth]
+
+
+@dataclass(frozen=True)
+class Check:
+    classes: tuple[str, ...]
+    judged: tuple[Judged, ...]
+    unreadable: tuple[Unreadable, ...]
+    not_enrolled: Mapping[str, str]  # folder -> what is said about it
+
+    @property
+    def accuracy(self) -> Rate:
+        """Pictures of enrolled classes that got their name."""
+        known = self._known()
+        return Rate(sum(each.right for each in known), len(known))
+
+    @property
+    def named_right(self) -> Rate:
+        """The same, had no picture been called unknown."""
+        known = self._known()
+        return Rate(sum(each.answer.nearest == each.truth for each in known), len(known))
+
+    @property
+    def false_unknown(self) -> Rate:
+        """Pictures of enrolled classes that were called unknown."""
+        known = self._known()
+        return Rate(sum(each.answer.is_unknown for each in known), len(known))
+
+    @property
+    def caught(self) -> Rate:
+        """Pictures of no enrolled class that were called unknown."""
+        others = [each for each in self.judged if each.truth == UNKNOWN_NAME]
+        return Rate(sum(each.answer.is_unknown for each in others), len(others))
+
+    def confusion(self) -> dict[str, dict[str, int]]:
+        """Truth -> answer -> pictures; rows and columns are the classes and "unknown", those that occur."""
+        table: dict[str, dict[str, int]] = {}
+        for each in self.judged:
+            row = table.setdefault(each.truth, {})
+            row[each.answer.label] = row.get(each.answer.label, 0) + 1
+        order = (*self.classes, UNKNOWN_NAME)
+        return {truth: {a: table[truth][a] for a in order if a in table[truth]} for truth in order if truth in table}
+
+    def worst(self, n: int = WORST) -> list[Judged]:
+        """The wrong answers, the surest first."""
+        wrong = [each for each in self.judged if not each.right]
+        return sorted(wrong, key=lambda each: -each.badness)[:n]
+
+    def to_json(self) -> dict[str, Any]:
+        rates = ("accuracy", "named_right", "false_unknown", "caught")
+        return {
+            "pictures": len(self.judged),
+            **{name: getattr(self, name).to_json() for name in rates},
+            "confusion": self.confusion(),
+            "worst": [{"truth": each.truth, **each.answer.to_json()} for each in self.worst()],
+            "not_enrolled": dict(self.not_enrolled),
+            "unreadable": [vars(each) for each in self.unreadable],
+        }
+
+    def _known(self) -> list[Judged]:
+        return [each for each in self.judged if each.truth != UNKNOWN_NAME]
+
+
+def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | None = None) -> Check:
+    """Ask about every picture of ``labelled``: class folders as for enroll, and ``unknown`` for other things.
+
+    A folder that is no enrolled class counts as unknown, and is told of: it may be a misspelt one.
+    """
+    folders = labelled_sources(labelled, check_names=False)
+    names = {name.casefold(): name for name in recognizer.classes}
+    truth = {folder: names.get(folder.casefold(), UNKNOWN_NAME) for folder in folders}
+    filed = [folder for folder, sources in folders.items() for _ in sources]
+    judged, bad = [], []
+    answers = recognizer.stream(chain.from_iterable(folders.values()))
+    for i, (folder, answer) in enumerate(zip(filed, answers, strict=True)):
+        if isinstance(answer, Unreadable):
+            bad.append(answer)
+        else:
+            judged.append(Judged(truth[folder], folder, answer))
+        if progress is not None:
+            progress(i + 1, len(filed))
+    if not judged:
+        raise DataError(f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}")
+    others = [each for each in folders if truth[each] == UNKNOWN_NAME and each.casefold() != UNKNOWN_NAME]
+    return Check(recognizer.classes, tuple(judged), tuple(bad), {each: _remark(each, recognizer) for each in others})
+
+
+def _remark(folder: str, recognizer: Recognizer) -> str:
+    near = difflib.get_close_matches(folder, recognizer.classes, n=1)
+    hint = f"; or is it {near[0]!r} misspelt?" if near else ""
+    return f"folder {folder!r} is no enrolled class: its pictures count as unknown{hint}"

@@ -1,0 +1,200 @@
+"""Answers as rows of a file that grows while a folder is worked through, and that an interrupted run can continue.
+
+Rows go to ``out.csv.partial``, batch by batch; when all are there it takes the name ``out.csv``.  A run that is
+continued keeps whole batches of what it finds and answers the rest, so the file is that of a run without a break.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from glocal.errors import DataError
+from glocal.recognizer.eye import BATCH, Unreadable
+from glocal.recognizer.file import check_target
+from glocal.recognizer.prediction import Prediction
+
+ODD_NAMES = "surrogateescape"  # file names need not be Unicode
+
+Answer = Prediction | Unreadable
+COLUMNS = (
+    "path", "label", "is_unknown", "open_score", "threshold", "probability", "nearest", "reason", "warning", "error",
+    "recognizer",
+)  # fmt: skip
+
+
+def row(answer: Answer, recognizer: str) -> dict[str, Any]:
+    """One line of a CSV; numbers in six digits, which is what survives another machine."""
+    if isinstance(answer, Unreadable):
+        return {"path": answer.path, "error": answer.error, "recognizer": recognizer}
+    return {
+        "path": answer.path,
+        "label": answer.label,
+        "is_unknown": str(answer.is_unknown).lower(),
+        "open_score": f"{answer.open_score:.6g}",
+        "threshold": f"{answer.threshold:.6g}",
+        "probability": f"{answer.probability:.6g}",
+        "nearest": answer.nearest,
+        "reason": answer.reason,
+        "warning": answer.warning,
+        "error": "",
+        "recognizer": recognizer,
+    }
+
+
+def plain(answer: Answer) -> dict[str, Any]:
+    """One object of JSON; every answer has the same keys."""
+    if isinstance(answer, Prediction):
+        return {**answer.to_json(), "error": None}
+    empty = dict.fromkeys(Prediction.__dataclass_fields__)
+    return {**empty, "path": answer.path, "error": answer.error}
+
+
+class ResultFile:
+    """``path`` ends in .csv or .jsonl; ``recognizer`` is the identity of who answers."""
+
+    def __init__(self, path: Path, recognizer: str) -> None:
+        if path.suffix.lower() not in (".csv", ".jsonl"):
+            raise DataError(f"{path}: results are written as .csv or .jsonl; give the file one of these endings")
+        check_target(path)
+        self.path, self.partial = path, path.with_name(f"{path.name}.partial")
+        self._recognizer = recognizer
+        self._lines = _csv_lines if path.suffix.lower() == ".csv" else _json_lines
+
+    def done(self, *, resume: bool) -> set[str]:
+        """The pictures that need no answer any more; without ``resume`` an interrupted run is not written over."""
+        if not resume:
+            if self.partial.exists():
+                raise DataError(
+                    f"{self.partial} is what an interrupted run left; continue it with --resume, or delete it"
+                )
+            return set()
+        if not self.partial.exists():
+            if not self.path.exists():
+                return set()
+            self._keep(self.path)  # a finished file is continued with the pictures that came since
+        else:
+            self._keep(self.partial)
+        return {found["path"] for found in self._rows(self.partial)}
+
+    @contextmanager
+    def writing(self) -> Iterator[Callable[[Iterable[Answer]], None]]:
+        """A function that takes the answers of one batch; at the end the file gets its name.
+
+        What a failed run has answered stays for the next one; if that is nothing, nothing stays.
+        """
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        header = self._lines.header()
+        try:
+            with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
+                if not file.tell():
+                    file.write(header)
+                yield lambda answers: self._append(file, answers)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(self.partial, self.path)
+        except OSError as error:
+            raise DataError(
+                f"{self.path} could not be written ({error.strerror or error}); what was answered so far is kept in "
+                f"{self.partial.name}, continue with --resume when there is room"
+            ) from error
+        finally:
+            if self.partial.exists() and self.partial.stat().st_size <= len(header):
+                self.partial.unlink()
+
+    def _append(self, file: IO[str], answers: Iterable[Answer]) -> None:
+        file.write("".join(self._lines.line(answer, self._recognizer) for answer in answers))
+        file.flush()  # whoever looks sees whole batches
+
+    def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
+        with path.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
+            yield from self._lines.rows(file)
+
+    def _keep(self, path: Path) -> None:
+        """Copy what is whole at the beginning of ``path`` to the partial file: all of a finished one, else batches."""
+        step = 1 if path == self.path else BATCH
+        kept = path.with_name(f"{path.name}.kept")
+        lines: list[str] = []
+        try:
+            with kept.open("w", encoding="utf-8", errors=ODD_NAMES, newline="") as new:
+                new.write(self._lines.header())
+                for found in self._whole_rows(path):
+                    if found["recognizer"] != self._recognizer:
+                        raise DataError(
+                            f"{path} was begun with another recognizer or threshold ({found['recognizer']}, this is "
+                            f"{self._recognizer}); delete it to start anew"
+                        )
+                    lines.append(self._lines.again(found))
+                    if len(lines) == step:
+                        new.write("".join(lines))
+                        lines.clear()
+            os.replace(kept, self.partial)
+        finally:
+            kept.unlink(missing_ok=True)
+
+    def _whole_rows(self, path: Path) -> Iterator[dict[str, Any]]:
+        """Rows before the first that was cut short; a last one without an end of line may be."""
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - 1))
+            ended = file.read() == b"\n"
+        waiting: dict[str, Any] | None = None
+        try:
+            for found in self._rows(path):
+                if waiting is not None:
+                    yield waiting
+                waiting = found
+        except (ValueError, csv.Error) as error:
+            if isinstance(error, DataError):
+                raise
+            ended = True  # the stump is the row that failed, not the one before it
+        if ended and waiting is not None:
+            yield waiting
+
+
+class _Csv:
+    def header(self) -> str:
+        return ",".join(COLUMNS) + "\n"
+
+    def line(self, answer: Answer, recognizer: str) -> str:
+        return self.again(row(answer, recognizer))
+
+    def again(self, found: dict[str, Any]) -> str:
+        buffer = io.StringIO()
+        csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n").writerow(found)
+        return buffer.getvalue()
+
+    def rows(self, file: IO[str]) -> Iterator[dict[str, Any]]:
+        reader = csv.DictReader(file, strict=True)
+        if tuple(reader.fieldnames or ()) != COLUMNS:
+            raise DataError(f"{file.name} is not a file of answers: its columns must be {', '.join(COLUMNS)}")
+        for found in reader:
+            if None in found or not found["recognizer"]:
+                raise ValueError("a row that was cut short")
+            yield found
+
+
+class _JsonLines:
+    def header(self) -> str:
+        return ""
+
+    def line(self, answer: Answer, recognizer: str) -> str:
+        return self.again({**plain(answer), "recognizer": recognizer})
+
+    def again(self, found: dict[str, Any]) -> str:
+        return json.dumps(found, ensure_ascii=False) + "\n"
+
+    def rows(self, file: IO[str]) -> Iterator[dict[str, Any]]:
+        for text in file:
+            found = json.loads(text)
+            if not isinstance(found, dict) or not {"path", "recognizer"} <= found.keys():
+                raise ValueError("a line that is no answer")
+            yield found
+
+
+_csv_lines, _json_lines = _Csv(), _JsonLines()

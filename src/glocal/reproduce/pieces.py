@@ -1,0 +1,144 @@
+"""Tables and figures of the paper, each as a piece of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from glocal.metrics import mean_ci
+from glocal.report import plots
+from glocal.report.curves import Point, curve
+from glocal.report.patches import joined
+from glocal.reproduce import measure as measuring
+from glocal.reproduce.density import histogram
+from glocal.reproduce.figures import Sweep, overlaps
+from glocal.reproduce.figures import pixels as pixel_line
+from glocal.reproduce.folder import Drawing, Piece, figure_piece, table_piece
+from glocal.reproduce.measure import Bench, Measurement
+from glocal.reproduce.pixels import FOOLED, Example, examples
+from glocal.reproduce.scales import Scale
+from glocal.reproduce.tables import Line, TablePlan
+
+
+def table(plan: TablePlan, scale: Scale, dataset: str, found: Mapping[int, Measurement]) -> Piece:
+    results, runs = [], {}
+    for shot, here in found.items():
+        lines = plan.lines(scale, dataset, shot)
+        results.append(measuring.table(plan, lines, here, beside=scale.beside[dataset]))
+        runs[f"{shot}-shot"] = {line.label: here.folders[line.run].name for line in lines}
+    numbers = {"what": plan.name, "dataset": dataset, "published": scale.beside[dataset], "runs": runs}
+    return table_piece(f"{plan.name} on {dataset}", f"{plan.name}-{dataset}", results, numbers)
+
+
+def sweep(about: Sweep, scale: Scale, dataset: str, found: Measurement) -> Piece:
+    own, lines = about.own(scale, dataset, found.shot), about.lines(scale, dataset)
+    base = next(line for x, line in lines if x == own)
+    points, numbers = [], []
+    for x, line in lines:
+        value, gap = mean_ci(found.row(line)["auroc"]), found.difference(line, base)
+        points.append(Point(x, value.mean, gap.low, gap.high))
+        numbers.append(
+            {"x": x, "auroc": value.mean, "half": value.half, "difference": [gap.mean, gap.low, gap.high]}
+            | {"run": found.folders[line.run].name}
+        )
+    drawn = curve(points, marked=own, axis=about.axis, title=f"{about.title}, {dataset}")
+    best, spread = max(points, key=lambda p: p.mean), max(p.mean for p in points) - min(p.mean for p in points)
+    said = (
+        f"AUROC of GEL (5-way {found.shot}-shot on {dataset}, {len(found.tasks)} tasks) moves by "
+        f"{100 * spread:.2f} points over {len(points)} settings; the largest is at {best.x:g}. {about.paper} "
+        "Bars: 95 % interval of the difference to the ringed setting on the same tasks."
+    )
+    drawing = Drawing(f"{about.name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
+    return figure_piece(
+        f"{about.name} on {dataset}",
+        [drawing],
+        [said],
+        {"what": about.name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
+    )
+
+
+def density_lines(scale: Scale, dataset: str) -> list[Line]:
+    """Each method by its own score, and all but GEL by entropy too, as the paper's text has it."""
+    own = [panel.line for panel in overlaps(scale, dataset)]
+    return [*own, *(replace(line, score="entropy") for line in own if line.label != "GEL")]
+
+
+def density(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Piece:
+    panels, drawings, said, numbers = overlaps(scale, dataset), [], [], []
+    for panel in panels:
+        line = panel.line
+        pooled = histogram(line, found, bench)
+        score = found.contestants[line.run, line.score].score
+        entry: dict[str, Any] = {"method": line.label, "score": score, "iou": pooled.iou, "published_iou": panel.iou}
+        entry |= {
+            "run": found.folders[line.run].name,
+            "known": pooled.known.tolist(),
+            "unknown": pooled.unknown.tolist(),
+        }
+        words = f"{line.label} {pooled.iou:.2f} by {score}"
+        if line.label != "GEL":
+            entry["entropy_iou"] = histogram(replace(line, score="entropy"), found, bench).iou
+            words += f" and {entry['entropy_iou']:.2f} by entropy"
+        said.append(f"{words} (paper {panel.iou:.2f})")
+        numbers.append(entry)
+        name = f"figure-density-{dataset}-{line.label.lower()}"
+        alt = f"density of the scaled open score of {line.label}, known and unknown queries, overlap {pooled.iou:.2f}"
+        drawings.append(Drawing(name, plots.density(pooled, title=f"{line.label}, by {score}"), alt))
+    below = (
+        f"Overlap (IoU, smaller is better) of known and unknown queries over {len(found.tasks)} tasks, 5-way "
+        f"{found.shot}-shot on {dataset}: {'; '.join(said)}. The paper measured on miniImageNet, with energy "
+        "for GEL and entropy for the others. Scores are scaled within each task, so one far outlier squeezes the "
+        "others together: IoU is no substitute for AUROC."
+    )
+    return figure_piece(
+        f"figure-density on {dataset}",
+        drawings,
+        [below],
+        {"what": "figure-density", "dataset": dataset, "panels": numbers},
+    )
+
+
+def pixels(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Piece:
+    line = pixel_line(scale, dataset)
+    chosen = examples(line, found, bench)
+    drawings = [_drawing(example, i, dataset) for i, example in enumerate(chosen.shown, 1)]
+    counts = "; ".join(f"{name} {count}" for name, count in chosen.counts.items())
+    below = (
+        f"Of {chosen.unknown} unknown queries in the first {chosen.tasks} tasks: {counts}. Shown are queries of the "
+        "first and third kind whose place changes most, one of each, then four more that E_c misses and E finds; no "
+        "pair of classes twice. A score calls as many queries unknown as there are. Lines join every pixel of the "
+        "query's map to the class pixel most like it."
+    )
+    plain = [
+        {"kind": each.kind, "truth": each.truth, "taken_for": each.taken_for, "task": each.task}
+        | {"place_by_wrong_score": each.place[0], "place_by_E": each.place[1], "unknown_queries": each.place[2]}
+        for each in chosen.shown
+    ]
+    numbers = {
+        "what": "figure-pixels",
+        "dataset": dataset,
+        "run": found.folders[line.run].name,
+        "counts": chosen.counts,
+    }
+    more = {"tasks": chosen.tasks, "unknown": chosen.unknown, "examples": plain}
+    return figure_piece(f"figure-pixels on {dataset}", drawings, [below], {**numbers, **more})
+
+
+def _drawing(example: Example, number: int, dataset: str) -> Drawing:
+    wrong, right, cut = example.place
+    drawn = joined(
+        example.query,
+        example.support,
+        side=example.side,
+        partner=example.partner,
+        cosine=example.cosine,
+        names=(f"unknown: {example.truth}", f"known: {example.taken_for}"),
+        title=f"{example.kind.capitalize()}",
+        below=f"{FOOLED[example.kind]}: place {wrong}, passes for known ✗\n"
+        f"E: place {right}, found ✓   ({cut} most unknown are refused)",
+    )
+    alt = (
+        f"{example.kind}: a query of {example.truth}, never shown, beside the class {example.taken_for}, pixels joined"
+    )
+    return Drawing(f"figure-pixels-{dataset}-{number}", drawn, alt)

@@ -1,0 +1,176 @@
+"""Make sure that a run exists: what is there is reused, what was interrupted goes on, what is missing is made.
+
+The folder of a run is named by a hash of its resolved recipe, of the pictures it learns from and of the run it starts
+from, so the name says whether it is the run that is wanted.  Nothing else is remembered.  Several processes may work in
+one folder: a run has a lock, and whoever finds it taken goes on with another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from glocal import __version__
+from glocal.data.registry import open_dataset
+from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
+from glocal.engine.pretrain import pretrain
+from glocal.engine.recipe import Recipe, load_recipe
+from glocal.engine.train import train
+from glocal.engine.watchers import Watcher
+from glocal.files import write_text
+
+DONE = "done.json"  # of a run folder: written last, so what has it is complete
+LOCKS = "locks"  # beside the runs
+ID = 16  # letters of a hash that are kept
+STAGES = {"pretrain": pretrain, "train": train}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is wanted: a recipe, what differs from it, and what it starts from."""
+
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    init: Run | str | None = None  # a run, or a model by name; None leaves what the recipe says
+
+    def resolved(self, start: str | None = None) -> Recipe:
+        """``start``: where the run lies that this one starts from."""
+        begin = start or (self.init if isinstance(self.init, str) else None)
+        return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
+
+    def chain(self) -> list[Run]:
+        """This run and all before it, the first one first."""
+        return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Where runs are made and how."""
+
+    home: Path
+    device: torch.device | None = None  # the CPU
+    watcher: Callable[[str], Watcher | None] = lambda title: None  # by the name of the run
+
+
+def folder_of(run: Run, home: Path) -> Path:
+    """Where the run lies, whether it is there or not."""
+    start = folder_of(run.init, home) if isinstance(run.init, Run) else None
+    recipe = run.resolved(None if start is None else str(start))
+    fields = recipe.model_dump(mode="json") | {"init": _identity(recipe, start)}
+    parts = [fields, pictures(recipe.data.dataset, recipe.data.skip_bad), __version__]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return home / f"{recipe.method.name}-{digest[:ID]}"
+
+
+def ensure_run(run: Run, shop: Workshop, *, wait: bool = True) -> Path | None:
+    """The folder of the finished run; None when another process is at it and ``wait`` is False."""
+    start = None
+    if isinstance(run.init, Run):
+        start = ensure_run(run.init, shop, wait=wait)
+        if start is None:
+            return None
+    folder = folder_of(run, shop.home)
+    if (folder / DONE).is_file():
+        return folder
+    locks = shop.home / LOCKS
+    locks.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(locks / f"{folder.name}.lock", timeout=-1 if wait else 0):
+            if not (folder / DONE).is_file():  # somebody may have been quicker
+                _make(run.resolved(None if start is None else str(start)), folder, shop, start)
+    except Timeout:
+        return None
+    return folder
+
+
+def ensure_runs(runs: Iterable[Run], shop: Workshop) -> dict[Run, Path]:
+    """All of them; what another process is working on is left for last."""
+    found: dict[Run, Path] = {}
+    waiting = list(dict.fromkeys(runs))
+    while waiting:
+        busy = []
+        for run in waiting:
+            folder = ensure_run(run, shop, wait=False)
+            if folder is None:
+                busy.append(run)
+            else:
+                found[run] = folder
+        if len(busy) == len(waiting):
+            ensure_run(busy[0], shop)
+        waiting = busy
+    return found
+
+
+def _make(recipe: Recipe, folder: Path, shop: Workshop, start: Path | None) -> None:
+    begun = (folder / LAST).exists()
+    if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
+        shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
+        begun = False
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=shop.device, watcher=shop.watcher(folder.name))
+    best = read_checkpoint(folder / BEST)[1]
+    about = {
+        "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
+        "init": _identity(recipe, start),
+        "data": {name: best["data"][name] for name in ("dataset", "manifest")},
+        "step": best["step"],
+        "validation": best["validation"],
+        "version": __version__,
+        "commit": commit(),
+    }
+    write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """Recipe, seed, data and commit of a finished run; no path of this machine is in it."""
+    found: dict[str, Any] = json.loads((folder / DONE).read_text("utf-8"))
+    return found | {"seed": found["recipe"]["seed"]}
+
+
+def _identity(recipe: Recipe, start: Path | None) -> str | None:
+    """Of what a run starts from: the name of the run before, or the hash of a checkpoint."""
+    if start is not None:
+        return start.name
+    return None if recipe.init is None else _weights(recipe.init)
+
+
+@cache
+def _weights(source: str) -> str:
+    digest: str = read_checkpoint(find_checkpoint(source))[1]["sha256"]
+    return digest
+
+
+@cache
+def pictures(dataset: str, skip_bad: bool = False) -> list[str]:
+    """Hashes of what training and validation see."""
+    return [open_dataset(dataset, split, skip_bad=skip_bad).manifest for split in ("train", "val")]
+
+
+def program() -> str:
+    """Version and commit in short."""
+    full = commit()
+    return f"{__version__}, commit {full[:12]}{full[40:]}" if full else __version__
+
+
+@cache
+def commit() -> str | None:
+    """Of the source that runs, with a + when files in it were changed; None for an installed package."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True, check=True, timeout=20
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "../") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None

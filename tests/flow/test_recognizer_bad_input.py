@@ -1,0 +1,242 @@
+"""Thirty kinds of bad input at enroll and predict: a clear sentence each, and no half-written file.
+
+"enroll" cases work on a folder of two good classes that each spoils in its own way; "predict" cases on a good
+recognizer.  What is refused ends with exit code 2 and one sentence (its words are listed here); a few kinds are
+taken as they are, and then something is said about them or nothing need be.
+"""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.cli.main import main
+from glocal.recognizer import file as glocal_file
+from photos import recognizer, write, write_classes
+
+
+class Place(NamedTuple):
+    root: Path  # photos/zero, photos/one are good
+    monkeypatch: pytest.MonkeyPatch
+
+    @property
+    def photos(self) -> Path:
+        return self.root / "photos"
+
+
+class Case(NamedTuple):
+    name: str
+    spoil: Callable[[Place], list[object]]  # -> the words of the command
+    says: str  # in what is printed
+    refused: bool = True
+
+
+def enroll(place: Place, *more: object, out: str = "out.glocal") -> list[object]:
+    return ["enroll", place.photos, "-o", place.root / out, "--model", "embedded-gel", "--device", "cpu", *more]
+
+
+def predict(place: Place, *more: object) -> list[object]:
+    return ["predict", place.root / "good.glocal", *more, "--csv", place.root / "out.csv", "--device", "cpu"]
+
+
+def add_file(name: str, content: bytes) -> Callable[[Place], list[object]]:
+    def spoil(place: Place) -> list[object]:
+        path = place.photos / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_bytes(content)
+        return enroll(place)
+
+    return spoil
+
+
+def add_class(name: str) -> Callable[[Place], list[object]]:
+    def spoil(place: Place) -> list[object]:
+        write(place.photos / name, "two", 0, 3)
+        return enroll(place)
+
+    return spoil
+
+
+def emptied(place: Place) -> list[object]:
+    shutil.rmtree(place.photos)
+    place.photos.mkdir()
+    return enroll(place)
+
+
+def loose(place: Place) -> list[object]:
+    shutil.rmtree(place.photos)
+    write(place.photos, "one", 0, 3)
+    return enroll(place)
+
+
+def nested(place: Place) -> list[object]:
+    write_classes(place.photos / "round", ["six", "nine"], 0, 3)
+    return enroll(place)
+
+
+def in_two_classes(place: Place) -> list[object]:
+    shutil.copy(place.photos / "zero" / "000.png", place.photos / "one" / "copy.png")
+    return enroll(place)
+
+
+def folder_as_picture(place: Place) -> list[object]:
+    (place.photos / "one" / "folder.png").mkdir()
+    return enroll(place)
+
+
+def dangling(place: Place) -> list[object]:
+    (place.photos / "one" / "link.png").symlink_to(place.root / "nowhere.png")
+    return enroll(place)
+
+
+def bomb(place: Place) -> list[object]:
+    Image.new("1", (12_000, 12_000)).save(place.photos / "one" / "huge.png")
+    return enroll(place)
+
+
+def tiny(place: Place) -> list[object]:
+    Image.new("RGB", (3, 3)).save(place.photos / "one" / "dot.png")
+    return enroll(place)
+
+
+def cut_short(place: Place) -> list[object]:
+    pixels = np.random.default_rng(0).integers(0, 256, (64, 64, 3), dtype=np.uint8)
+    whole = place.root / "whole.jpg"
+    Image.fromarray(pixels).save(whole)
+    (place.photos / "one" / "half.jpg").write_bytes(whole.read_bytes()[:1500])
+    return enroll(place)
+
+
+def full_disk(place: Place) -> list[object]:
+    def full(*args: object, **how: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    place.monkeypatch.setattr(glocal_file.zipfile.ZipFile, "writestr", full)
+    return enroll(place)
+
+
+def no_permission(place: Place) -> list[object]:
+    """As the system says it; root may write everywhere, so the refusal itself is played."""
+
+    def refuse(*args: object, **how: object) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    place.monkeypatch.setattr(glocal_file.zipfile, "ZipFile", refuse)
+    return enroll(place)
+
+
+def out_in_a_file(place: Place) -> list[object]:
+    (place.root / "note.txt").write_text("x")
+    return enroll(place, out="note.txt/out.glocal")
+
+
+def foreign(place: Place) -> list[object]:
+    with zipfile.ZipFile(place.root / "good.glocal", "w") as archive:
+        archive.writestr("a.txt", "a")
+    return predict(place, place.photos)
+
+
+def truncated(place: Place) -> list[object]:
+    good = place.root / "good.glocal"
+    good.write_bytes(good.read_bytes()[:5000])
+    return predict(place, place.photos)
+
+
+def empty_folder(place: Place) -> list[object]:
+    (place.root / "nothing").mkdir()
+    return predict(place, place.root / "nothing")
+
+
+def bad_picture(place: Place) -> list[object]:
+    (place.root / "bad.png").write_text("x")
+    return predict(place, place.root / "bad.png")
+
+
+def interrupted(place: Place) -> list[object]:
+    (place.root / "out.csv.partial").write_text("x")
+    return predict(place, place.photos)
+
+
+def odd_name(place: Place) -> list[object]:
+    return predict(place, *write(place.root / "new \n=1+1,\"'", "one", 9, 10, prefix="名前 ü "))
+
+
+CASES = [
+    Case("no such folder", lambda p: ["enroll", p.root / "none", "-o", p.root / "out.glocal"], "no such folder"),
+    Case("a file as folder", lambda p: ["enroll", p.root / "good.glocal", "-o", p.root / "out.glocal"], "not a folder"),
+    Case("empty folder", emptied, "no pictures and no class folders in it"),
+    Case("pictures without class folders", loose, "put the pictures of each class into a folder"),
+    Case("class folder without pictures", add_file("two/note.txt", b"x"), "class 'two' has no picture"),
+    Case("folders in class folders", nested, "if these are the classes", refused=False),
+    Case("class named unknown", add_class("unknown"), "--unknown DIR"),
+    Case("two classes that differ in case", add_class("Zero"), "differ only in upper and lower case"),
+    Case("class with blanks around it", add_class(" two"), "without blanks around it"),
+    Case("class named a\\x", add_class("a\\x"), "must not be a path"),
+    Case("class named ../x", lambda p: ["add", p.root / "good.glocal", "../x", p.photos], "must not be a path"),
+    Case("class with a line break", add_class("tw\no"), "one line of printable letters"),
+    Case("very long class name", add_class("x" * 201), "at most 200 characters"),
+    Case("unicode class name", add_class("größe 螺栓 🙂"), "3 classes", refused=False),
+    Case("0-byte file", add_file("one/empty.jpg", b""), "the file is empty (0 bytes)"),
+    Case("text as picture", add_file("one/text.png", b"Dear diary"), "not a picture in any format"),
+    Case("truncated picture", cut_short, "damaged, truncated"),
+    Case("folder as picture", folder_as_picture, "2 classes, 6 photos", refused=False),
+    Case("link to nowhere", dangling, "a link that leads nowhere"),
+    Case("decompression bomb", bomb, "the limit against decompression bombs"),
+    Case("tiny picture", tiny, "at least 8 pixels"),
+    Case("same photo in two classes", in_two_classes, "are the same picture"),
+    Case("no such model", lambda p: enroll(p, "--model", "photos-gle"), "nor a shipped model"),
+    Case("promise out of range", lambda p: enroll(p, "--max-false-unknown", "5"), "a share between 0 and 1"),
+    Case("no such score", lambda p: enroll(p, "--score", "hope"), "open_score must be one of"),
+    Case("output is a folder", lambda p: enroll(p, out="photos"), "is a folder; name a file"),
+    Case("output below a file", out_in_a_file, "is a file, not a folder"),
+    Case("full disk", full_disk, "No space left on device"),
+    Case("no write permission", no_permission, "Permission denied"),
+    Case("predict: no such picture", lambda p: predict(p, p.root / "none.jpg"), "no such file or folder"),
+    Case("predict: empty folder", empty_folder, "no picture in this folder or below it"),
+    Case("predict: bad picture", bad_picture, "not a picture in any format"),
+    Case("predict: a name that is no name", odd_name, "1 of 1 pictures answered", refused=False),
+    Case("predict: no such recognizer", lambda p: ["predict", p.root / "no.glocal", p.photos], "there is no such file"),
+    Case("predict: foreign recognizer", foreign, "a zip, but not a recognizer"),
+    Case("predict: truncated recognizer", truncated, "damaged or was cut short"),
+    Case("predict: an interrupted run", interrupted, "continue it with --resume, or delete it"),
+    Case("predict: resume what", lambda p: [*predict(p, p.photos)[:3], "--resume"], "--resume continues a file"),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_classes(tmp_path / "photos", ["zero", "one"], 0, 3)
+    recognizer({"zero": 3, "one": 3}).save(tmp_path / "good.glocal")
+    words = case.spoil(Place(tmp_path, monkeypatch))
+    before = set(tmp_path.rglob("*"))
+    monkeypatch.setattr("sys.argv", ["glocal", *map(str, words)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    printed = capsys.readouterr()
+    text = " ".join((printed.out + printed.err).split())
+    assert case.says in text
+    assert "Traceback" not in text
+    new = set(tmp_path.rglob("*")) - before
+    if case.refused:
+        assert end.value.code == 2
+        assert printed.out == ""
+        assert printed.err.startswith("glocal: ")
+        # A picture that cannot be used is an answer too, and the file of answers is whole.
+        assert {path.name for path in new} <= ({"out.csv"} if "bad picture" in case.name else set())
+    else:
+        assert end.value.code == 0
+        assert {path.name for path in new} <= {"out.glocal", "out.csv"}
+
+
+def test_there_are_thirty_kinds() -> None:
+    assert len({case.name for case in CASES}) >= 30

@@ -1,0 +1,172 @@
+"""``glocal reproduce`` from nothing to the report, in small: complete, reused, and shared by two processes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from glocal.cli.main import app
+from glocal.reproduce.reproduction import ALL
+from glocal.reproduce.runs import DONE
+from tiny_reproduction import NAME, make_data, start
+from tiny_runs import PATIENCE
+
+SOME = ["ablation", "combine", "figure-topk", "figure-density", "figure-pixels"]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_data(tmp_path_factory.mktemp("reproduce"))
+
+
+def run(home: Path, *arguments: str, out: Path) -> str:
+    process = start(home, *arguments, "--out", str(out), "--device", "cpu", output=out.with_suffix(".log"), cache=home)
+    process.join(5 * PATIENCE)
+    said = out.with_suffix(".log").read_text()
+    assert process.exitcode == 0, said
+    return said
+
+
+@pytest.fixture(scope="module")
+def out(home: Path) -> Path:
+    run(home, *SOME, out=home / "out")
+    return home / "out"
+
+
+def numbers(out: Path) -> Any:
+    return json.loads((out / "report.json").read_text("utf-8"))
+
+
+def test_every_piece_is_in_the_folder(out: Path) -> None:
+    found = numbers(out)
+    assert [piece["what"] for piece in found["pieces"]] == SOME
+    page, text = (out / "report.html").read_text("utf-8"), (out / "report.md").read_text("utf-8")
+    for name in SOME:
+        assert f'<h2 id="{name}-on-{NAME}-title">' in page
+        assert f"## {name} on {NAME}" in text
+    for kind in ("ablation", "combine"):
+        for shot in (1, 5):
+            assert r"\toprule" in (out / "tables" / f"{kind}-{NAME}-{shot}shot.tex").read_text("utf-8")
+    linked = re.findall(r"\]\((figures/.*?\.png)\)", text)
+    assert len(linked) >= 6  # the sweep, four densities, pixels
+    for link in linked:
+        assert (out / link).read_bytes()[:4] == b"\x89PNG"
+        assert (out / link).with_suffix(".svg").read_text("utf-8").startswith("<?xml")
+    assert "http-equiv" in page
+    assert not re.findall(r"""(?:src|href)=["'](?!data:|#)""", page), "the page must work offline"
+
+
+def test_the_opening_answers_three_questions(out: Path) -> None:
+    energy, pixel, ahead = numbers(out)["found"]
+    assert energy.startswith("The energy loss ")
+    assert "cifar-fs: +0.92 and +1.91" in energy  # 79.43 - 78.51, 86.84 - 84.93
+    assert pixel.startswith("The pixel branch ")
+    assert "cifar-fs: −0.76 and −0.28" in pixel  # 78.67 - 79.43, 86.56 - 86.84
+    assert ahead.startswith("Combining ahead ")
+    assert "cifar-fs: +0.38 and +0.55" in ahead  # 78.67 - 78.29, 86.56 - 86.01
+    assert energy in (out / "report.md").read_text("utf-8")
+
+
+def test_numbers_come_with_recipe_seed_commit_and_data(out: Path) -> None:
+    found = numbers(out)
+    assert len(found["data"][NAME]) == 64
+    for piece in found["pieces"]:
+        named = re.findall(r'"((?:gel|snatcher-f)-[0-9a-f]{16})"', json.dumps(piece))
+        assert named
+        assert set(named) <= set(found["runs"])
+    for about in found["runs"].values():
+        assert about["seed"] == 0
+        assert len(about["data"]["manifest"]) == 64
+        assert about["recipe"]["method"]["name"]
+        assert "commit" in about
+    assert str(out.parent) not in json.dumps(found), "paths of this machine belong to nobody else"
+
+
+def test_tables_have_published_numbers_differences_and_reasons(out: Path) -> None:
+    ablation = next(piece for piece in numbers(out)["pieces"] if piece["what"] == "ablation")
+    one, five = ablation["tables"]
+    assert [row["name"] for row in one["rows"]] == [
+        "Baseline",
+        "Control: no energy loss",
+        "+ Energy loss",
+        "+ Pixel-wise",
+        "+ Combine",
+    ]
+    assert one["metrics"] == ["acc", "auroc", "f1", "fpr95", "aupr"]
+    assert one["rows"][4]["published"]["auroc"]["mean"] == pytest.approx(0.7867)
+    assert five["rows"][4]["published"]["fpr95"]["mean"] == pytest.approx(0.5533)
+    assert not one["rows"][1].get("published"), "the control is ours"
+    assert set(one["rows"][4]["difference"]) == {"acc", "auroc"}
+    for reason in ("narrow backbone", "frozen backbone", "other classes"):
+        assert reason in one["caption"]
+
+
+def test_the_second_time_nothing_is_made_again(home: Path, out: Path) -> None:
+    before = {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()}
+    first, rows = numbers(out), sorted((out / "rows").iterdir())
+    said = run(home, *SOME, out=out)
+    assert {path: path.stat().st_mtime_ns for path in (out / "runs").rglob("*") if path.is_file()} == before
+    assert sorted((out / "rows").iterdir()) == rows
+    assert numbers(out)["pieces"] == first["pieces"]
+    assert numbers(out)["runs"] == first["runs"]
+    assert "Report: " in said
+
+
+def test_a_dry_run_says_what_is_there(home: Path, out: Path) -> None:
+    copy = home / "dry"
+    shutil.copytree(out, copy)
+    log = copy.with_suffix(".log")
+    process = start(home, "combine", "coefficients", "--out", str(copy), "--dry-run", "--json", output=log, cache=home)
+    process.join(PATIENCE)
+    planned = json.loads(log.read_text())
+    states = [each["state"] for each in planned]
+    assert states.count("done") == 5  # backbone, pixel and ahead of both shots
+    assert states.count("missing") == 4  # learnable and task-adaptive of both shots
+
+
+def test_runs_of_ones_own_get_the_same_report(home: Path) -> None:
+    words = ["report", "proto=embedded-protonet", "embedded-gel", "embedded-gel:E_c", "--dataset", str(home / NAME)]
+    words += ["--shots", "1", "--tasks", "3", "--reference", "proto", "--out", str(home / "own"), "--device", "cpu"]
+    said = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert said.exit_code == 0, said.output
+    found = numbers(home / "own")
+    table, figures = found["pieces"]
+    assert [row["name"] for row in table["tables"][0]["rows"]] == ["proto", "embedded-gel:E", "embedded-gel:E_c"]
+    assert len(figures["panels"]) == 3
+    assert re.match(r"5-way 1-shot: \S+ leads with AUROC \d\d\.\d\d", found["found"][0])
+    assert found["models"]["proto"]["data"]["dataset"] == "embedded"
+    assert sorted(path.name for path in (home / "own" / "figures").glob("*.png")) == [
+        "density-1.png",
+        "density-2.png",
+        "density-3.png",
+        "roc.png",
+    ]
+    assert "http-equiv" in (home / "own" / "report.html").read_text("utf-8")
+
+
+@pytest.mark.long
+def test_all_of_it(home: Path) -> None:
+    run(home, "all", out=home / "all")
+    assert [piece["what"] for piece in numbers(home / "all")["pieces"]] == list(ALL)
+
+
+@pytest.mark.long
+def test_two_at_once_share_the_work(home: Path, out: Path) -> None:
+    both = home / "both"
+    logs = [home / f"both-{i}.log" for i in range(2)]
+    processes = [start(home, *SOME, "--out", str(both), "--device", "cpu", output=log, cache=home) for log in logs]
+    for process in processes:
+        process.join(5 * PATIENCE)
+    assert [process.exitcode for process in processes] == [0, 0], "".join(log.read_text() for log in logs)
+    done = sorted(path.parent.name for path in (both / "runs").glob(f"*/{DONE}"))
+    begun = [set(re.findall(r"^run .*: ([a-z-]+-[0-9a-f]{16})$", log.read_text(), re.MULTILINE)) for log in logs]
+    assert sorted(begun[0] | begun[1]) == done
+    assert not begun[0] & begun[1], "a run was made twice"
+    assert all(begun), "one of them did nothing"
+    assert numbers(both)["pieces"] == numbers(out)["pieces"]

@@ -1,0 +1,53 @@
+"""The paper scale with everything but the sizes: every stage and method, fine-tuned, to the report."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from glocal.engine.checkpoint import load_model
+from glocal.reproduce.measure import Bench
+from glocal.reproduce.paper_scale import PAPER
+from glocal.reproduce.reproduction import reproduce
+from glocal.reproduce.runs import Workshop, ensure_run
+from tiny_runs import make_dataset
+
+pytestmark = pytest.mark.long
+SHORT = ("validation.tasks=2", "validation.query=2", "validation.every=2", "data.workers=1")
+PRETRAIN = (*SHORT, "pretrain.epochs=1", "pretrain.batch_size=32")
+TRAIN = (*SHORT, "train.tasks=2", "train.query=3")
+NARROW = ("backbone.width=[4, 4, 8, 8]",)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    make_dataset(tmp_path / "cifar-fs", size=32, per_class=21, splits={"train": 12, "val": 10, "test": 10})
+    monkeypatch.setenv("GLOCAL_DATA", str(tmp_path))
+    return tmp_path
+
+
+def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
+    scale = replace(PAPER, more={"pretrain": (*PRETRAIN, *NARROW), "train": TRAIN})
+    names = ["table-1", "ablation", "combine", "coefficients"]
+    shop, bench = Workshop(home / "out" / "runs"), Bench(3, home / "out" / "rows", workers=1)
+    reproduce(names, scale, ["cifar-fs"], home / "out", shop, bench, "glocal reproduce")
+    found = json.loads((home / "out" / "report.json").read_text())
+    table = next(piece for piece in found["pieces"] if piece["what"] == "table-1")["tables"][0]
+    assert [row["name"] for row in table["rows"]][-2:] == ["GEL", "GEL without pixels"]
+    assert "narrow backbone" in table["caption"]
+    assert "frozen" not in table["caption"], "all but RFDNet are fine-tuned"
+    stages = {about["recipe"]["stage"] for about in found["runs"].values()}
+    assert stages == {"train"}
+
+
+@pytest.mark.parametrize("method", ["gel", "rfdnet"])
+def test_resnet_18_is_trained(home: Path, method: str) -> None:
+    scale = replace(PAPER, more={"pretrain": (*PRETRAIN, "augment.rotate=none"), "train": TRAIN})
+    folder = ensure_run(scale.on_resnet18(method, "cifar-fs", 1), Workshop(home / "runs"))
+    assert folder is not None
+    model = load_model(folder)
+    assert model.record["backbone"]["name"] == "resnet18"
+    assert len(model.record["chain"]) == (2 if method == "gel" else 1)

@@ -1,0 +1,70 @@
+"""The whole of ``glocal reproduce`` in seconds: the embedded scale on noise, with networks of a few channels."""
+
+from __future__ import annotations
+
+import os
+import sys
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+from glocal.reproduce.embedded_scale import EmbeddedScale
+from glocal.reproduce.runs import Run
+from tiny_runs import SERVER, make_dataset
+
+NAME = "tiny"
+CLASSES = {"train": 12, "val": 10, "test": 10}  # 5 known and 5 unknown; base memories need others beside them
+LAST_WORD = ("data.holdout=0.5", "data.workers=1", "validation.tasks=3", "validation.query=2")
+
+
+class TinyScale(EmbeddedScale):
+    """RFDNet's and GEL's ResNet-18 is a Conv-4 here: what is tested is the way, not the network."""
+
+    def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
+        small = 'backbone={name = "conv4", width = 4, image_size = 32}'
+        eye = Run("demo-protonet", (*self._backbone().overrides, small))
+        return self._gel(eye, shot) if method == "gel" else self._peer(method, eye, shot)
+
+
+def tiny_scale() -> TinyScale:
+    """On the data set ``tiny`` below GLOCAL_DATA."""
+    pretrain = ("pretrain.epochs=1", "pretrain.batch_size=16", "backbone.image_size=32", "backbone.width=[4, 4, 8, 8]")
+    train = ("train.tasks=4", "train.query=3", "train.views=1", "validation.every=2")
+    named = f"data.dataset={NAME}"
+    return TinyScale(
+        "embedded",
+        tasks=6,
+        beside={NAME: "cifar-fs"},
+        pixels={NAME: 4},
+        more={"pretrain": (*LAST_WORD, *pretrain, named), "train": (*LAST_WORD, *train, named)},
+    )
+
+
+def make_data(home: Path) -> Path:
+    """Returns what GLOCAL_DATA must be."""
+    make_dataset(home / NAME, size=32, per_class=40, splits=CLASSES)
+    return home
+
+
+def start(home: Path, *arguments: str, output: Path, cache: Path) -> ForkServerProcess:
+    """``glocal reproduce ARGUMENTS`` at the tiny scale, in a process of its own."""
+    process = SERVER.Process(target=_reproduce, args=(str(home), arguments, str(output), str(cache)))
+    process.start()
+    return process
+
+
+def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -> None:
+    import torch
+
+    from glocal.cli.main import main
+    from glocal.engine import loop
+    from glocal.reproduce import reproduction
+
+    with open(output, "ab") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+    os.environ |= {"GLOCAL_CACHE": cache, "GLOCAL_DATA": home}
+    torch.set_num_threads(1)
+    loop.SAVE_SECONDS = 0.02
+    reproduction.SCALES["embedded"] = tiny_scale()
+    sys.argv = ["glocal", "reproduce", *arguments]
+    main()

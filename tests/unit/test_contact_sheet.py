@@ -1,0 +1,97 @@
+"""The contact sheet: the right pictures in the right places, names that can be read, whole files only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.data.dataset import ClassDataset
+from glocal.errors import DataError
+from glocal.report import contact_sheet as module
+from glocal.report.contact_sheet import CELL, GAP, MARGIN, NAME, TITLE, contact_sheet
+
+TOP, ROW = MARGIN + round(1.5 * TITLE), round(1.5 * NAME) + CELL + 2 * GAP
+COLOURS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200), "grey": (99, 99, 99)}
+
+
+def plain(names: dict[str, tuple[int, int, int]], *, shape: tuple[int, int] = (32, 32), each: int = 3) -> ClassDataset:
+    """Pictures of one colour per class, a little lighter from one to the next."""
+    images = [np.full((*shape, 3), colour, np.uint8) + np.uint8(i) for colour in names.values() for i in range(each)]
+    return ClassDataset.from_arrays(np.stack(images), [name for name in names for _ in range(each)], name="colours")
+
+
+def pixel(sheet: Image.Image, row: int, column: int, *, down: int = CELL // 2) -> tuple[int, ...]:
+    """The middle of a cell."""
+    x, y = MARGIN + column * (CELL + GAP) + CELL // 2, TOP + row * ROW + round(1.5 * NAME) + down
+    return sheet.getpixel((x, y))
+
+
+def ink(sheet: Image.Image, top: int, height: int) -> int:
+    """Dark pixels in a band over the whole width."""
+    band = np.asarray(sheet.crop((0, top, sheet.width, top + height)).convert("L"))
+    return int((band < 100).sum())
+
+
+def test_rows_are_classes_and_their_pictures(tmp_path: Path) -> None:
+    names = contact_sheet(plain(COLOURS), tmp_path / "sheet.png", classes=3, per_class=2)
+    assert names == sorted(names)
+    assert len(names) == 3
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.size[1] == 2 * MARGIN + round(1.5 * TITLE) + 3 * ROW
+        for row, name in enumerate(names):
+            near = [int(np.abs(np.subtract(pixel(sheet, row, column), COLOURS[name])).max()) for column in range(2)]
+            assert max(near) < 3, name
+            assert ink(sheet, TOP + row * ROW, round(1.5 * NAME)) > 50, "the name above"
+    assert list(tmp_path.iterdir()) == [tmp_path / "sheet.png"]
+
+
+def test_a_seed_draws_the_same_sheet_and_another_one_another(tmp_path: Path) -> None:
+    data = plain({f"{i}": (i, 2 * i, 3 * i) for i in range(20)})
+    drawn = {seed: contact_sheet(data, tmp_path / f"{seed}.png", classes=4, seed=seed) for seed in (0, 1)}
+    assert drawn[0] != drawn[1]
+    assert contact_sheet(data, tmp_path / "again.png", classes=4, seed=0) == drawn[0]
+    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "0.png").read_bytes()
+
+
+def test_small_pictures_stay_crisp_and_large_ones_are_shown_whole(tmp_path: Path) -> None:
+    board = np.kron(np.indices((16, 16)).sum(0) % 2, np.ones((2, 2)))[..., None].repeat(3, 2).astype(np.uint8) * 255
+    small = ClassDataset.from_arrays(board[None], ["board"])
+    contact_sheet(small, tmp_path / "small.png", classes=1)
+    with Image.open(tmp_path / "small.png") as sheet:
+        cell = np.asarray(sheet.crop((MARGIN, TOP + round(1.5 * NAME), MARGIN + CELL, TOP + round(1.5 * NAME) + CELL)))
+    np.testing.assert_array_equal(cell, board.repeat(3, 0).repeat(3, 1))  # 32 -> 96, no new colours
+
+    wide = np.full((100, 400, 3), 7, np.uint8)
+    contact_sheet(ClassDataset.from_arrays(wide[None], ["wide"]), tmp_path / "wide.png", classes=1)
+    with Image.open(tmp_path / "wide.png") as sheet:
+        assert pixel(sheet, 0, 0) == (7, 7, 7)
+        assert pixel(sheet, 0, 0, down=CELL // 2 - 16) == (238, 240, 243), "paper above a flat picture"
+
+
+@pytest.mark.parametrize("with_matplotlib", [True, False])
+def test_names_of_every_kind_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_matplotlib: bool) -> None:
+    if not with_matplotlib:
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    module._font.cache_clear()
+    names = {"x" * 500: (1, 2, 3), "кот": (4, 5, 6), os.fsdecode(b"caf\xe9"): (7, 8, 9), "two\nlines": (9, 9, 9)}
+    contact_sheet(plain(names, each=9), tmp_path / "sheet.png", classes=4, per_class=9)
+    module._font.cache_clear()
+    with Image.open(tmp_path / "sheet.png") as sheet:
+        assert sheet.width == 2 * MARGIN + 9 * (CELL + GAP) - GAP
+        right = np.asarray(sheet.crop((sheet.width - MARGIN, 0, *sheet.size)))
+        assert (right == 255).all(), "nothing runs over the margin"
+
+
+def test_what_cannot_be_drawn(tmp_path: Path) -> None:
+    data, path = plain(COLOURS), tmp_path / "sheet.png"
+    with pytest.raises(DataError, match="colours has 4 classes, so 1 to that many can be shown, got 5"):
+        contact_sheet(data, path)
+    with pytest.raises(DataError, match="shows 1 to 5,000 pictures, got 4 classes with 2000 each"):
+        contact_sheet(data, path, classes=4, per_class=2000)
+    with pytest.raises(DataError, match="got 4 classes with 0 each"):
+        contact_sheet(data, path, classes=4, per_class=0)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,73 @@
+"""The default brain: it ships small, carries its score model, and its recipe starts at cosine prototypes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from glocal.engine.calibrate import score_model_of
+from glocal.engine.checkpoint import WEIGHTS, read_checkpoint
+from glocal.engine.recipe import load_recipe
+from glocal.methods import build_method
+from glocal.methods.blocks import ChannelGains, ScaleCalibration, SetAttention
+from glocal.ops.similarity import class_mean, cosine, pixel_similarity, pool
+from glocal.types import BaseClasses
+
+
+@pytest.mark.parametrize(("name", "most"), [("photos-gel", 4_000_000), ("photos-protonet", 10_000)])
+def test_it_ships_small_and_knows_its_scores(name: str, most: int) -> None:
+    path = WEIGHTS / f"{name}.safetensors"
+    assert path.stat().st_size <= most
+    assert path.with_suffix(".md").is_file()
+    tensors, record = read_checkpoint(path)
+    assert not any(part.startswith("backbone.") for part in tensors)  # it stays in its package
+    scores = score_model_of(record)
+    assert scores is not None
+    assert scores.ways == (1, 12)
+    assert scores.shots == (1, 20)
+    tops = [scores.threshold(shots=(k,) * 5, left_out=()).value for k in (1, 2, 5, 20)]
+    assert tops == sorted(tops, reverse=True)  # the more photos, the closer a photo must be to be known
+
+
+def test_the_recipe_is_the_one_that_ships() -> None:
+    recipe = load_recipe("photos-gel")
+    record = read_checkpoint(WEIGHTS / "photos-gel.safetensors")[1]
+    assert record["recipe"] == recipe.model_dump(mode="json")
+
+
+def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
+    torch.manual_seed(0)
+    settings = load_recipe("photos-gel").method.settings | {"local_width": 64, "attention_width": 8, "top_k": 2}
+    method = build_method("gel", 64, settings).eval()
+    maps, label = torch.rand(9, 64, 3, 3), torch.tensor([0, 0, 1, 2])
+    state = method.enroll(method.embed(maps[:4]), label)
+    comparison = method.compare(state, method.embed(maps[4:]))
+    plain = cosine(pool(maps[4:]), class_mean(pool(maps[:4]), label)) / settings["temperature"]
+    torch.testing.assert_close(comparison.logits, plain)
+    s_pixel = pixel_similarity(maps[4:], class_mean(maps[:4], label), 2) / 9 / settings["local_temperature"]
+    torch.testing.assert_close(comparison.own["E_f"](), -s_pixel.logsumexp(dim=-1), atol=1e-3, rtol=1e-4)
+
+
+def test_channel_gains_bring_channels_to_one_size() -> None:
+    gains = ChannelGains(3)
+    maps = torch.rand(2, 3, 2, 2)
+    assert torch.equal(gains(maps), maps)
+    gains.fill(torch.tensor([1.0, 2.0, 4.0]))
+    floor = (1 + 4 + 16) / 3
+    wanted = torch.tensor([(size + floor) ** -0.5 for size in (1.0, 4.0, 16.0)])
+    factor = gains(torch.ones(1, 3, 1, 1)).flatten()
+    torch.testing.assert_close(factor / factor[0], wanted / wanted[0])
+    assert factor.prod().item() == pytest.approx(1.0, abs=1e-5)
+    method = build_method("gel", 3, {"channel_gains": True, "local_width": 2})
+    assert method.needs_base
+    rows = torch.tensor([[1.0, 2.0, 4.0]])
+    method.set_base(BaseClasses(("a",), rows, rows, rows[0]))
+    torch.testing.assert_close(method.gains.log_gain, gains.log_gain)  # type: ignore[union-attr]
+
+
+def test_widths_shrink_the_head() -> None:
+    attend = SetAttention(12, width=3, gentle=True).eval()
+    assert [tuple(p.shape) for p in attend.parameters()] == [(3, 12)] * 3 + [(12, 3), (12,)]
+    x = torch.randn(4, 12)
+    assert torch.equal(attend(x), x)
+    assert ScaleCalibration(12, 5)(torch.randn(2, 12, 3, 3)).shape == (2, 5, 3, 3)

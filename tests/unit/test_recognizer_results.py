@@ -1,0 +1,128 @@
+"""Files of answers that grow, break off and go on."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import json
+from pathlib import Path
+
+import pytest
+
+from glocal.errors import DataError
+from glocal.recognizer import Prediction, Unreadable
+from glocal.recognizer.eye import BATCH
+from glocal.recognizer.results import COLUMNS, ResultFile, plain
+
+
+def answers(n: int, start: int = 0) -> list[Prediction | Unreadable]:
+    return [
+        Unreadable(f"p{i}.png", "it is\nempty")
+        if i % 7 == 3
+        else Prediction(f"p,{i}.png", "bolt", False, i / 3, 99.0, {"bolt": 0.75, "unknown": 0.25}, "bolt", "why; so")
+        for i in range(start, start + n)
+    ]
+
+
+def write_all(path: Path, found: list[Prediction | Unreadable]) -> None:
+    with ResultFile(path, "me").writing() as write:
+        for start in range(0, len(found), BATCH):
+            write(found[start : start + BATCH])
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_rows_say_everything(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out.{ending}"
+    write_all(path, answers(5))
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file)) if ending == "csv" else [json.loads(line) for line in file]
+    assert [row["path"] for row in rows] == ["p,0.png", "p,1.png", "p,2.png", "p3.png", "p,4.png"]
+    assert rows[3]["error"] == "it is\nempty"
+    assert not rows[3]["label"]
+    assert float(rows[1]["open_score"]) == pytest.approx(1 / 3, abs=1e-6)
+    assert rows[1]["is_unknown"] in ("false", False)
+    assert {row["recognizer"] for row in rows} == {"me"}
+    assert list(tmp_path.iterdir()) == [path]
+    if ending == "csv":
+        assert tuple(rows[0]) == COLUMNS
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_broken_run_goes_on_to_the_same_file(tmp_path: Path, ending: str) -> None:
+    whole = tmp_path / f"whole.{ending}"
+    write_all(whole, answers(100))
+    content = whole.read_bytes()
+    for cut in range(1, len(content), 997):
+        path = tmp_path / f"out.{ending}"
+        partial = tmp_path / f"out.{ending}.partial"
+        partial.write_bytes(content[:cut])
+        results = ResultFile(path, "me")
+        try:
+            done = results.done(resume=True)
+        except DataError:  # not even the header was whole
+            assert cut < 120
+            partial.unlink()
+            continue
+        assert len(done) % BATCH == 0
+        assert done == {each.path for each in answers(100)[: len(done)]}
+        rest = [each for each in answers(100) if each.path not in done]
+        with results.writing() as write:
+            write(rest)
+        assert path.read_bytes() == content
+        path.unlink()
+
+
+def test_nobody_writes_over_an_interrupted_run(tmp_path: Path) -> None:
+    partial = tmp_path / "out.csv.partial"
+    partial.write_text("x")
+    with pytest.raises(DataError, match="continue it with --resume, or delete it"):
+        ResultFile(tmp_path / "out.csv", "me").done(resume=False)
+    assert partial.read_text() == "x"
+
+
+def test_another_recognizer_does_not_go_on(tmp_path: Path) -> None:
+    write_all(tmp_path / "out.csv", answers(40))
+    with pytest.raises(DataError, match=r"another recognizer or threshold \(me, this is you\)"):
+        ResultFile(tmp_path / "out.csv", "you").done(resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_a_finished_file_is_continued_with_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write_all(path, answers(40))
+    results = ResultFile(path, "me")
+    assert len(results.done(resume=True)) == 40
+    with results.writing() as write:
+        write(answers(3, start=40))
+    write_all(tmp_path / "whole.csv", answers(43))
+    assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
+    results = ResultFile(tmp_path / "out.csv", "me")
+    with pytest.raises(DataError, match="no picture"), results.writing():
+        raise DataError("no picture")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(DataError, match=r"kept in out\.csv\.partial"), results.writing() as write:
+        _fill_the_disk(write)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
+
+
+def _fill_the_disk(write) -> None:
+    write(answers(2))
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_the_ending_decides(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"written as .csv or .jsonl"):
+        ResultFile(tmp_path / "out.txt", "me")
+    (tmp_path / "dir.csv").mkdir()
+    with pytest.raises(DataError, match="is a folder"):
+        ResultFile(tmp_path / "dir.csv", "me")
+
+
+def test_every_answer_has_the_same_keys() -> None:
+    good, bad = plain(answers(1)[0]), plain(Unreadable("x", "why"))
+    assert good.keys() == bad.keys()
+    assert bad["label"] is None
+    assert plain(Prediction("p", "a", False, 1.0, float("inf"), {"a": 1.0}, "a", ""))["threshold"] is None

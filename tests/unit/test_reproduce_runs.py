@@ -1,0 +1,140 @@
+"""Make sure a run exists: named by what it depends on, reused, continued, shared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.engine.loop import Interrupted
+from glocal.reproduce import runs
+from glocal.reproduce.runs import DONE, LOCKS, Run, Workshop, about_run, ensure_run, ensure_runs, folder_of
+from tiny_runs import fields, make_dataset
+
+
+@pytest.fixture(scope="module")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("pictures") / "data", splits={"train": 5, "val": 4})
+
+
+@pytest.fixture
+def recipes(dataset: Path, tmp_path: Path) -> dict[str, str]:
+    """Paths of a pre-training and of a head that takes ten steps."""
+    wanted = {
+        "eye": fields(dataset, "pretrain", pretrain={"epochs": 1}),
+        "head": fields(
+            dataset,
+            "train",
+            backbone=None,
+            init="?",
+            method={"name": "snatcher-l"},
+            train={"backbone": "frozen", "tasks": 10},
+        ),
+    }
+    for name, content in wanted.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    return {name: str(tmp_path / f"{name}.json") for name in wanted}
+
+
+class Stop:
+    """Ends training at a step, as a signal does."""
+
+    def __init__(self, at: int):
+        self.at = at
+
+    def step(self, step: int, steps: int, terms: Any) -> None:
+        if step == self.at:
+            raise Interrupted("stopped", 15)
+
+    def validated(self, *_: Any) -> None: ...
+
+
+def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path) -> None:
+    eye = Run(recipes["eye"])
+    head = Run(recipes["head"], init=eye)
+    same = Run(recipes["head"], ("optimizer.lr=0.05",), Run(recipes["eye"], ("seed=0",)))  # what they say anyway
+    assert folder_of(head, tmp_path) == folder_of(same, tmp_path)
+    others = [
+        Run(recipes["head"], ("optimizer.lr=0.04",), eye),
+        Run(recipes["head"], ("seed=1",), eye),
+        Run(recipes["head"], init=Run(recipes["eye"], ("seed=1",))),  # another run to start from
+        Run(recipes["head"], init="embedded-protonet"),
+        eye,
+    ]
+    assert len({folder_of(run, tmp_path) for run in [head, *others]}) == 6
+    assert folder_of(head, tmp_path / "elsewhere").name == folder_of(head, tmp_path).name
+
+
+def test_other_pictures_are_another_run(
+    recipes: dict[str, str], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = folder_of(Run(recipes["eye"]), tmp_path)
+    monkeypatch.setattr(runs, "pictures", lambda *_: ["other", "hashes"])
+    assert folder_of(Run(recipes["eye"]), tmp_path) != before
+
+
+def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path: Path) -> None:
+    made: list[str] = []
+
+    def watch(title: str) -> None:
+        made.append(title)
+
+    shop = Workshop(tmp_path / "runs", watcher=watch)
+    head = Run(recipes["head"], init=Run(recipes["eye"]))
+    folder = ensure_run(head, shop)
+    assert folder is not None
+    assert [name.rsplit("-", 1)[0] for name in made] == ["protonet", "snatcher-l"]
+    assert ensure_runs([head, head], shop) == {head: folder}
+    assert len(made) == 2
+    about = about_run(folder)
+    assert about["recipe"]["init"] == made[0]
+    assert about["seed"] == 0
+    assert len(about["data"]["manifest"]) == 64
+    assert str(tmp_path) not in json.dumps(about["recipe"] | {"data": None})
+
+
+def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str], tmp_path: Path) -> None:
+    head = Run(recipes["head"], init=Run(recipes["eye"]))
+    whole = ensure_run(head, Workshop(tmp_path / "whole"))
+    assert whole is not None
+    home = tmp_path / "broken"
+    with pytest.raises(Interrupted):
+        ensure_run(head, Workshop(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
+    folder = folder_of(head, home)
+    assert (folder / LAST).exists()
+    assert not (folder / DONE).exists()
+    assert ensure_run(head, Workshop(home)) == folder
+    first, again = read_checkpoint(whole / BEST)[0], read_checkpoint(folder / BEST)[0]
+    assert all(first[name].equal(again[name]) for name in first)
+
+
+def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
+    head = Run(recipes["head"], init=Run(recipes["eye"]))
+    with pytest.raises(Interrupted):
+        ensure_run(head, Workshop(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
+    (tmp_path / "old").rename(tmp_path / "new")
+    folder = ensure_run(head, Workshop(tmp_path / "new"))
+    assert folder == folder_of(head, tmp_path / "new")
+    assert (folder / DONE).is_file()
+
+
+def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tmp_path: Path) -> None:
+    order: list[str] = []
+    home = tmp_path / "runs"
+    first, second = Run(recipes["eye"]), Run(recipes["eye"], ("seed=1",))
+    (home / LOCKS).mkdir(parents=True)
+    taken = FileLock(home / LOCKS / f"{folder_of(first, home).name}.lock")
+    taken.acquire()
+
+    def watch(title: str) -> None:
+        order.append(title)
+        if taken.is_locked:
+            taken.release()  # the other process has ended, without finishing
+
+    assert ensure_run(first, Workshop(home), wait=False) is None
+    found = ensure_runs([first, second], Workshop(home, watcher=watch))
+    assert order == [found[second].name, found[first].name]

@@ -1,0 +1,283 @@
+"""verify: every sentence it can say, on small data sets that were made to earn it."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from glocal.data import verify as module
+from glocal.data.facts import FACTS, Facts, Part, Variant
+from glocal.data.images import decode, picture_size
+from glocal.data.prepared import open_prepared, read_index, write_index
+from glocal.data.preparing import Sample, prepare
+from glocal.data.published_splits import published_classes
+from glocal.data.verify import Verdict, verify
+from glocal.errors import DataError
+from pictures import png
+
+Rows = list[tuple[str, np.ndarray]]  # class name, pixels
+
+TOY = Facts(
+    name="toy",
+    title="Toy",
+    parts={"train": Part(2, 6), "test": Part(2, 6)},
+    per_class=3,
+    size="8 px",
+    source="nobody",
+    home="https://example.org",
+    terms="none",
+    todo="nothing",
+    variants={
+        "8px": Variant("8 px pickles", "compare with pickles", 8),
+        "8px-files": Variant("8 px files", "compare with files", 8),
+        "original": Variant("original size", "compare with originals"),
+    },
+    repeats=(1, 1),
+)
+
+
+def rows(classes: str, *, seed: int, per_class: int = 3, side: int = 8) -> Rows:
+    rng = np.random.default_rng(seed)
+    return [(c, rng.integers(0, 256, (side, side, 3), dtype=np.uint8)) for c in classes for _ in range(per_class)]
+
+
+def made(folder: Path, splits: Mapping[str, Rows], *, name: str = "toy", variant: str = "8px", encoded: bool = False):
+    def stream(split: Rows) -> Callable[[], Iterator[Sample]]:
+        return lambda: (Sample(c, png(pixels) if encoded else pixels, "") for c, pixels in split)
+
+    prepare(folder, {k: stream(v) for k, v in splits.items()}, name=name, packing="arrays", key="", variant=variant)
+    return folder
+
+
+def said(verdict: Verdict, about: str) -> list[tuple[str, str]]:
+    return [(each.severity, each.text) for each in verdict.findings if each.about == about]
+
+
+@pytest.fixture(autouse=True)
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module.FACTS, "toy", TOY)  # type: ignore[index]
+
+
+@pytest.fixture
+def good() -> dict[str, Rows]:
+    return {"train": rows("ab", seed=0), "test": rows("cd", seed=1)}
+
+
+def test_all_as_published(tmp_path: Path, good: dict[str, Rows]) -> None:
+    verdict = verify(made(tmp_path / "toy", good), "toy", deep=True)
+    assert verdict.problems == 0
+    assert {each.severity for each in verdict.findings} == {"ok"}
+    assert said(verdict, "counts")[0][1] == "train: 2 classes and 6 pictures, 3 of each class, as published"
+    assert said(verdict, "sizes") == [("ok", "all pictures have 8x8 pixels")]
+    assert said(verdict, "pictures") == [("ok", "all 12 pictures read again and equal to their digests")]
+    assert (verdict.variant, verdict.consequence) == ("8px", "compare with pickles")
+    assert verdict.splits["test"].per_class == {"c": 3, "d": 3}
+    plain = json.loads(json.dumps(verdict.to_json()))
+    assert plain["splits"]["train"]["sizes"] == [[8, 8, 6]]
+    assert plain["within"] == {"groups": 0, "pictures": 0, "mixed": 0, "by": {}, "examples": []}
+    assert plain["problems"] == 0
+
+
+def test_other_counts_are_problems(tmp_path: Path, good: dict[str, Rows]) -> None:
+    good["train"] = good["train"][:-1]
+    good["extra"] = rows("e", seed=3)
+    del good["test"]
+    verdict = verify(made(tmp_path / "toy", good), "toy")
+    assert said(verdict, "splits") == [
+        ("problem", "there is no split test; prepare all of Toy at once"),
+        ("problem", "Toy has no split called extra"),
+    ]
+    assert said(verdict, "counts") == [
+        ("problem", "train: 2 classes and 5 pictures instead of 2 and 6 as published"),
+        ("problem", "train: not 3 pictures in 1 class: b (2)"),
+    ]
+    assert verdict.problems == 4
+
+
+def test_a_data_set_under_another_name(tmp_path: Path, good: dict[str, Rows]) -> None:
+    verdict = verify(made(tmp_path / "x", good, name="mine"), "toy")
+    assert said(verdict, "name") == [("problem", "this was prepared as 'mine', not as 'toy'; verify it by its name")]
+
+
+def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> None:
+    train, test = good["train"], good["test"]
+    train[1] = train[0]  # a, a
+    train[5] = ("b", train[2][1])  # a, b: two classes
+    test[0] = ("c", train[2][1])  # the same one again, in the other split
+    test[4] = ("d", train[4][1])
+    verdict = verify(made(tmp_path / "toy", good), "toy")
+    within, across = verdict.within, verdict.across
+    assert (within.groups, within.pictures, within.mixed, within.by) == (2, 4, 1, {"train": 2})
+    assert (across.groups, across.pictures, across.mixed, across.by) == (2, 5, 2, {"train and test": 2})
+    shared = {frozenset((place.split, place.class_name) for place in group) for group in across.examples}
+    assert shared == {
+        frozenset({("train", "a"), ("train", "b"), ("test", "c")}),
+        frozenset({("train", "b"), ("test", "d")}),
+    }
+    (note, inside), (problem, outside) = said(verdict, "repeats")
+    assert (note, problem) == ("note", "problem")  # one of each is published
+    assert "4 pictures make 2 groups of equal ones within splits (2 in train), 1 of them under different" in inside
+    assert "5 pictures make 2 groups of equal ones across splits (2 in train and test)" in outside
+    assert "; 1 were published" in outside
+
+
+def test_examples_name_pictures_that_are_equal(tmp_path: Path, good: dict[str, Rows]) -> None:
+    good["test"][2] = ("c", good["train"][3][1])
+    folder = made(tmp_path / "toy", good)
+    verdict = verify(folder, "toy")
+    (group,) = verdict.across.examples
+    images = [open_prepared(folder, place.split).image(place.index) for place in group]
+    np.testing.assert_array_equal(images[0], images[1])
+    assert said(verdict, "repeats")[1][0] == "note"  # as many as are published
+
+
+def test_pictures_shared_by_splits_of_ones_own_are_a_leak(tmp_path: Path, good: dict[str, Rows]) -> None:
+    good["test"][2] = ("c", good["train"][3][1])
+    verdict = verify(made(tmp_path / "mine", good, name="mine", variant="own"), "mine")
+    assert [each.about for each in verdict.findings if each.severity == "problem"] == ["repeats"]
+    assert said(verdict, "counts")[0] == ("ok", "train: 2 classes with 3 pictures each, 6 in all")
+    assert (verdict.variant, said(verdict, "form")) == (None, [])
+
+
+def test_the_form_is_what_was_recognised_unless_the_sizes_say_otherwise(tmp_path: Path, good: dict[str, Rows]) -> None:
+    large = {"train": rows("ab", seed=0, side=9), "test": rows("cd", seed=1, side=9)}
+    mixed = {"train": good["train"], "test": large["test"]}
+    for name, splits, recognised, wanted in (
+        ("a", good, "8px-files", "8px-files"),
+        ("b", good, "original", "8px-files"),  # they say they are originals, but they are small
+        ("c", mixed, "8px", "original"),
+        ("d", large, "8px", None),
+    ):
+        verdict = verify(made(tmp_path / name, splits, variant=recognised), "toy")
+        assert verdict.variant == wanted, name
+    ((severity, text),) = said(verdict, "form")
+    assert severity == "note"
+    assert "none of the known forms (8 px pickles, 8 px files, original size)" in text
+
+
+def test_sizes_of_encoded_pictures_come_from_their_headers(tmp_path: Path, good: dict[str, Rows]) -> None:
+    good["train"][0] = ("a", np.zeros((8, 20, 3), np.uint8))
+    verdict = verify(made(tmp_path / "toy", good, encoded=True), "toy", deep=True)
+    assert verdict.splits["train"].sizes == ((8, 8, 5), (8, 20, 1))
+    assert said(verdict, "sizes") == [("ok", "2 sizes, short side 8 to 8 px; 11 pictures have 8x8")]
+    assert said(verdict, "pictures")[0][0] == "ok"
+
+
+def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """FC100's classes by their superclasses: one moved, one strange, one missing; and names that say nothing."""
+    lists = published_classes("fc100")
+    facts = replace(FACTS["fc100"], parts={split: Part(len(c), len(c)) for split, c in lists.items()}, per_class=1)
+    monkeypatch.setitem(module.FACTS, "fc100", facts)  # type: ignore[index]
+
+    def one_each(names: Mapping[str, list[str]]) -> dict[str, Rows]:
+        numbers = {name: i for i, name in enumerate(sorted(c for each in names.values() for c in each))}
+        return {s: [(c, np.full((8, 8, 3), numbers[c], np.uint8)) for c in each] for s, each in names.items()}
+
+    right = {split: list(classes) for split, classes in lists.items()}
+    verdict = verify(made(tmp_path / "right", one_each(right), name="fc100"), "fc100")
+    assert said(verdict, "classes") == [("ok", "every class is in the split it was published in")]
+    assert verdict.problems == 0
+    wrong = {split: list(classes) for split, classes in lists.items()}
+    moved, gone = wrong["test"].pop(), wrong["train"].pop()
+    wrong["train"].append(moved)
+    wrong["test"].append("unicorn")
+    verdict = verify(made(tmp_path / "wrong", one_each(wrong), name="fc100"), "fc100")
+    texts = [text for severity, text in said(verdict, "classes") if severity == "problem"]
+    assert texts == [
+        f"train: 1 class of another split, so results on this one cannot be believed: {moved} (of test)",
+        f"train: 1 class missing: {gone}",
+        "test: 1 class in no published list: unicorn",
+        f"test: 1 class missing: {moved}",
+    ]
+    numbered = {split: [f"{split} {i}" for i in range(len(c))] for split, c in lists.items()}
+    verdict = verify(made(tmp_path / "numbers", one_each(numbered), name="fc100"), "fc100")
+    ((severity, text),) = said(verdict, "classes")
+    assert severity == "note"
+    assert "not called as published" in text
+
+
+def test_a_changed_picture_is_found_by_reading_all(tmp_path: Path, good: dict[str, Rows]) -> None:
+    folder = made(tmp_path / "toy", good)
+    images = np.load(folder / "train.images.npy", mmap_mode="r+")
+    images[4, 0, 0, 0] ^= 1
+    images.flush()
+    assert verify(folder, "toy").problems == 0
+    seen: list[tuple[int, int]] = []
+    verdict = verify(folder, "toy", deep=True, progress=lambda done, total: seen.append((done, total)))
+    ((severity, text),) = said(verdict, "pictures")
+    assert severity == "problem"
+    assert "1 picture not as prepared" in text
+    assert f"{folder / 'train.images.npy'}[4]" in text
+    assert seen[-1] == (12, 12)
+
+
+def test_left_out_pictures_are_told(tmp_path: Path, good: dict[str, Rows]) -> None:
+    def bad() -> Iterator[Sample]:
+        yield from (Sample(c, pixels, "") for c, pixels in good["train"])
+        yield Sample("a", b"no picture", "a/7.jpg")
+
+    prepare(tmp_path / "x", {"train": bad}, name="mine", packing="p", key="", skip_bad=True)
+    verdict = verify(tmp_path / "x", "mine")
+    ((severity, text),) = said(verdict, "skipped")
+    assert severity == "note"
+    assert text.startswith("1 picture left out when preparing: a/7.jpg: ")
+    assert verdict.splits["train"].skipped == 1
+
+
+def test_what_cannot_be_verified(tmp_path: Path, good: dict[str, Rows]) -> None:
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(DataError, match="plain holds no prepared data set; make one with glocal data prepare toy"):
+        verify(tmp_path / "plain", "toy")
+    folder = made(tmp_path / "toy", good)
+    (folder / "test.digests.npy").unlink()
+    with pytest.raises(DataError, match="is not as it was prepared"):
+        verify(folder, "toy")
+
+
+def test_an_index_from_before_there_were_variants(tmp_path: Path, good: dict[str, Rows]) -> None:
+    folder = made(tmp_path / "toy", good)
+    stored = json.loads((folder / "index.json").read_text())
+    assert stored["content"].pop("variant") == "8px"
+    stored["sha256"] = hashlib.sha256(json.dumps(stored["content"], sort_keys=True).encode()).hexdigest()
+    (folder / "index.json").write_text(json.dumps(stored))
+    assert read_index(folder).variant == "own"
+    write_index(folder, replace(read_index(folder), variant="8px"))
+    assert verify(folder, "toy").variant == "8px"
+
+
+def test_the_facts_fit_the_published_lists() -> None:
+    total = {"mini-imagenet": 60_000, "tiered-imagenet": 779_165, "cifar-fs": 60_000, "fc100": 60_000, "cub": 11_788}
+    for name, images in total.items():
+        facts = FACTS[name]
+        assert facts.images == images
+        lists = published_classes(name)
+        assert {split: part.classes for split, part in facts.parts.items()} == {s: len(c) for s, c in lists.items()}
+    for facts in FACTS.values():
+        if facts.per_class is not None:
+            assert all(part.images == part.classes * facts.per_class for part in facts.parts.values())
+    assert [FACTS["tiered-imagenet"].parts[split].images for split in ("train", "val", "test")] == [
+        448_695,
+        124_261,
+        206_209,
+    ]
+
+
+@pytest.mark.parametrize("kind", ["JPEG", "PNG", "TIFF", "WEBP"])
+def test_the_size_in_a_header_is_that_of_the_upright_picture(kind: str) -> None:
+    for orientation in (1, 3, 6, 8):
+        exif = Image.Exif()
+        exif[0x0112] = orientation
+        buffer = io.BytesIO()
+        Image.new("RGB", (20, 9)).save(buffer, kind, exif=exif)
+        size = picture_size(buffer.getvalue(), name="x")
+        assert size == decode(buffer.getvalue()).shape[:2] == ((20, 9) if orientation > 4 else (9, 20))
+    with pytest.raises(DataError, match="cannot use picture x: its header cannot be read"):
+        picture_size(b"no picture", name="x")
