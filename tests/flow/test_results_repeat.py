@@ -32,25 +32,32 @@ def test_tables_repeat(name: str) -> None:
     if not home or not (Path(home) / table["dataset"]).is_dir():
         pytest.skip(f"the pictures of {table['dataset']} are not below GLOCAL_DATA ({home or 'not set'})")
     before = rows(table)
-    first = table["tables"][0]
-    spec = first["spec"]
-    options = {
-        "dataset": table["dataset"],
-        "split": table["split"],
-        "shots": spec["shot"],
-        "way": spec["way"],
-        "tasks": first["tasks"],
-        "seed": first["seed"],
-        "support-views": first["support_views"],
-    }
-    flags = [part for key, value in options.items() for part in (f"--{key}", str(value))]
-    said = CliRunner().invoke(app, ["compare", *table["runs"], *flags, "--json"])
+    said = CliRunner().invoke(app, ["compare", *table["runs"], *flags(table), "--json"])
     assert said.exit_code == 0, f"{said.output}\n{said.exception!r}"
     again = rows(json.loads(said.stdout))
     assert again.keys() == before.keys()
     for row, values in before.items():
         for metric, interval in values.items():
             assert again[row][metric]["mean"] == pytest.approx(interval["mean"], abs=2e-4), (row, metric)
+
+
+def flags(table: dict[str, Any]) -> list[str]:
+    """The options that a comparison was made with."""
+    first = table["tables"][0]
+    shares = list(dict.fromkeys(str(each["unknown_share"]) for each in table["tables"]))
+    options = {
+        "dataset": table["dataset"],
+        "split": table["split"],
+        "shots": ",".join(dict.fromkeys(str(each["spec"]["shot"]) for each in table["tables"])),
+        "way": first["spec"]["way"],
+        "unknown-way": first["spec"]["unknown_way"],
+        "tasks": first["tasks"],
+        "seed": first["seed"],
+        "support-views": first["support_views"],
+    }
+    if shares != ["0.5"]:
+        options["unknown-share"] = ",".join(shares)
+    return [part for key, value in options.items() for part in (f"--{key}", str(value))]
 
 
 def rows(found: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:

@@ -13,6 +13,7 @@ import pytest
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.data.episodes import EpisodeSpec
+from glocal.data.shares import with_unknown_share
 from glocal.data.splits import published_split
 from glocal.engine.checkpoint import Model
 from glocal.engine.contestants import Contestant
@@ -161,6 +162,20 @@ def test_tables(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> N
     plain = inductive.to_json()
     assert (plain["tasks"], plain["seed"], plain["unknown_share"]) == (50, 3, 0.5)
     assert plain["rows"][1]["difference"]["acc"]["p_value"] == gel.difference["acc"].p_value
+
+
+def test_shares_of_unknown_queries_have_titles_of_their_own(
+    narrow: Backbone, measured: dict[str, dict[str, np.ndarray]]
+) -> None:
+    rows = {"protonet": measured["protonet"]}
+    titles = []
+    for share in (0.1, 0.5, 0.9):
+        on = replace(CIFAR, spec=with_unknown_share(EpisodeSpec(), share))
+        (found,) = results([made(narrow)], rows, on, reference="protonet", seed=0, fingerprint="f" * 64)
+        titles.append(found.table.title)
+    assert titles[0].endswith("5 unknown classes, 10 % of the queries unknown")
+    assert titles[1].endswith("5 unknown classes")
+    assert titles[2].endswith("90 % of the queries unknown")
 
 
 def test_what_all_rows_share_stands_under_the_table(

@@ -119,6 +119,8 @@ def _table(
 def _title(on: Measured, transductive: bool) -> str:
     spec = on.spec
     title = f"{spec.way}-way {spec.shot}-shot on {on.name}/{on.split}, {spec.unknown_way} unknown classes"
+    if (share := round(100 * unknown_share(spec))) != 50:
+        title += f", {share} % of the queries unknown"
     return title + (", transductive: queries see each other" if transductive else "")
 
 
