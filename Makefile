@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test lint bench clean
+.PHONY: setup demo test test-browser lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -21,6 +21,11 @@ demo: $(READY)
 test: $(READY) lint
 	$(BIN)/python -m pytest
 
+# The pages in the Chromium of the system; with npm, axe-core looks at their accessibility too.
+test-browser: $(READY)
+	if command -v npm >/dev/null && ! test -f node_modules/axe-core/axe.min.js; then npm install --no-save --no-package-lock --silent axe-core@4; fi
+	$(BIN)/python -m pytest -m browser
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -31,5 +36,5 @@ bench: $(READY)
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
-	rm -rf $(VENV) dist build demo-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) node_modules dist build demo-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -8,22 +8,24 @@ One polarity everywhere: a larger ``open_score`` means more unknown; unknown is 
 
 from __future__ import annotations
 
-import hashlib
-import json
-import math
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal, NamedTuple, Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from glocal.errors import DataError, RecipeError
+from glocal.errors import DataError
+from glocal_runtime import preprocess as plain
+from glocal_runtime import views as arrays
+from glocal_runtime.preprocess import IMAGENET_MEAN, IMAGENET_STD
 
 UNKNOWN = -1  # the one label of every sample whose class was not enrolled
 
-IMAGENET_MEAN = (0.485, 0.456, 0.406)
-IMAGENET_STD = (0.229, 0.224, 0.225)
+__all__ = [
+    "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Encoder", "Episode", "Output", "Preprocess", "Views",
+    "check_support",
+]  # fmt: skip
 
 
 class _OutputFields(NamedTuple):
@@ -55,7 +57,8 @@ class Views:
     def __post_init__(self) -> None:
         if self.vec.ndim != 2:
             raise DataError(f"Views.vec must be (B, D), got shape {tuple(self.vec.shape)}")
-        if self.local is not None and (self.local.ndim != 4 or len(self.local) != len(self.vec)):
+        # .shape[0], because len() would fix the number of pictures of an exported graph
+        if self.local is not None and (self.local.ndim != 4 or self.local.shape[0] != self.vec.shape[0]):
             raise DataError(
                 f"Views.local must be (B, D', H, W) with B = {len(self.vec)} as in vec, got {tuple(self.local.shape)}"
             )
@@ -65,6 +68,15 @@ class Views:
 
     def rows(self, pick: slice | Tensor) -> Views:
         return Views(self.vec[pick], None if self.local is None else self.local[pick])
+
+    def numpy(self) -> arrays.Views:
+        """The same numbers for code that does without torch; nothing is copied on the CPU."""
+        return arrays.Views(self.vec.cpu().numpy(), None if self.local is None else self.local.cpu().numpy())
+
+    @classmethod
+    def from_numpy(cls, views: arrays.Views, device: torch.device | str = "cpu") -> Views:
+        local = None if views.local is None else torch.from_numpy(views.local).to(device)
+        return cls(torch.from_numpy(views.vec).to(device), local)
 
 
 @dataclass(frozen=True)
@@ -178,57 +190,14 @@ class BaseClasses:
 
 
 @dataclass(frozen=True)
-class Preprocess:
-    """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
-
-    The short side is resized to ``resize`` (``size`` when None), the centre ``size`` x ``size`` is cut out,
-    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel;
-    with it even such a picture is enlarged and cut, because the published programs do that (CIFAR-FS: 40, then 32).
-    """
-
-    size: int
-    resize: int | None = None
-    mean: tuple[float, float, float] = IMAGENET_MEAN
-    std: tuple[float, float, float] = IMAGENET_STD
-    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
-
-    def __post_init__(self) -> None:
-        for name, pixels in (("size", self.size), ("resize", self.resize)):
-            if type(pixels) is not int and not (name == "resize" and pixels is None):
-                raise RecipeError(f"preprocess.{name} must be a whole number of pixels, got {pixels!r}")
-        try:
-            object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
-            object.__setattr__(self, "std", tuple(map(float, self.std)))
-        except (TypeError, ValueError) as error:
-            raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
-        if self.size < 1:
-            raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
-        if self.resize is not None and self.resize < self.size:
-            raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
-        finite = all(map(math.isfinite, self.mean + self.std))
-        if len(self.mean) != 3 or len(self.std) != 3 or not finite or min(self.std) <= 0:
-            raise RecipeError(f"preprocess needs 3 finite means and 3 positive stds, got {self.mean} and {self.std}")
-        if self.interpolation not in ("bilinear", "bicubic"):
-            raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
+class Preprocess(plain.Preprocess):
+    __doc__ = plain.Preprocess.__doc__
 
     def normalize(self, images: Tensor) -> Tensor:
         """uint8 (B, 3, size, size) -> float32, normalised, in the memory layout it came in."""
         scale = torch.tensor([1 / (255 * s) for s in self.std], device=images.device).view(3, 1, 1)
         shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)], device=images.device)
         return images.float() * scale + shift.view(3, 1, 1)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Preprocess:
-        known = cls.__dataclass_fields__.keys()
-        if not isinstance(fields, dict) or "size" not in fields or not fields.keys() <= known:
-            raise RecipeError(f"preprocess must be a table with a size and of {', '.join(known)} only, got {fields!r}")
-        return cls(**fields)
-
-    def fingerprint(self) -> str:
-        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 
 class Encoder(Protocol):

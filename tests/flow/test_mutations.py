@@ -37,7 +37,7 @@ SIMILARITY = "ops/similarity.py"
 BASE, BLOCKS, FEAT = "methods/base.py", "methods/blocks.py", "methods/feat.py"
 SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/protonet.py"
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
-EPISODES, IMAGES, AUGMENT = "data/episodes.py", "data/images.py", "data/augment.py"
+EPISODES, IMAGES, AUGMENT = "data/episodes.py", "../glocal_runtime/images.py", "data/augment.py"
 DROPBLOCK, RESNET12 = "backbones/dropblock.py", "backbones/resnet12.py"
 SCHEDULE, LOOP, PRETRAIN, TRAIN = "engine/schedule.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
 

@@ -19,7 +19,7 @@ from glocal.reproduce.folder import Drawing, Report, figure_piece, table_piece, 
 
 BROWSER = find_browser()
 pytestmark = [
-    pytest.mark.long,
+    pytest.mark.browser,
     pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed: install it, and this page is looked at"),
 ]
 

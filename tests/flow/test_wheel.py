@@ -14,6 +14,7 @@ import pytest
 
 from glocal import __version__
 from glocal.engine.checkpoint import shipped_models
+from photos import write, write_classes
 
 REPOSITORY = Path(__file__).parents[2]
 MODEL = "embedded-protonet"
@@ -90,3 +91,19 @@ def test_a_shipped_model_evaluates(installed: Path, tmp_path: Path) -> None:
     assert found["tasks"] == 20
     assert found["skipped"] == []
     assert 0.3 < found["metrics"]["acc"]["mean"] <= 1, "clearly better than naming one of five at random"
+
+
+def test_a_folder_of_photos_becomes_a_recognizer(installed: Path, tmp_path: Path) -> None:
+    glocal, classes = installed / "glocal", ["zero", "one", "two"]
+    photos, labelled = tmp_path / "photos", tmp_path / "labelled"
+    write_classes(photos, classes, 0, 5)
+    write_classes(labelled, classes, 10, 14)
+    write(labelled / "unknown", "seven", 10, 14)
+    enrolled = json.loads(run(glocal, "enroll", photos, "-o", "it.glocal", "--json", cwd=tmp_path))
+    assert enrolled["model"] == "photos-gel"
+    assert enrolled["classes"] == dict.fromkeys(sorted(classes), 5)
+    answers = json.loads(run(glocal, "predict", "it.glocal", labelled / "zero", "--json", cwd=tmp_path))
+    assert [set(answer["probabilities"]) for answer in answers] == [{*classes, "unknown"}] * 4
+    checked = json.loads(run(glocal, "check", "it.glocal", labelled, "--json", cwd=tmp_path))
+    assert (checked["pictures"], checked["caught"]["n"]) == (16, 4)
+    assert checked["named_right"]["value"] > 0.6, "clearly better than naming one of three at random"

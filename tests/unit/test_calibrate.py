@@ -18,6 +18,7 @@ from glocal.engine.calibrate import (
     left_out_scores,
     plain_threshold,
     score_model_of,
+    strange_scores,
 )
 from glocal.engine.score_fit import ScoredTask, fit_to_tasks
 from glocal.errors import DataError, RecipeError, WeightsError
@@ -46,6 +47,7 @@ def task(rng: np.random.Generator, shots: tuple[int, ...], shift: float = 0.0, q
         draw(effect, label, k[label]),
         logits,
         -6 + 2 / k.mean() + 3 + rng.standard_normal(100),
+        tuple(-3 + 0.5 * rng.standard_normal(len(shots))),
     )
 
 
@@ -58,7 +60,7 @@ def tasks(n: int, seed: int, shots: tuple[int, ...] | None = None, shift: float 
 
 @pytest.fixture(scope="module")
 def fitted() -> ScoreModel:
-    return fit_to_tasks(tasks(200, seed=0), classes=1000)
+    return fit_to_tasks(tasks(300, seed=0), classes=1000)
 
 
 def achieved(model: ScoreModel, some: list[ScoredTask], share: float) -> float:
@@ -78,8 +80,8 @@ def test_it_finds_the_numbers_that_made_the_scores(fitted: ScoreModel) -> None:
 @pytest.mark.parametrize("shots", [(1,) * 5, (2,) * 5, (5,) * 5, (10,) * 5, (5,) * 20, (1, 2, 4, 8, 16)])
 def test_the_mean_false_unknown_rate_is_the_promised_one(fitted: ScoreModel, shots: tuple[int, ...]) -> None:
     some = tasks(120, seed=1, shots=shots)
-    assert achieved(fitted, some, 0.05) == pytest.approx(0.05, abs=0.016)
-    assert achieved(fitted, some, 0.10) == pytest.approx(0.10, abs=0.025)
+    assert achieved(fitted, some, 0.05) == pytest.approx(0.05, abs=0.02)
+    assert achieved(fitted, some, 0.10) == pytest.approx(0.10, abs=0.03)
 
 
 def test_with_many_photos_it_follows_a_support_the_head_does_not_know_and_says_so(fitted: ScoreModel) -> None:
@@ -89,6 +91,16 @@ def test_with_many_photos_it_follows_a_support_the_head_does_not_know_and_says_s
     assert all("outside the range the head knows: +" in " ".join(each.warnings) for each in found)
     usual = [fitted.threshold(shots=t.shots, left_out=t.left_out) for t in tasks(60, seed=3, shots=(10,) * 5)]
     assert sum("outside the range" in " ".join(each.warnings) for each in usual) <= 3
+
+
+def test_classes_that_are_more_alike_than_any_it_knows_are_worth_a_warning(fitted: ScoreModel) -> None:
+    def told(strange: tuple[float, ...]) -> list[str]:
+        found = fitted.threshold(shots=(1,) * 5, left_out=(), strange=strange)
+        return [warning for warning in found.warnings if "look more alike" in warning]
+
+    assert sum(bool(told(one.strange)) for one in tasks(60, seed=9, shots=(1,) * 5)) <= 2
+    assert "(-" in told((-4.5,) * 5)[0]
+    assert not told((-1.0,) * 5)  # less alike only makes it easier
 
 
 def test_a_smaller_promise_is_a_higher_threshold(fitted: ScoreModel) -> None:
@@ -249,3 +261,15 @@ def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
             nearest = max(float(torch.cosine_similarity(vec[row], p, dim=0)) for p in proto) / 0.1
             assert any(one.score == pytest.approx(-nearest, abs=1e-4) for one in found if one.label == label[row])
     assert left_out_scores(method, Views(vec[:2]), torch.tensor([0, 1])) == []
+
+
+def test_strange_scores_are_those_of_a_class_that_is_not_enrolled() -> None:
+    vec = torch.randn(7, 5, generator=torch.Generator().manual_seed(1))
+    label = torch.tensor([0, 2, 1, 1, 2, 0, 1])
+    method = ProtoNet(5, distance="cosine", open_score="distance")
+    found = strange_scores(method, Views(vec), label)
+    for c in range(3):
+        proto = torch.stack([vec[label == other].mean(dim=0) for other in range(3) if other != c])
+        best = torch.cosine_similarity(vec[label == c][:, None], proto[None], dim=-1).amax(dim=1) / 0.1
+        assert found[c] == pytest.approx(-float(best.mean()), abs=1e-4)
+    assert strange_scores(method, Views(vec[:2]), torch.tensor([0, 0])) == []

@@ -25,6 +25,8 @@ def test_it_ships_small_and_knows_its_scores(name: str, most: int) -> None:
     assert scores is not None
     assert scores.ways == (1, 12)
     assert scores.shots == (1, 20)
+    assert scores.strange_mean is not None  # from which enroll warns of pictures the head does not know
+    assert scores.strange_spread is not None
     tops = [scores.threshold(shots=(k,) * 5, left_out=()).value for k in (1, 2, 5, 20)]
     assert tops == sorted(tops, reverse=True)  # the more photos, the closer a photo must be to be known
 
@@ -46,6 +48,17 @@ def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
     torch.testing.assert_close(comparison.logits, plain)
     s_pixel = pixel_similarity(maps[4:], class_mean(maps[:4], label), 2) / 9 / settings["local_temperature"]
     torch.testing.assert_close(comparison.own["E_f"](), -s_pixel.logsumexp(dim=-1), atol=1e-3, rtol=1e-4)
+
+
+def test_an_empty_pixel_does_not_throw_training_off() -> None:
+    torch.manual_seed(0)
+    method = build_method("gel", 6, load_recipe("photos-gel").method.settings | {"local_width": 4, "top_k": 2})
+    maps = torch.rand(3, 6, 2, 2)
+    maps[0, :, 0, 0] = 0  # a few of the photos' pixels are: each of the channels is off
+    state = method.enroll(method.embed(maps[1:]), torch.tensor([0, 1]))
+    method.compare(state, method.embed(maps[:1])).own["E_f"]().sum().backward()
+    grads = [p.grad.abs().max().item() for p in method.calibrate.parameters()]  # type: ignore[union-attr]
+    assert 0 < max(grads) < 100
 
 
 def test_channel_gains_bring_channels_to_one_size() -> None:

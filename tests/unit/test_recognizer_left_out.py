@@ -6,10 +6,10 @@ import torch
 
 from glocal.engine.calibrate import left_out_scores
 from glocal.methods import METHODS
-from glocal.recognizer import decision
 from glocal.recognizer.contents import carried_over
 from glocal.recognizer.left_out import left_out, left_out_of
 from glocal.types import Views
+from glocal_runtime import decision
 from photos import recognizer, some
 
 

@@ -15,11 +15,13 @@ from glocal.cli.compare import compare
 from glocal.cli.convert import convert
 from glocal.cli.data import data
 from glocal.cli.demo import demo
+from glocal.cli.export import export
 from glocal.cli.inventory import cache, inventory
 from glocal.cli.practical import check, enroll, predict
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
 from glocal.cli.reproduce import report, reproduce
 from glocal.cli.research import evaluate, pretrain, train
+from glocal.cli.serve import serve
 from glocal.errors import GlocalError
 
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
@@ -33,6 +35,8 @@ app = typer.Typer(
 )
 for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect):
     app.command(rich_help_panel=PRACTICE)(command)
+app.command(rich_help_panel=PRACTICE)(serve)
+app.command(rich_help_panel=PRACTICE)(export)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
 app.command(rich_help_panel=EVERYBODY)(cache)

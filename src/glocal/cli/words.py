@@ -136,8 +136,9 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
     threshold = recognizer.threshold
     if recognizer.contents.decision.by_hand:
         return [f"threshold {threshold.value:.4g}, set by hand: it promises nothing"]
+    source = "leave-one-out and the score model" if threshold.source == "mixed" else threshold.source
     lines = [
-        f"threshold {threshold.value:.4g} from {threshold.source}, for at most "
+        f"threshold {threshold.value:.4g} from {source}, for at most "
         f"{100 * threshold.max_false_unknown:g} % false unknowns"
     ]
     if threshold.expected is not None:

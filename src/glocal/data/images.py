@@ -1,217 +1,25 @@
-"""The one place where a picture is decoded.  Whatever comes in, RGB pixels or a sentence come out.
+"""The one place where a picture is decoded: ``glocal_runtime.images``, which machines without torch use too."""
 
-``decode`` is used from thread pools, so it leaves the process-wide state of ``warnings`` and Pillow alone.
-"""
+from glocal_runtime.images import (
+    IMAGE_SUFFIXES,
+    MAX_PIXELS,
+    MIN_SIDE,
+    Pixels,
+    UnusableImage,
+    check_side,
+    decode,
+    fit,
+    picture_size,
+)
 
-from __future__ import annotations
-
-import importlib
-import io
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from functools import cache
-from pathlib import Path
-from typing import BinaryIO, TypeAlias
-
-import numpy as np
-from numpy.typing import NDArray
-from PIL import Image, UnidentifiedImageError
-
-from glocal.errors import DataError
-from glocal.types import Preprocess
-
-Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
-
-MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
-MIN_SIDE = 8  # below this there is nothing to recognise
-# fmt: off
-IMAGE_SUFFIXES = frozenset({
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
-    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif",
-})
-# fmt: on
-# An allow-list: some of Pillow's other readers start programs (EPS) or follow pointers into other files.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
-_ORIENTATION = 0x0112
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
-
-
-class UnusableImage(DataError):
-    """One picture that cannot be used; ``reason`` is the sentence without the name."""
-
-    def __init__(self, where: str, reason: str) -> None:
-        super().__init__(f"cannot use picture {where}: {reason}")
-        self.where = where
-        self.reason = reason
-
-
-def decode(source: Path | bytes | BinaryIO, *, name: str | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
-    """First frame of a picture as (H, W, 3) uint8: upright, alpha laid on white, 16 bits cut to the upper 8.
-
-    Size is judged from the header, before any pixel is unpacked.  Pillow's own limit holds beside ``max_pixels``.
-    """
-    where = name or (str(source) if isinstance(source, Path) else "(unnamed)")
-    try:
-        with _stream(source, where) as stream, Image.open(stream, formats=_formats()) as image:
-            _check_size(image.size, where, max_pixels)
-            image.load()
-            return _upright_rgb(image)
-    except UnusableImage:
-        raise
-    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise UnusableImage(where, f"{_limit_rule(max_pixels)} ({error})") from None
-    except UnidentifiedImageError:
-        raise UnusableImage(where, f"its content is not a picture in any format read here; {_hint(where)}") from None
-    except MemoryError:
-        raise UnusableImage(where, "not enough memory to decode it; make it smaller") from None
-    except Exception as error:  # readers of damaged bytes fail with OSError, SyntaxError, struct.error, zlib.error, ...
-        what = str(error) or type(error).__name__
-        raise UnusableImage(
-            where, f"damaged, truncated or of a rare kind ({what}); save it again as JPEG or PNG"
-        ) from error
-
-
-def picture_size(data: bytes, *, name: str) -> tuple[int, int]:
-    """(H, W) of a picture once it is upright, as its header says."""
-    try:
-        with _stream(data, name) as stream, Image.open(stream, formats=_formats()) as image:
-            if image.format == "TIFF":
-                image.load()  # Pillow turns these itself, before or while it loads them, by version
-            turned = _orientation(image) > 4
-            return (image.width, image.height) if turned else (image.height, image.width)
-    except UnusableImage:
-        raise
-    except Exception as error:
-        raise UnusableImage(name, f"its header cannot be read ({error}); copy it again") from error
-
-
-def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
-    """(H, W, 3) -> (size, size, 3): short side resized, centre cut out; what needs neither passes untouched."""
-    size, height, width = preprocess.size, *image.shape[:2]
-    if (height, width) == (size, size) and preprocess.resize in (None, size):
-        return image
-    # Only the middle of a long banner survives the crop; resizing all of it could take any amount of memory.
-    image = _centre(image, min(height, 4 * width), min(width, 4 * height))
-    height, width = image.shape[:2]
-    short, target = min(height, width), preprocess.resize or size
-    if short != target:
-        shape = (target * width // short, target * height // short)  # PIL wants (width, height)
-        image = np.array(Image.fromarray(image).resize(shape, _RESAMPLING[preprocess.interpolation]))
-    return np.ascontiguousarray(_centre(image, size, size))
-
-
-def check_side(height: int, width: int, where: str) -> None:
-    """Refuse a picture too small to show anything."""
-    if min(height, width) < MIN_SIDE:
-        raise UnusableImage(
-            where, f"each side must have at least {MIN_SIDE} pixels, got {width}x{height}; use a larger picture"
-        )
-
-
-def _centre(image: Pixels, height: int, width: int) -> Pixels:
-    top, left = round((image.shape[0] - height) / 2), round((image.shape[1] - width) / 2)
-    return image[top : top + height, left : left + width]
-
-
-@cache
-def _formats() -> tuple[str, ...]:
-    with suppress(ImportError):  # an extra: Pillow itself reads no HEIC
-        importlib.import_module("pillow_heif").register_heif_opener()
-    Image.init()  # asking Image.open for a format whose plugin is absent would be a KeyError
-    return tuple(name for name in _FORMATS if name in Image.OPEN)
-
-
-@contextmanager
-def _stream(source: Path | bytes | BinaryIO, where: str) -> Iterator[BinaryIO]:
-    if isinstance(source, Path):
-        if not source.exists():
-            raise UnusableImage(where, "the file does not exist or is a link that leads nowhere; check the path")
-        if not source.is_file():  # opening a named pipe would wait for ever
-            raise UnusableImage(where, "this is not a regular file; name a picture file")
-        try:
-            opened = source.open("rb")
-        except OSError as error:
-            raise UnusableImage(where, f"the file cannot be opened ({error.strerror}); check its permissions") from None
-        with opened, _stream(opened, where) as stream:
-            yield stream
-        return
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    if not stream.seekable():
-        stream = io.BytesIO(stream.read())
-    stream.seek(0)
-    if not stream.read(1):
-        raise UnusableImage(where, "the file is empty (0 bytes); copy it again")
-    yield stream  # Pillow reads from the beginning again
-
-
-def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise UnusableImage(where, f"{_limit_rule(max_pixels)}, got {width}x{height}")
-    check_side(height, width, where)
-
-
-def _limit_rule(max_pixels: int) -> str:
-    limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
-    return f"more than {limit:,} pixels, the limit against decompression bombs; make the picture smaller"
-
-
-def _hint(where: str) -> str:
-    if where.lower().endswith((".heic", ".heif")):
-        return "HEIC needs pip install 'glocal[heif]', or export the photo as JPEG"
-    return "save it as JPEG or PNG, or remove it"
-
-
-def _upright_rgb(image: Image.Image) -> Pixels:
-    """Pixels of a loaded image; its orientation is read after loading because Pillow turns TIFF files itself."""
-    turn = _UPRIGHT.get(_orientation(image))
-    rgb = _rgb(image)
-    return np.array(rgb if turn is None else rgb.transpose(turn))
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels, which are fine
-        return 1
-
-
-def _rgb(image: Image.Image) -> Image.Image:
-    if image.mode == "I" or image.mode.startswith("I;16"):
-        image = Image.fromarray(_integers_to_bytes(np.asarray(image).astype(np.int64)))
-    elif image.mode == "F":
-        image = Image.fromarray(_floats_to_bytes(np.asarray(image).astype(np.float64)))
-    elif image.has_transparency_data:
-        rgba = image.convert("RGBA")
-        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
-    return image.convert("RGB")
-
-
-def _integers_to_bytes(grey: NDArray[np.int64]) -> Pixels:
-    """16-bit grey by its upper byte; wider or signed numbers are stretched so that nothing clips."""
-    if grey.min() >= 0 and grey.max() < 1 << 16:
-        return (grey >> 8).astype(np.uint8)
-    return _stretch(grey.astype(np.float64))
-
-
-def _floats_to_bytes(grey: NDArray[np.float64]) -> Pixels:
-    """Float grey: 0..1 is scaled, 0..255 kept, anything else stretched from its least to its largest value."""
-    if not np.isfinite(grey).all():
-        raise ValueError("float picture with NaN or infinite pixels")
-    if grey.min() < 0 or grey.max() > 255:
-        return _stretch(grey)
-    return np.rint(grey * 255 if grey.max() <= 1 else grey).astype(np.uint8)
-
-
-def _stretch(grey: NDArray[np.float64]) -> Pixels:
-    low, span = grey.min(), np.ptp(grey)
-    return np.rint((grey - low) * (255 / span if span else 0)).astype(np.uint8)
+__all__ = [
+    "IMAGE_SUFFIXES",
+    "MAX_PIXELS",
+    "MIN_SIDE",
+    "Pixels",
+    "UnusableImage",
+    "check_side",
+    "decode",
+    "fit",
+    "picture_size",
+]

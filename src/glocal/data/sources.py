@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
-
 from glocal.data.archives import Limits, oversized
-from glocal.data.images import Pixels, UnusableImage, check_side, decode
-from glocal.errors import DataError
+from glocal.data.images import Pixels, UnusableImage, decode
+from glocal_runtime.arrays import ArraySource
+
+__all__ = ["ArraySource", "FileSource", "ImageSource", "ZipSource"]
 
 PICTURE_LIMITS = Limits(member=512 << 20)  # bytes unpacked: twice the largest picture that may be decoded
 
@@ -36,35 +35,6 @@ class ImageSource(Protocol):
     def stamp(self, i: int) -> str | None:
         """A text that changes whenever picture i may have changed; None when that cannot be told cheaply."""
         ...
-
-
-class ArraySource:
-    """uint8 pictures (n, H, W, 3), or grey ones (n, H, W) or (n, H, W, 1), in memory or memory-mapped."""
-
-    def __init__(self, images: NDArray[Any]) -> None:
-        grey = images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 1)
-        if images.dtype != np.uint8 or not (grey or (images.ndim == 4 and images.shape[3] == 3)):
-            raise DataError(
-                f"images must be uint8 of shape (n, H, W, 3), or (n, H, W) for grey, got {images.dtype} "
-                f"{images.shape}; convert with (255 * x).astype('uint8') and put the channels last"
-            )
-        if len(images):
-            check_side(images.shape[1], images.shape[2], "images[0]")
-        self._images = images
-        self._grey = grey
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def read(self, i: int) -> Pixels:
-        image = np.array(self._images[i], order="C", subok=False)
-        return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if self._grey else image
-
-    def where(self, i: int) -> str:
-        return f"images[{i}]"
-
-    def stamp(self, i: int) -> str | None:
-        return None
 
 
 class FileSource:

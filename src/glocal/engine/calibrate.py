@@ -1,7 +1,8 @@
 """Calibration: from a head and a support to a threshold with a promise, and to probabilities.
 
-``left_out_scores`` of the support and the ``ScoreModel`` that the head carries in its checkpoint give the threshold;
-``plain_threshold`` is for heads that carry none, ``fit_score_model`` gives them one.
+``left_out_scores`` of the support and the ``ScoreModel`` that the head carries in its checkpoint give the threshold,
+``strange_scores`` tell whether the head knows such pictures.  ``plain_threshold`` is for heads that carry no score
+model; ``fit_score_model`` gives them one.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from glocal.engine.left_out import left_out_scores
+from glocal.engine.left_out import left_out_scores, strange_scores
 from glocal.engine.score_fit import fit_score_model, with_score_model
 from glocal.engine.score_model import ScoreModel
 from glocal.engine.threshold import LeaveOneOut, Threshold, plain_threshold
@@ -22,6 +23,7 @@ __all__ = [
     "left_out_scores",
     "plain_threshold",
     "score_model_of",
+    "strange_scores",
     "with_score_model",
 ]
 

@@ -20,7 +20,7 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec
 from glocal.data.features import FeatureBank
 from glocal.engine.checkpoint import Model
-from glocal.engine.left_out import left_out_scores
+from glocal.engine.left_out import left_out_scores, strange_scores
 from glocal.engine.score_model import ScoreModel
 from glocal.engine.tails import LEVELS
 from glocal.engine.threshold import LeaveOneOut
@@ -33,6 +33,7 @@ KNOTS = (0.0, 0.5, 0.75, 0.95)  # weights of the left-out scores at which the sh
 KAPPAS = tuple(2 ** (i / 2) for i in range(-2, 15))
 STEADINESS = (4.0, 8.0, 16.0, 32.0, 64.0, 128.0)
 BATCH = 64
+FEW_TASKS = 20  # below which nothing is said about strangers
 LEAST_POWER = 0.25  # of 1 / k; the largest is 1 more
 SHARE_OF_A_KNOT = 0.01  # of the known queries, below which a knot has no shape of its own
 
@@ -47,6 +48,7 @@ class ScoredTask:
     score: Array  # (Q,)
     logits: Array  # (Q, N)
     unknown: Array  # (U,)
+    strange: tuple[float, ...] = ()  # its own classes, each as a stranger to the others
 
 
 def fit_score_model(
@@ -130,6 +132,7 @@ def score_task(method: Method, views: Views, draw: Draw) -> ScoredTask:
         score[known],
         logits[known],
         score[~known],
+        tuple(strange_scores(method, support, label)),
     )
 
 
@@ -140,7 +143,7 @@ def fit_to_tasks(tasks: Sequence[ScoredTask], *, classes: int) -> ScoreModel:
     model = min((replace(model, kappa=kappa) for kappa in KAPPAS), key=lambda m: _misfit(m, tasks))
     model = min((replace(model, steadiness=s) for s in STEADINESS), key=lambda m: _misfit(m, tasks))
     model = _shape(model, tasks)
-    return replace(model, temperature=_temperature(tasks), unknown=_unknown(model, tasks))
+    return replace(model, temperature=_temperature(tasks), unknown=_unknown(model, tasks), **_strange(model, tasks))
 
 
 def _usual(tasks: Sequence[ScoredTask], classes: int) -> ScoreModel:
@@ -271,6 +274,25 @@ def _unknown(model: ScoreModel, tasks: Sequence[ScoredTask]) -> tuple[float, flo
 
     base, by_x, by_way, by_shot = _minimise(misfit, [0.0, 1.0, 0.0, 0.0]).tolist()
     return base, by_x, by_way, by_shot
+
+
+def _strange(model: ScoreModel, tasks: Sequence[ScoredTask]) -> dict[str, Any]:
+    """Mean over the classes of a task of what they score as strangers, and its spread over tasks, by their sizes."""
+    some = [task for task in tasks if task.strange]
+    if len(some) < FEW_TASKS:
+        return {}
+    x = np.stack([model.sizes(task.shots) for task in some])
+    y = np.array([np.mean(task.strange) for task in some])
+    mean = np.linalg.lstsq(x, y, rcond=None)[0]
+    off = torch.from_numpy((y - x @ mean) ** 2)
+    log_way = torch.from_numpy(x[:, 2])
+
+    def misfit(p: Tensor) -> Tensor:
+        log_s = p[0] + p[1] * log_way + 0.5 * off.mean().log()
+        return (log_s + 0.5 * off / (2 * log_s).exp()).mean()
+
+    base, by_way = _minimise(misfit, [0.0, 0.0]).tolist()
+    return {"strange_mean": _floats(mean), "strange_spread": (base + 0.5 * math.log(float(off.mean())), by_way)}
 
 
 def _sizes(task: ScoredTask) -> tuple[Array, Array]:

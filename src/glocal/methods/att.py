@@ -174,7 +174,7 @@ class MemoryAttention(nn.Module):
 
     def forward(self, x: Tensor, memory: Tensor) -> Tensor:
         if self.w_qs is None or self.w_ks is None:
-            memory, attention = x, torch.eye(len(x)).to(x)
+            memory, attention = x, torch.eye(x.shape[0]).to(x)
         else:
             attention = (self.w_qs(x) @ self.w_ks(memory).mT / math.sqrt(x.shape[-1])).softmax(dim=-1)  # (N, M)
         out: Tensor = x + self.dropout(self.fc(self.attention_dropout(attention) @ self.w_vs(memory)))

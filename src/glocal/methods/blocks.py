@@ -56,10 +56,10 @@ class SetAttention(nn.Module):
         Every set shares N - 1 of its rows with the others, so the linear layers see N + Q rows and not N * Q;
         W_o is linear and goes onto the values before attention mixes them.
         """
-        n, q = len(x), len(other)
+        n, q = x.shape[0], other.shape[0]  # len() would fix them in an exported graph
         rows = torch.cat([x, other])  # (N + Q, D)
-        member = torch.arange(n, device=x.device).repeat(q, 1)  # (Q, N) the rows that form set i
-        member[torch.arange(q, device=x.device), at] = torch.arange(n, n + q, device=x.device)
+        own, new = torch.arange(n, device=x.device), torch.arange(n, n + q, device=x.device)
+        member = torch.where(own == at[:, None], new[:, None], own)  # (Q, N) the rows that form set i
         affinity = self.w_qs(rows) @ self.w_ks(rows).mT  # (N + Q, N + Q)
         attention = self._attention(affinity[member[:, :, None], member[:, None, :]])  # (Q, N, N)
         value = self.w_vs(rows) @ self.fc.weight.mT
@@ -78,15 +78,15 @@ class SetAttention(nn.Module):
 class ScaleCalibration(nn.Sequential):
     """PReLU(BN(Conv1x1(f))), dim -> width (dim / 2 when None): brings local similarities to a scale (GEL eq. 8).
 
-    ``gentle`` leaves BN out and starts as an orthogonal projection: it begins with nearly the cosines of the maps.
+    ``gentle`` leaves BN out and starts as an orthogonal projection: it begins with nearly the cosines of the maps.  It
+    has no bias: the gradient of a cosine at an empty pixel is all but infinite, and a bias is what would receive it.
     """
 
     def __init__(self, dim: int, width: int | None = None, *, gentle: bool = False):
         width = dim // 2 if width is None else width
-        conv = nn.Conv2d(dim, width, 1)
+        conv = nn.Conv2d(dim, width, 1, bias=not gentle)
         if gentle:
             nn.init.orthogonal_(conv.weight.data.view(width, dim))
-            nn.init.zeros_(conv.bias)  # type: ignore[arg-type]
         super().__init__(
             conv, nn.Identity() if gentle else nn.BatchNorm2d(width), nn.PReLU(init=1.0 if gentle else 0.25)
         )
@@ -139,12 +139,15 @@ class Background(nn.Module):
     """What a cosine owes to what all pictures share: share * (cos(q, B) + cos(p, B)), the mean over base classes B.
 
     query (Q, D), proto (N, D) -> (Q, N), to be taken away from cos(q, p): a picture that is like everything is then not
-    like this class.  0 until ``fill``.  Both the share and the mean direction are learned from there on.
+    like this class.  0 until ``fill``.  Not learned: a margin loss would use it to move all energies at once.
     """
+
+    mean: Tensor
 
     def __init__(self, dim: int, share: float):
         super().__init__()
-        self.share, self.mean = nn.Parameter(torch.tensor(float(share))), nn.Parameter(torch.zeros(dim))
+        self.share = share
+        self.register_buffer("mean", torch.zeros(dim))
 
     def fill(self, rows: Tensor) -> None:
         """rows (B, D): one embedding per base class."""

@@ -72,7 +72,7 @@ class OpenPrototype(Method):
         similarity = SIMILARITIES[self.distance](query.vec, proto) / self.temperature
         if self.sharpness is None or self.offset is None:
             return similarity
-        return similarity * self.sharpness.exp() + F.pad(self.offset.view(1), (len(state.proto), 0))
+        return similarity * self.sharpness.exp() + F.pad(self.offset.view(1), (state.proto.shape[0], 0))
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)

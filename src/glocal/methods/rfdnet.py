@@ -81,7 +81,7 @@ class RFDNet(Method):
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         raw = class_mean(support.vec, label)  # (N, D)
-        n_way = len(raw)
+        n_way = raw.shape[0]
         if n_way < self.min_way:
             raise RecipeError(
                 f"rfdnet needs tasks of at least {self.min_way} classes, because it measures how a class differs from "

@@ -62,10 +62,10 @@ def movement(swapped: Swapped, state: Any, query: Tensor, logits: Tensor) -> Ten
 
     query (Q, D), logits (Q, N) -> (Q,).  Queries are taken in turns, so memory does not grow with their number.
     """
-    step = max(1, min(SWAPPED_QUERIES, SWAPPED_FLOATS // state.raw.numel()))
     nearest = logits.argmax(dim=-1)
-    moved = [
-        (swapped(state.raw, some, at) - state.proto).square().sum(dim=(-2, -1))
-        for some, at in zip(torch.split(query, step), torch.split(nearest, step), strict=True)
-    ]
+    turns = [(query, nearest)]
+    if not torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
+        step = max(1, min(SWAPPED_QUERIES, SWAPPED_FLOATS // state.raw.numel()))
+        turns = list(zip(torch.split(query, step), torch.split(nearest, step), strict=True))
+    moved = [(swapped(state.raw, some, at) - state.proto).square().sum(dim=(-2, -1)) for some, at in turns]
     return torch.cat(moved) / SCALE

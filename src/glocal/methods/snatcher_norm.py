@@ -121,7 +121,7 @@ class SnaTCHerT(SnaTCHerNorm):
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         raw = class_mean(support.vec, label)
-        trust = torch.sigmoid(self.trust_slope * len(label) + self.trust_offset)
+        trust = torch.sigmoid(self.trust_slope * label.shape[0] + self.trust_offset)
         return self.State(self.normalise(raw, blend(moments_over(raw, -2), moments_over(raw, -1), trust)), raw, trust)
 
     def moved(self, state: Any, query: Tensor, logits: Tensor) -> Tensor:
@@ -158,13 +158,12 @@ def swapped_task_moments(x: Tensor, other: Tensor, at: Tensor) -> Moments:
     With δ = (new - old) / N the mean moves by δ and the variance by δ ((new - new mean) + (old - old mean)).
     """
     mean, variance = moments_over(x, -2)  # (1, D)
-    step = (other - x[at]) / len(x)  # (Q, D)
+    step = (other - x[at]) / x.shape[0]  # (Q, D)
     moved = variance + step * ((other - mean - step) + (x[at] - mean))
     return Moments((mean + step).unsqueeze(-2), moved.clamp_min(0).unsqueeze(-2))
 
 
 def swap(rows: Tensor, other: Tensor, at: Tensor) -> Tensor:
     """Row at[i] of a copy of ``rows`` (N, F) replaced by other[i], for every i: other (Q, F) -> (Q, N, F)."""
-    stacks = rows.repeat(len(other), 1, 1)
-    stacks[torch.arange(len(other), device=rows.device), at] = other
-    return stacks
+    here = torch.arange(rows.shape[0], device=rows.device) == at[:, None]  # (Q, N)
+    return torch.where(here[..., None], other[:, None], rows)

@@ -19,8 +19,11 @@ def pool(maps: Tensor) -> Tensor:
 
 
 def class_mean(x: Tensor, label: Tensor) -> Tensor:
-    """Mean of each class: x (S, *F), label (S,) in 0..N-1 -> (N, *F).  GEL eqs. 1 and 7."""
-    one_hot = F.one_hot(label).to(x.dtype)  # (S, N)
+    """Mean of each class: x (S, *F), label (S,) in 0..N-1 or one-hot (S, N) -> (N, *F).  GEL eqs. 1 and 7.
+
+    One-hot labels are for exported graphs: there the number of classes must show in the shape of an input.
+    """
+    one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(x.dtype)  # (S, N)
     return torch.einsum("sn,s...->n...", one_hot / one_hot.sum(dim=0), x)
 
 
@@ -68,6 +71,8 @@ def pixel_similarity(query: Tensor, class_map: Tensor, top_k: int) -> Tensor:
         )
     q = F.normalize(query.flatten(2).mT, dim=-1)  # (Q, P, C)
     c = F.normalize(class_map.flatten(2).mT, dim=-1)  # (N, P', C)
+    if torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
+        return _best_pixels(q, c, top_k)
     pairs = q.shape[1] * n_pixel  # cosines of one query with one class
     class_step = max(1, min(n_class, PIXEL_PAIRS // max(1, pairs)))
     query_step = max(1, PIXEL_PAIRS // max(1, pairs * class_step))

@@ -17,11 +17,11 @@ from glocal.engine.calibrate import ScoreModel, score_model_of
 from glocal.engine.checkpoint import Model, find_checkpoint, load_model, save_model
 from glocal.errors import RecipeError
 from glocal.methods import build_method
+from glocal_runtime.base import NEEDS_RIVALS, check_way
 
 DEFAULT = "photos-gel"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
 PLAIN_HEAD = {"distance": "cosine", "open_score": "distance"}
-NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
 
 
 @dataclass(frozen=True)
@@ -53,17 +53,15 @@ class Brain:
 
     def check_way(self, way: int) -> None:
         """Refuse a number of classes that the method is not defined for."""
-        if way < self.model.method.min_way:
-            raise RecipeError(
-                f"{self.method} needs at least {self.model.method.min_way} classes, got {way}; add one, or use "
-                f"another model such as {DEFAULT}"
-            )
-        if way == 1 and self.score in NEEDS_RIVALS:
-            names = [name for name in self.model.method.score_names if name not in NEEDS_RIVALS]
-            raise RecipeError(
-                f"the open score {self.score!r} compares classes with each other and says nothing with a single one; "
-                f"add a class or choose another with --score: {', '.join(names)}"
-            )
+        names = [name for name in self.model.method.score_names if name not in NEEDS_RIVALS]
+        check_way(
+            way,
+            method=self.method,
+            min_way=self.model.method.min_way,
+            score=self.score,
+            other_model=f"another model such as {DEFAULT}",
+            other_score=f"choose another with --score: {', '.join(names)}",
+        )
 
 
 def load_brain(source: str | Path | Model, *, score: str | None = None) -> Brain:

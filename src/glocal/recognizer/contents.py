@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from PIL import Image
-
-from glocal.data.images import Pixels
 from glocal.recognizer.brain import Brain
 from glocal.recognizer.decision import Decision, Promise
-from glocal.recognizer.left_out import LeftOut
 from glocal.recognizer.support import Bank, Support
 from glocal.types import Views
+from glocal_runtime.support import carried_over, png
+
+__all__ = ["Contents", "Probes", "carried_over", "png"]
 
 
 @dataclass(frozen=True)
@@ -48,24 +44,3 @@ class Contents:
             self.decision.threshold.to_json(),
         ]
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
-
-
-def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
-    """Left-out scores of the classes whose photos are the same before and after, renumbered for ``new``."""
-    place = {id(bank): i for i, bank in enumerate(new.classes.values())}
-    banks = list(old.classes.values())
-    start_old, start_new = (np.cumsum([0, *each.shots]).tolist() for each in (old, new))
-    kept = []
-    for each in left:
-        label = place.get(id(banks[each.label]))
-        if label is not None:
-            photo = each.photo - start_old[each.label] + start_new[label]
-            nearest = place.get(id(banks[each.nearest]), label)  # a class that is gone can mislead nobody
-            kept.append(each._replace(photo=photo, label=label, nearest=nearest))
-    return kept
-
-
-def png(pixels: Pixels) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()

@@ -2,55 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
-
-import numpy as np
-from PIL import Image
 
 from glocal.data.images import IMAGE_SUFFIXES
 from glocal.data.layouts import Listing, list_folder, list_zip
-from glocal.errors import DataError
-from glocal.recognizer.eye import Image_, Source, as_source
-from glocal.recognizer.naming import check_class_name, check_distinct
-from glocal.recognizer.walk import walk
+from glocal.recognizer.eye import Source
+from glocal_runtime.gather import Labelled, Photos, named_classes, sources_by_name, sources_of
 
-Photos: TypeAlias = "Iterable[Image_] | Image_"
-Labelled: TypeAlias = "str | Path | Mapping[str, Photos]"
+__all__ = ["Labelled", "Photos", "labelled_sources", "nested_folders", "sources_of"]
 
 
 def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str, list[Source]]:
     """``folder/<class>/**/picture``, the same in a zip, or a mapping of class names to photos; classes by name."""
-    if isinstance(photos, Mapping):
-        found = {str(name): sources_of(some, f"{name}/") for name, some in photos.items()}
-    else:
-        found = _listed(Path(photos))
-    for name, some in found.items():
-        if not some:
-            raise DataError(f"class {name!r} has no photo; give at least one, or leave the class out")
-    if not found:
-        raise DataError("there is no class; give at least one class with at least one photo")
-    if not check_names:
-        return found
-    check_distinct(clean := [check_class_name(name) for name in found])
-    return dict(zip(clean, found.values(), strict=True))
-
-
-def sources_of(photos: Photos, prefix: str = "") -> list[Source]:
-    """One photo, several, or all below a folder."""
-    if isinstance(photos, str | Path):
-        return [as_source(path) for path in walk([photos])]
-    if isinstance(photos, bytes | Source | Image.Image) or (isinstance(photos, np.ndarray) and photos.ndim < 4):
-        photos = [photos]
-    found: list[Source] = []
-    for i, photo in enumerate(photos):
-        if isinstance(photo, str | Path):
-            found += sources_of(photo)
-        else:
-            found.append(as_source(photo, f"{prefix}{i}"))
-    return found
+    found = sources_by_name(photos) if isinstance(photos, Mapping) else _listed(Path(photos))
+    return named_classes(found, check_names=check_names)
 
 
 def nested_folders(photos: Labelled) -> dict[str, list[str]]:

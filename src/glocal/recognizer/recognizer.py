@@ -8,43 +8,38 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from glocal.engine.calibrate import Threshold
 from glocal.engine.checkpoint import Model
 from glocal.engine.device import pick_device
 from glocal.engine.threshold import check_promise
-from glocal.errors import DataError, RecipeError
+from glocal.errors import DataError
 from glocal.recognizer.brain import DEFAULT, load_brain
-from glocal.recognizer.checkup import Finding, check_up, tidy
-from glocal.recognizer.contents import Contents, carried_over
+from glocal.recognizer.checkup import Finding, tidy
+from glocal.recognizer.contents import Contents
 from glocal.recognizer.decision import Decision, Promise
-from glocal.recognizer.eye import Batch, Eye, Image_, Source, Unreadable, as_source, take
+from glocal.recognizer.eye import Eye, Image_, Source, Unreadable, as_source, take
 from glocal.recognizer.file import read_contents, write_contents
 from glocal.recognizer.gather import Labelled, Photos, labelled_sources, nested_folders, sources_of
 from glocal.recognizer.judge import Judge
 from glocal.recognizer.look import Progress, look, probes_of
-from glocal.recognizer.naming import check_class_name
-from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import Bank, Support, on_cpu
 from glocal.types import Views
+from glocal_runtime.base import Answered, AnyRecognizer, first_of
+
+__all__ = ["Answered", "Recognizer"]
 
 
-class Answered(NamedTuple):
-    """A batch of pictures with their answers, in the order of the input."""
-
-    batch: Batch
-    answers: list[Prediction | Unreadable]
-
-
-class Recognizer:
+class Recognizer(AnyRecognizer):
     """Enrolled classes, the model that judges pictures by them, and a threshold with a promise.
 
     Build it with ``enroll`` or ``load``.  What changes it returns what the check-up has to say about the change.
     """
+
+    contents: Contents
+    eye: Eye
 
     def __init__(self, contents: Contents, eye: Eye, judge: Judge, findings: Sequence[Finding] = ()) -> None:
         self.contents, self.eye, self._judge, self._found = contents, eye, judge, list(findings)
@@ -85,7 +80,7 @@ class Recognizer:
         aside = bank.rows(list(range(len(owner), len(bank)))) if others else None
         pending = Decision(Threshold(math.inf, max_false_unknown, None, None, "none"), ())
         judge = Judge(brain, support, eye.device)
-        contents = Contents(brain, support, aside, promise, pending, probes_of(eye, _first_of(flat, owner, bad)))
+        contents = Contents(brain, support, aside, promise, pending, probes_of(eye, first_of(flat, owner, bad)))
         findings = [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         return cls(judge.settled(contents, changed=None), eye, judge, findings + doubles)
@@ -100,103 +95,17 @@ class Recognizer:
         """One file, the old one or the new one at any moment."""
         write_contents(Path(path), self.contents)
 
-    @property
-    def classes(self) -> tuple[str, ...]:
-        return self.contents.support.names
-
-    @property
-    def threshold(self) -> Threshold:
-        return self.contents.decision.threshold
-
-    def findings(self) -> list[Finding]:
-        """The check-up of the support: duplicates, strays, classes that will be confused, too few photos."""
-        return [*self._found, *check_up(self.contents.support, self.contents.decision)]
-
-    def predict(self, images: Photos) -> list[Prediction]:
-        """One answer per picture; a picture that cannot be used is an error.  A folder stands for all in it."""
-        found = []
-        for answer in self.stream(sources_of(images)):
-            if isinstance(answer, Unreadable):
-                raise DataError(f"cannot use picture {answer.path}: {answer.error}")
-            found.append(answer)
-        return found
-
-    def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
-        """Answers as they come, for any number of pictures; a bad picture is one of them and stops nothing."""
-        for answered in self.batches(images):
-            yield from answered.answers
-
-    def batches(self, images: Iterable[Image_]) -> Iterator[Answered]:
-        """The same, batch by batch, with what was seen of the pictures."""
-        for batch in self.eye.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
-            yield Answered(batch, self._judge.answer(batch, self.contents.decision))
-
     def embed(self, images: Iterable[Image_]) -> Views:
         """Views of a few pictures, as they would be stored."""
         return on_cpu(self.eye.batch(take(as_source(image), self.eye.preprocess) for image in images).views)
 
-    def scores(self, views: Views) -> tuple[list[float], list[list[float]]]:
-        """Open scores (Q,) and logits (Q, N) of views."""
-        return self._judge.scores(views)
+    def _look(
+        self, sources: list[Source], *, skip_bad: bool, progress: Progress | None
+    ) -> tuple[Bank, dict[int, Unreadable]]:
+        return look(self.eye, sources, skip_bad=skip_bad, progress=progress)
 
-    def matching_patches(self, views: Views, name: str) -> set[int] | None:
-        """Of one picture's patches those that match the class; None for a method that does not look at patches."""
-        return self._judge.matching_patches(views, name)
+    def _judge_of(self, support: Support) -> Judge:
+        return Judge(self.contents.brain, support, self.eye.device)
 
-    def add_class(self, name: str, photos: Photos, *, progress: Progress | None = None) -> list[Finding]:
-        if check_class_name(name) in self.classes:
-            raise DataError(f"there is a class {name!r} already; add photos to it, or choose another name")
-        return self._extend(name, None, photos, progress)
-
-    def add_photos(self, name: str, photos: Photos, *, progress: Progress | None = None) -> list[Finding]:
-        name = self.contents.support.having(name)
-        return self._extend(name, self.contents.support.classes[name], photos, progress)
-
-    def remove_class(self, name: str) -> list[Finding]:
-        support = self.contents.support.without(name)
-        self.contents.brain.check_way(len(support.names))
-        return self._change(support, ())
-
-    def rename_class(self, old: str, new: str) -> list[Finding]:
-        return self._change(self.contents.support.renamed(old, new), ())
-
-    def set_threshold(
-        self, value: float | None = None, *, max_false_unknown: float | None = None, per_class: bool | None = None
-    ) -> Threshold:
-        """By hand to ``value``, kept until the next call; or computed anew for a promise."""
-        now = self.contents
-        if value is not None and (max_false_unknown is not None or per_class is not None):
-            raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
-        promise = now.promise
-        if value is not None:
-            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user")
-        else:
-            share = promise.max_false_unknown if max_false_unknown is None else check_promise(max_false_unknown)
-            promise = Promise(share, promise.per_class if per_class is None else per_class)
-            threshold = self._judge.threshold(now, promise, now.decision.left_out)
-        self.contents = replace(now, promise=promise, decision=replace(now.decision, threshold=threshold))
-        return threshold
-
-    def _extend(self, name: str, old: Bank | None, photos: Photos, progress: Progress | None) -> list[Finding]:
-        sources = sources_of(photos, f"{name}/")
-        if not sources:
-            raise DataError(f"class {name!r} needs at least one photo to add, got none")
-        new, _ = look(self.eye, sources, progress=progress)
-        support, doubles = tidy(self.contents.support.with_class(name, new if old is None else old + new))
-        return doubles + self._change(support, {check_class_name(name)})
-
-    def _change(self, support: Support, touched: Collection[str]) -> list[Finding]:
-        """To the new support, or, when anything goes wrong on the way, nothing at all."""
-        now = self.contents
-        before = carried_over(now.decision.left_out, now.support, support)
-        judge = Judge(now.brain, support, self.eye.device)
-        contents = judge.settled(now, changed={support.names.index(name) for name in touched}, before=before)
-        self.contents, self._judge = contents, judge
-        found = [each for each in check_up(support, contents.decision) if each.concerns(touched)]
-        return [*found, Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else found
-
-
-def _first_of(flat: Sequence[Source], owner: Sequence[str], bad: Collection[int]) -> list[Source]:
-    """The first readable photo of each class."""
-    readable = [source for i, source in enumerate(flat) if i not in bad]
-    return list({name: source for source, name in zip(reversed(readable), reversed(owner), strict=True)}.values())
+    def _check_way(self, way: int) -> None:
+        self.contents.brain.check_way(way)

@@ -1,32 +1,20 @@
-"""What a recognizer keeps of its photos: their views by class, a thumbnail, and a way to know them again."""
+"""What a recognizer keeps of its photos, in tensors; see ``glocal_runtime.support``."""
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
 
 import torch
-from PIL import Image
 from torch import Tensor
 
-from glocal.data.images import Pixels
-from glocal.errors import DataError
 from glocal.recognizer.eye import Batch
-from glocal.recognizer.naming import check_class_name, check_distinct
 from glocal.recognizer.twins import stacked
 from glocal.types import Views
+from glocal_runtime import support
+from glocal_runtime.support import THUMBNAIL, Photo, thumbnail
 
-THUMBNAIL = 112  # pixels a side
-LARGEST_HALF = 6e4  # a view with a larger number is kept in float32
-
-
-@dataclass(frozen=True)
-class Photo:
-    name: str  # the file it came from
-    digest: str  # of its pixels as the backbone sees them
-    thumbnail: bytes  # JPEG
+__all__ = ["THUMBNAIL", "Bank", "Photo", "Support", "join", "on_cpu", "thumbnail"]
 
 
 @dataclass(frozen=True)
@@ -66,67 +54,18 @@ class Bank:
         )
 
 
-@dataclass(frozen=True)
-class Support:
+class Support(support.Classes[Bank]):
     """The classes in order, each with its bank."""
 
-    classes: Mapping[str, Bank]
-
-    def __post_init__(self) -> None:
-        for name in self.classes:
-            check_class_name(name)
-        check_distinct(self.classes)
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.classes)
-
     @property
-    def shots(self) -> list[int]:
-        return [len(bank) for bank in self.classes.values()]
-
-    @cached_property
-    def photos(self) -> tuple[Photo, ...]:
-        """All photos, class by class."""
-        return tuple(photo for bank in self.classes.values() for photo in bank.photos)
-
-    @cached_property
     def label(self) -> Tensor:
         """(S,) the class of each photo."""
-        return torch.repeat_interleave(torch.arange(len(self.classes)), torch.tensor(self.shots))
-
-    @cached_property
-    def signature(self) -> Tensor:
-        return torch.cat([bank.signature for bank in self.classes.values()])
+        return torch.from_numpy(self.class_of)
 
     def views(self) -> Views:
         """All views in full precision, rows as in ``label``."""
         joined = join([bank.views for bank in self.classes.values()])
         return Views(joined.vec.float(), None if joined.local is None else joined.local.float())
-
-    def having(self, name: str) -> str:
-        """The name as it is enrolled, or a sentence that names the classes there are."""
-        wanted = check_class_name(name)
-        if wanted not in self.classes:
-            shown = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-            raise DataError(f"there is no class {name!r}; the classes are {shown}")
-        return wanted
-
-    def with_class(self, name: str, bank: Bank) -> Support:
-        """With the class, at the end when it is new."""
-        return Support({**self.classes, check_class_name(name): bank})
-
-    def without(self, name: str) -> Support:
-        name = self.having(name)
-        if len(self.classes) == 1:
-            raise DataError(f"{name!r} is the only class; a recognizer needs at least one, add another first")
-        return Support({each: bank for each, bank in self.classes.items() if each != name})
-
-    def renamed(self, old: str, new: str) -> Support:
-        old, new = self.having(old), check_class_name(new)
-        if new in self.classes and new != old:
-            raise DataError(f"there is a class {new!r} already; remove it first, or choose another name")
-        return Support({new if each == old else each: bank for each, bank in self.classes.items()})
 
 
 def join(views: list[Views]) -> Views:
@@ -135,17 +74,5 @@ def join(views: list[Views]) -> Views:
 
 
 def on_cpu(views: Views) -> Views:
-    local = views.local
-    if local is not None:
-        local = local.cpu()
-        local = local.half() if not local.numel() or float(local.abs().max()) < LARGEST_HALF else local
-    return Views(views.vec.float().cpu(), local)
-
-
-def thumbnail(pixels: Pixels) -> bytes:
-    """(size, size, 3) -> a small JPEG of the part that the backbone sees."""
-    image, buffer = Image.fromarray(pixels), io.BytesIO()
-    if image.width > THUMBNAIL:
-        image = image.resize((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-    image.save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
+    """As they are stored; see ``glocal_runtime.views``."""
+    return Views.from_numpy(Views(views.vec.float(), views.local).numpy().stored())

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-import torch.nn.functional as F
-from torch import Tensor
+import numpy as np
 
-from glocal.types import Views
+from glocal_runtime.views import Array, Views
 
 FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
 SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves
@@ -22,56 +20,68 @@ SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond t
 class ClassMaps:
     """The mean local map of each class, and the cosine from which on a patch counts as matching."""
 
-    mean: Tensor  # (N, D', H, W)
-    shots: Tensor  # (N,)
+    mean: Array  # (N, D', H, W)
+    shots: Array  # (N,)
     level: float
 
     @property
     def n_patches(self) -> int:
-        return self.mean.shape[2] * self.mean.shape[3]
+        return int(np.prod(self.mean.shape[2:]))
 
-    def match(self, local: Tensor, of: Tensor) -> Tensor:
+    def match(self, local: Array, of: Array) -> Array:
         """(Q, P) bool: the patches of each map (Q, D', H, W) that match the class ``of`` (Q,)."""
         return best_cosine(local, self.mean[of]) >= self.level
 
-    def match_without(self, local: Tensor, of: Tensor) -> Tensor:
+    def match_without(self, local: Array, of: Array) -> Array:
         """The same for support photos, each against its class without it (two photos or more)."""
-        n = self.shots[of].to(local.dtype).view(-1, 1, 1, 1)
-        rest = (self.mean[of] * n - local) / (n - 1).clamp_min(1)
+        n = self.shots[of].astype(local.dtype).reshape(-1, 1, 1, 1)
+        rest = (self.mean[of] * n - local) / (n - 1).clip(1)
         return best_cosine(local, rest) >= self.level
 
 
-def class_maps(views: Views, label: Tensor) -> ClassMaps | None:
+def class_maps(views: Views, label: Array) -> ClassMaps | None:
     """None without local maps, and for a single class: there is nothing foreign to tell it from."""
-    shots = torch.bincount(label)
+    shots = np.bincount(label)
     if views.local is None or len(shots) < 2 or views.local.shape[2] * views.local.shape[3] < 2:
         return None
-    total = torch.zeros(len(shots), *views.local.shape[1:], dtype=views.local.dtype, device=label.device)
-    mean = total.index_add_(0, label, views.local) / shots.view(-1, 1, 1, 1).to(views.local.dtype)
+    mean = class_means(views.local, label)
     photos, classes = _spread(len(label), SAMPLE_PHOTOS), _spread(len(shots), SAMPLE_CLASSES)
     sample = views.local[photos]
     foreign = [
-        best_cosine(some, mean[c].expand(len(some), -1, -1, -1)).flatten()
+        best_cosine(some, np.broadcast_to(mean[c], some.shape)).ravel()
         for c in classes.tolist()
         if len(some := sample[label[photos] != c])
     ]
-    return ClassMaps(mean, shots, float(torch.cat(foreign).quantile(FOREIGN)))
+    return ClassMaps(mean, shots, float(np.quantile(np.concatenate(foreign), FOREIGN)))
 
 
-def best_cosine(local: Tensor, other: Tensor) -> Tensor:
+def class_means(x: Array, label: Array) -> Array:
+    """(S, *F) -> (N, *F), by adding rows up: the cost does not grow with the classes."""
+    shots = np.bincount(label)
+    starts = np.cumsum(shots) - shots
+    total = np.add.reduceat(x[np.argsort(label, kind="stable")], starts, axis=0)
+    return total / shots.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+
+
+def best_cosine(local: Array, other: Array) -> Array:
     """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P) the largest cosine of each patch with a patch of the other."""
-    return cosines(local, other).amax(dim=2)
+    return cosines(local, other).max(axis=2)
 
 
-def cosines(local: Tensor, other: Tensor) -> Tensor:
+def cosines(local: Array, other: Array) -> Array:
     """(Q, P, P')."""
-    return _unit(local) @ _unit(other).mT
+    return _unit(local).swapaxes(1, 2) @ _unit(other)
 
 
-def _unit(maps: Tensor) -> Tensor:
-    return F.normalize(maps.flatten(2).mT, dim=-1)  # (Q, P, D')
+def unit(x: Array, axis: int = -1) -> Array:
+    """Divided by its length along the axis; a vector of nearly no length stays short."""
+    return x / np.sqrt(np.square(x).sum(axis=axis, keepdims=True)).clip(1e-12)
 
 
-def _spread(n: int, most: int) -> Tensor:
+def _unit(maps: Array) -> Array:
+    return unit(maps.reshape(*maps.shape[:2], -1), axis=1)  # (Q, D', P)
+
+
+def _spread(n: int, most: int) -> Array:
     """All of 0..n-1, or ``most`` of them in even steps."""
-    return torch.linspace(0, n - 1, min(n, most)).round().long()
+    return np.linspace(0, n - 1, min(n, most)).round().astype(np.int64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from glocal.recognizer.decision import Range
+from glocal_runtime.decision import Range
 
 KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score look at
 

@@ -1,0 +1,1 @@
+"""From a ``.glocal`` file to a folder that runs without PyTorch."""

@@ -1,0 +1,1 @@
+"""The recognizer as a web page and an HTTP API."""

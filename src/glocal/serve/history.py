@@ -1,0 +1,181 @@
+"""The versions of a ``.glocal`` file, in a folder beside it: undo that survives a restart.
+
+    parts.glocal                        what everybody reads
+    parts.glocal.history/journal.json   which versions there are, and which one the file is
+                        /versions/      their copies
+                        /queries/       pictures that were asked about (remembered.py)
+                        /lock           held by the server that owns the file
+
+A change goes to ``versions/`` first, then into the journal, then over the file, each step as a whole.  Whoever is
+killed in between leaves the old file or the new one, and the next start finds out which: the file is the truth.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from glocal.errors import DataError
+from glocal.files import replacing, write_text
+
+MOST = 20  # versions that can be gone back to
+MOST_BYTES = 2 << 30  # of them all, but for the last two
+SCHEMA = 1
+
+
+class Entry(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    number: int = Field(ge=0)
+    label: str  # what was done, in words
+    sha256: str | None  # of the file; None when there was none
+    size: int = Field(ge=0)
+
+
+class _Journal(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    schema_version: int
+    version: int = Field(ge=0)  # counts every change, undo and redo too; never goes back
+    at: int = Field(ge=0)
+    entries: list[Entry] = Field(min_length=1)
+
+
+class History:
+    """Of one file.  Not safe to use from two threads or processes: the workspace sees to that."""
+
+    def __init__(self, file: Path) -> None:
+        self.file, self.folder = file, folder_of(file)
+        self._versions = self.folder / "versions"
+        self._versions.mkdir(parents=True, exist_ok=True)
+        self._journal = self._read()
+        found = fingerprint(file)
+        if self._journal is None:
+            self._begin(found)
+        else:
+            self._settle(self._journal, found)
+        self._clean()
+
+    @property
+    def version(self) -> int:
+        return self._now.version
+
+    @property
+    def undo_label(self) -> str | None:
+        return self._now.entries[self._now.at].label if self._now.at > 0 else None
+
+    @property
+    def redo_label(self) -> str | None:
+        following = self._now.entries[self._now.at + 1 :]
+        return following[0].label if following else None
+
+    @property
+    def is_current(self) -> bool:
+        """Nobody else wrote the file since."""
+        return fingerprint(self.file) == self._now.entries[self._now.at].sha256
+
+    def push(self, label: str, save: Callable[[Path], None]) -> None:
+        """A change: ``save`` writes the new file where it is told."""
+        number = self.version + 1
+        path = self._path(number)
+        save(path)
+        self._add(self._now, Entry(number=number, label=label, sha256=fingerprint(path), size=path.stat().st_size))
+        self._place()
+        self._clean()
+
+    def step(self, by: int) -> None:
+        """Back (-1) or forth (+1)."""
+        at = self._now.at + by
+        if not 0 <= at < len(self._now.entries):
+            raise DataError("there is nothing to undo" if by < 0 else "there is nothing to redo")
+        self._write(self._now.model_copy(update={"at": at, "version": self.version + 1}))
+        self._place()
+
+    @property
+    def _now(self) -> _Journal:
+        assert self._journal is not None
+        return self._journal
+
+    def _begin(self, sha256: str | None) -> None:
+        self._write(_Journal(schema_version=SCHEMA, version=1, at=0, entries=[self._copied(1, sha256)]))
+
+    def _settle(self, journal: _Journal, found: str | None) -> None:
+        """Which version is the file?  None of them: somebody else wrote it, which is a change like any other."""
+        same = [i for i, each in enumerate(journal.entries) if each.sha256 == found and self._is_there(each)]
+        if not same:
+            self._add(journal, self._copied(journal.version + 1, found, "a change by another program"))
+            return
+        at = min(same, key=lambda i: (abs(i - journal.at), i))
+        if at != journal.at:  # a change that was cut short
+            self._write(journal.model_copy(update={"at": at, "version": journal.version + 1}))
+
+    def _copied(self, number: int, sha256: str | None, label: str = "the beginning") -> Entry:
+        """The file as it is, as an entry."""
+        if sha256 is None:
+            return Entry(number=number, label=label, sha256=None, size=0)
+        with replacing(self._path(number)) as partial:
+            shutil.copyfile(self.file, partial)
+        return Entry(number=number, label=label, sha256=sha256, size=self._path(number).stat().st_size)
+
+    def _add(self, journal: _Journal, entry: Entry) -> None:
+        """After the current one; what was undone is gone."""
+        entries = [*journal.entries[: journal.at + 1], entry][-MOST - 1 :]
+        while len(entries) > 2 and sum(each.size for each in entries) > MOST_BYTES:
+            entries.pop(0)
+        self._write(_Journal(schema_version=SCHEMA, version=entry.number, at=len(entries) - 1, entries=entries))
+
+    def _place(self) -> None:
+        """Make the file what the journal says it is."""
+        entry = self._now.entries[self._now.at]
+        if entry.sha256 is None:
+            self.file.unlink(missing_ok=True)
+            return
+        partial = self.folder / f".{entry.number}.partial"  # not beside the file: a killed server leaves nothing there
+        shutil.copyfile(self._path(entry.number), partial)
+        os.replace(partial, self.file)
+
+    def _clean(self) -> None:
+        """Delete copies that no entry names, and what a killed process left."""
+        wanted = {self._path(each.number) for each in self._now.entries}
+        for path in self._versions.iterdir():
+            if path not in wanted:
+                path.unlink(missing_ok=True)
+        for path in self.folder.glob(".*.partial"):
+            path.unlink(missing_ok=True)
+
+    def _is_there(self, entry: Entry) -> bool:
+        return entry.sha256 is None or self._path(entry.number).is_file()
+
+    def _path(self, number: int) -> Path:
+        return self._versions / f"{number:08d}.glocal"
+
+    def _read(self) -> _Journal | None:
+        """None without a journal, and with one that makes no sense: the file is what counts."""
+        try:
+            journal = _Journal.model_validate_json((self.folder / "journal.json").read_bytes())
+        except (FileNotFoundError, ValidationError):
+            return None
+        return journal if journal.at < len(journal.entries) and journal.schema_version == SCHEMA else None
+
+    def _write(self, journal: _Journal) -> None:
+        write_text(self.folder / "journal.json", json.dumps(journal.model_dump(), indent=1))
+        self._journal = journal
+
+
+def folder_of(file: Path) -> Path:
+    return file.with_name(f"{file.name}.history")
+
+
+def fingerprint(file: Path) -> str | None:
+    """Of its bytes; None when there is no such file."""
+    try:
+        with file.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
+    except FileNotFoundError:
+        return None

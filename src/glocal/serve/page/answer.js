@@ -1,0 +1,147 @@
+// One answer: the name or "unknown", how likely, what it is nearest to, why, and a way to correct it.
+
+import { h, icon, percent, picture } from "./dom.js";
+import { change, store } from "./store.js";
+
+const BARS = 3; // classes shown beside the answer itself
+
+/** source: the address of the picture that was asked about. */
+export function answerCard(answer, source) {
+  if (!answer.ok) {
+    const words = h(
+      "div",
+      { class: "answer-words" },
+      h("h3", {}, "Not answered"),
+      h("p", {}, `${answer.name}: ${answer.error}`),
+    );
+    return h("li", { class: "card answer failed" }, h("div", { class: "answer-picture blank" }, icon("hint")), words);
+  }
+  const [why, ...details] = sentences(answer);
+  const words = h(
+    "div",
+    { class: "answer-words" },
+    h("div", { class: "answer-head" }, h("p", { class: "file" }, answer.name), verdict(answer)),
+    bars(answer),
+    h("p", { class: "reason" }, `${why}.`),
+    details.length ? h("p", { class: "note" }, `${details.join("; ")}.`) : null,
+    answer.warning ? h("p", { class: "note warning" }, icon("hint"), answer.warning) : null,
+  );
+  const card = h(
+    "li",
+    { class: `card answer ${answer.is_unknown ? "is-unknown" : "is-known"}` },
+    h("div", { class: "answer-picture" }, picture(source, answer.name)),
+    words,
+  );
+  if (answer.id) words.append(tools(answer, card));
+  return card;
+}
+
+function verdict(answer) {
+  return h(
+    "div",
+    { class: "verdict" },
+    h("h3", {}, answer.is_unknown ? "unknown" : answer.label),
+    h("span", { class: "sure" }, percent(answer.probabilities[answer.label])),
+    answer.is_unknown ? h("span", { class: "nearest" }, "nearest class ", h("b", {}, answer.nearest)) : null,
+  );
+}
+
+/** The reason without the name and probability that stand above it, and the numbers behind it. */
+function sentences(answer) {
+  const heads = [`${answer.nearest} (`, `nearest class ${answer.nearest} (`];
+  const head = heads.find((text) => answer.reason.startsWith(text));
+  const rest = head
+    ? answer.reason.slice(answer.reason.indexOf(")", head.length) + 1).replace(/^: |^, but /, "")
+    : answer.reason;
+  const whole = rest.startsWith(",") ? answer.reason : rest.charAt(0).toUpperCase() + rest.slice(1);
+  return whole.split("; ");
+}
+
+/** The probability of the answer, of the likeliest classes and of unknown. */
+function bars(answer) {
+  const every = Object.entries(answer.probabilities).sort((a, b) => b[1] - a[1]);
+  const classes = every.filter(([name]) => name !== "unknown").slice(0, BARS);
+  const rows = [...classes, ["unknown", answer.probabilities.unknown]].filter((row) => row[1] !== undefined);
+  rows.sort((a, b) => (b[0] === answer.label) - (a[0] === answer.label) || b[1] - a[1]);
+  return h(
+    "ul",
+    { class: "bars", "aria-label": "Probabilities" },
+    rows.map(([name, share]) => bar(name, share, name === "unknown")),
+  );
+}
+
+function bar(name, share, unknown) {
+  const fill = h("span", { class: "fill" });
+  fill.style.inlineSize = `${Math.max(100 * share, 0.5)}%`;
+  return h(
+    "li",
+    { class: unknown ? "unknown" : "" },
+    h("span", { class: "bar-name" }, name),
+    h("span", { class: "track", "aria-hidden": "true" }, fill),
+    h("span", { class: "bar-share" }, percent(share)),
+  );
+}
+
+function tools(answer, card) {
+  const row = h("div", { class: "row tools" });
+  const why = h("button", { type: "button", class: "quiet", "aria-expanded": "false" }, "Show why");
+  why.addEventListener("click", () => toggleOverlay(answer, card, why));
+  const wrong = h("button", { type: "button", class: "quiet" }, answer.is_unknown ? "Name it" : "Correct it");
+  wrong.addEventListener("click", () => {
+    wrong.replaceWith(
+      correction(answer, (name) =>
+        row.replaceChildren(why, h("span", { class: "done" }, icon("check"), `now a photo of ${name}`)),
+      ),
+    );
+    row.querySelector("input").focus();
+  });
+  row.append(why, wrong);
+  return row;
+}
+
+/** A field for the true name, a new one or that of a class; done(name) when the photo has joined it. */
+export function correction(answer, done) {
+  const choice = h("input", {
+    type: "text",
+    maxlength: "200",
+    list: "class-names",
+    required: true,
+    placeholder: "It shows…",
+    "aria-label": `What ${answer.name} really shows`,
+  });
+  const save = h("button", { type: "submit", class: "button small" }, "Teach it");
+  const form = h("form", { class: "correction", autocomplete: "off" }, choice, save);
+  form.addEventListener("submit", async (event) => {
+    event.preventDefault();
+    save.disabled = true;
+    const name = choice.value.trim();
+    const path = `/review/queries/${encodeURIComponent(answer.id)}`;
+    if (await change("POST", path, { body: { class: name }, doing: `Teaching ${name}…` })) done(name);
+    save.disabled = false;
+  });
+  return form;
+}
+
+function toggleOverlay(answer, card, button) {
+  const open = card.querySelector(".overlay");
+  open?.remove();
+  button.setAttribute("aria-expanded", String(!open));
+  button.textContent = open ? "Show why" : "Hide why";
+  if (open) return;
+  const words = `${answer.name} beside the photos of ${answer.nearest} most like it, patches that match joined`;
+  const image = picture(`/queries/${encodeURIComponent(answer.id)}/overlay?version=${store.state.version}`, words);
+  const frame = h(
+    "figure",
+    { class: "overlay" },
+    image,
+    h(
+      "figcaption",
+      { class: "note" },
+      `Patches that match photos of ${answer.nearest} are framed and joined by lines; pale ones match nothing.`,
+    ),
+  );
+  image.addEventListener("error", () =>
+    frame.replaceChildren(h("p", { class: "note" }, "This picture is no longer kept on the server.")),
+  );
+  card.append(frame);
+}

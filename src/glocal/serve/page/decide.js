@@ -1,0 +1,191 @@
+// Decide: the threshold as a slider over the scores; what would change is shown before it is saved.
+
+import { call } from "./api.js";
+import { h, icon, keyed, percent, picture, plural, score } from "./dom.js";
+import { drawHistogram } from "./histogram.js";
+import { complain } from "./notices.js";
+import { change, store, watch } from "./store.js";
+
+const PAUSE = 120; // milliseconds without a movement before the server is asked
+const STEPS = 200;
+const find = (id) => document.getElementById(id);
+let now = null; // the threshold on the server, with histogram and range
+let wanted = null; // what the person is trying: {value} or {max_false_unknown}
+let preview = null; // what the server says about it
+let known = null; // version and recent photos `now` was read for
+let asking = new AbortController();
+let timer = 0;
+
+export function setUpDecide() {
+  find("slider").addEventListener("input", () => attempt({ value: Number(find("slider").value) }));
+  find("threshold-value").addEventListener(
+    "change",
+    (event) => event.target.value !== "" && attempt({ value: Number(event.target.value) }),
+  );
+  find("promise").addEventListener(
+    "change",
+    (event) =>
+      event.target.checkValidity() &&
+      event.target.value !== "" &&
+      attempt({ max_false_unknown: Number(event.target.value) / 100 }),
+  );
+  find("decide-discard").addEventListener("click", discard);
+  find("decision").addEventListener("submit", save);
+  new ResizeObserver(() => now && draw()).observe(find("chart"));
+  watch(() => find("decide").hidden || load());
+  return { enter: load, leave: () => asking.abort() };
+}
+
+async function load() {
+  if (!store.state?.classes.length) return;
+  const needed = `${store.state.version} ${store.review?.recent[0]?.id} ${store.review?.recent.length}`;
+  if (known === needed) return;
+  known = needed;
+  try {
+    const read = await call("GET", "/threshold");
+    if (known !== needed) return; // a later state is on its way
+    now = read;
+    if (wanted && isSaved(wanted)) wanted = null;
+    if (wanted) await look();
+    else
+      preview = await call(
+        "GET",
+        previewPath(now.value === null ? { max_false_unknown: now.max_false_unknown } : { value: now.value }),
+      );
+    show();
+  } catch (error) {
+    known = null;
+    complain(error);
+  }
+}
+
+const isSaved = ({ value, max_false_unknown }) =>
+  value === undefined ? now.source !== "user" && max_false_unknown === now.max_false_unknown : value === now.value;
+
+function attempt(next) {
+  if (!now) return;
+  wanted = next;
+  if ("value" in next) preview = { ...preview, value: next.value, expected_false_unknown: null };
+  show();
+  clearTimeout(timer);
+  timer = setTimeout(() => look().then(show, complain), PAUSE);
+}
+
+/** Asks what the wish would change; an older question is dropped. */
+async function look() {
+  asking.abort();
+  asking = new AbortController();
+  preview = await call("GET", previewPath(wanted), { signal: asking.signal });
+}
+
+function previewPath(wish) {
+  return `/threshold/preview?${new URLSearchParams(wish)}`;
+}
+
+function discard() {
+  wanted = null;
+  known = null;
+  clearTimeout(timer);
+  asking.abort();
+  load().then(() => find("slider").focus());
+}
+
+async function save(event) {
+  event.preventDefault();
+  if (!wanted) return;
+  if (await change("PUT", "/threshold", { body: wanted, doing: "Saving the threshold…" })) discard();
+}
+
+function show() {
+  const value = wanted ? (preview?.value ?? null) : now.value;
+  const [low, high] = now.range;
+  const slider = find("slider");
+  slider.min = low;
+  slider.max = high;
+  slider.step = (high - low) / STEPS || "any";
+  slider.value = value ?? high;
+  slider.setAttribute("aria-valuetext", value === null ? "nothing is unknown" : score(value));
+  if (document.activeElement !== find("threshold-value"))
+    find("threshold-value").value = value === null ? "" : Number(value.toPrecision(4));
+  if (document.activeElement !== find("promise")) find("promise").value = promiseShown();
+  find("decide-save").disabled = find("decide-discard").disabled = !wanted;
+  find("decide-summary").textContent = summary();
+  showFacts();
+  showChanges();
+  const warnings = find("threshold-warnings");
+  warnings.hidden = !now.warnings?.length;
+  warnings.querySelector("ul").replaceChildren(...(now.warnings ?? []).map((text) => h("li", {}, text)));
+  draw();
+}
+
+function promiseShown() {
+  if (wanted && "value" in wanted) return "";
+  if (!wanted && now.source === "user") return "";
+  return Number((100 * (wanted?.max_false_unknown ?? now.max_false_unknown)).toPrecision(3));
+}
+
+function draw() {
+  const candidate = wanted ? (preview?.value ?? null) : null;
+  drawHistogram(find("chart"), { histogram: now.histogram, range: now.range, saved: now.value, candidate });
+}
+
+function summary() {
+  if (wanted && "value" in wanted) return "Set by hand it promises nothing, and it stays when classes change.";
+  if (wanted)
+    return `Promised: of photos of your classes at most ${share(wanted.max_false_unknown)} are called unknown.`;
+  if (now.value === null) return "Nothing is called unknown: there are too few photos to say where unknown begins.";
+  if (now.source === "user")
+    return "Set by hand: it promises nothing, and it stays when classes change, until you ask for a promise again.";
+  const own = now.per_class ? " Each class has a threshold of its own; the line shows the common one." : "";
+  return `Promised: of photos of your classes at most ${share(now.max_false_unknown)} are called unknown.${own}`;
+}
+
+const share = (value) => `${Number((100 * value).toPrecision(3))} %`;
+
+function showFacts() {
+  const expected = wanted ? preview?.expected_false_unknown : (now.expected ?? preview?.expected_false_unknown);
+  const interval = wanted ? null : now.interval;
+  const range = interval
+    ? h("small", {}, `95 % interval ${percent(interval[0], 1)} to ${percent(interval[1], 1)}`)
+    : null;
+  const rows = [
+    ["Expected false unknowns", expected === null || expected === undefined ? "–" : percent(expected, 1), range],
+  ];
+  if (preview?.n_support)
+    rows.push(["Taught photos called unknown", `${preview.support_rejected} of ${preview.n_support}`, null]);
+  find("decide-facts").replaceChildren(
+    ...rows.map(([name, value, more]) => h("div", {}, h("dt", {}, name), h("dd", {}, value, more))),
+  );
+}
+
+function showChanges() {
+  const list = wanted && preview?.would_change ? preview.would_change : [];
+  const recent = preview?.n_recent ?? 0;
+  find("changes-summary").textContent = !wanted
+    ? "Move the line: the recent answers that would become others appear here before anything is saved."
+    : list.length
+      ? `${list.length} of ${plural(recent, "recent answer")} would change:`
+      : recent
+        ? `None of the ${plural(recent, "recent answer")} would change.`
+        : "There are no recent answers to compare with. Ask about some photos first.";
+  keyed(find("would-change"), list, {
+    key: (item) => item.id,
+    build: (item) =>
+      h(
+        "li",
+        {},
+        picture(`/queries/${encodeURIComponent(item.id)}/thumbnail`, item.name),
+        h(
+          "p",
+          {},
+          named(item.from),
+          icon("arrow"),
+          h("span", { class: "unseen" }, " becomes "),
+          named(item.to),
+          h("small", {}, item.name),
+        ),
+      ),
+  });
+}
+
+const named = (label) => h("b", { class: label === "unknown" ? "unknown" : "" }, label);

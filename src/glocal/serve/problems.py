@@ -1,0 +1,108 @@
+"""What went wrong, as ``application/problem+json`` (RFC 9457)."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, Response
+
+from glocal.errors import GlocalError
+
+KIND = "application/problem+json"
+log = logging.getLogger("glocal.serve")
+
+TITLES = {
+    "stale": "Somebody else changed it",
+    "empty": "Nothing is taught yet",
+    "rule": "That is not possible",
+    "invalid": "The request does not make sense",
+    "not-found": "There is no such thing",
+    "method": "That cannot be done with this address",
+    "too-large": "Too large",
+    "too-slow": "Too slow",
+    "busy": "Too much at once",
+    "token": "A token is needed",
+    "origin": "Not from this page",
+    "internal": "A mistake in glocal",
+}
+
+
+class Problem(HTTPException):
+    """Raised anywhere below a route; becomes the answer."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any
+    ) -> None:
+        super().__init__(status, detail, headers)
+        self.kind, self.more = kind, more
+
+
+def empty() -> Problem:
+    return Problem(409, "empty", "there is no class yet; teach it one first")
+
+
+def missing(what: str) -> Problem:
+    return Problem(404, "not-found", f"there is no {what}; it may be gone already, read the state again")
+
+
+def busy(why: str, seconds: int) -> Problem:
+    return Problem(429, "busy", f"{why}; try again in {seconds} s", headers={"Retry-After": str(seconds)})
+
+
+class Json(JSONResponse):
+    """Pure ASCII, so that whatever a stranger called a file can be written down."""
+
+    def render(self, content: Any) -> bytes:
+        return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+
+
+class ProblemResponse(Json):
+    media_type = KIND
+
+
+def problem_response(problem: Problem) -> Response:
+    body = {
+        "type": f"urn:glocal:{problem.kind}",
+        "title": TITLES[problem.kind],
+        "status": problem.status_code,
+        "detail": problem.detail,
+        **problem.more,
+    }
+    return ProblemResponse(body, problem.status_code, headers=problem.headers)
+
+
+def install(app: FastAPI) -> None:
+    """Every error of this app leaves as a problem."""
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, error: HTTPException) -> Response:
+        if isinstance(error, Problem):
+            return problem_response(error)
+        kind = {404: "not-found", 405: "method"}.get(error.status_code, "invalid")
+        headers = dict(error.headers) if error.headers else None
+        return problem_response(Problem(error.status_code, kind, str(error.detail), headers=headers))
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return problem_response(Problem(422, "invalid", f"{where}: {first['msg']}"))
+
+    @app.exception_handler(GlocalError)
+    async def on_rule(request: Request, error: GlocalError) -> Response:
+        return problem_response(Problem(422, "rule", str(error)))
+
+    @app.exception_handler(ClientDisconnect)
+    async def on_gone(request: Request, error: ClientDisconnect) -> Response:
+        return problem_response(Problem(400, "invalid", "the body ended too early"))
+
+    @app.exception_handler(Exception)
+    async def on_mistake(request: Request, error: Exception) -> Response:
+        log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return problem_response(Problem(500, "internal", "this should not happen; the server's log says more"))

@@ -1,0 +1,178 @@
+"""Pictures that were asked about: kept as the backbone saw them, with their views, so that nothing is encoded twice.
+
+The newest are in memory and, a moment later, in files of their own in the history folder.  Under load they are written
+every now and then and not one by one, because most would be pushed out before anybody looks.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from glocal.files import replacing
+from glocal.recognizer.eye import Picture
+from glocal.recognizer.support import Bank, Photo, join, thumbnail
+from glocal.recognizer.twins import stacked
+from glocal.types import Views
+
+MOST = 200
+QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written
+
+
+@dataclass(frozen=True)
+class Query:
+    """One picture; asking about it again makes it the newest."""
+
+    picture: Picture
+    views: Views  # of this one, on the CPU, as a support photo's would be stored
+    asked: float  # when
+
+    @property
+    def id(self) -> str:
+        return self.picture.digest
+
+
+def bank_of(queries: Iterable[Query]) -> Bank:
+    """As photos to enroll."""
+    found = list(queries)
+    return Bank(
+        tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in found),
+        join([each.views for each in found]),
+        stacked([each.picture.signature for each in found]),
+    )
+
+
+class Remembered:
+    """The newest ``most`` pictures; safe to use from any thread."""
+
+    def __init__(self, folder: Path, *, most: int = MOST) -> None:
+        self._folder, self._most = folder, most
+        self._lock, self._writing = threading.Lock(), threading.Lock()
+        self._queries: OrderedDict[str, Query] = OrderedDict()  # oldest first
+        self._model = ""
+        self._stamp = 0
+        self._unwritten: float | None = None  # since when
+        self._touched = 0.0
+        self._closed = threading.Event()
+        self._writer = threading.Thread(target=self._keep_writing, name="glocal-remember", daemon=True)
+
+    @property
+    def stamp(self) -> int:
+        """Grows with every change."""
+        return self._stamp
+
+    def open(self, model: str) -> None:
+        """Read what is on disk, views of the model with this hash only; then keep writing."""
+        self.belong_to(model)
+        found = [_read(path, model) for path in self._folder.glob("*.safetensors")]
+        for query in sorted((each for each in found if each is not None), key=lambda each: each.asked):
+            self._put(query)
+        self._unwritten = None
+        self.write()  # deletes what could not be read
+        self._writer.start()
+
+    def belong_to(self, model: str) -> None:
+        """Views of another model say nothing: forget them."""
+        with self._lock:
+            if model != self._model:
+                self._model = model
+                self._queries.clear()
+                self._changed()
+
+    def add(self, query: Query, model: str) -> None:
+        if model == self._model:
+            self._put(query)
+
+    def get(self, id_: str) -> Query | None:
+        return self._queries.get(id_)
+
+    def forget(self, id_: str) -> bool:
+        """At once, on the disk too."""
+        with self._lock:
+            found = self._queries.pop(id_, None)
+            self._changed()
+        if found is not None:
+            self.write()
+        return found is not None
+
+    def newest_first(self) -> list[Query]:
+        with self._lock:
+            return list(reversed(self._queries.values()))
+
+    def close(self) -> None:
+        self._closed.set()
+        if self._writer.is_alive():
+            self._writer.join()
+        self.write()
+
+    def write(self) -> None:
+        """Make the folder hold what memory holds."""
+        with self._writing:
+            with self._lock:
+                wanted, self._unwritten = {_file_name(each): each for each in self._queries.values()}, None
+            self._folder.mkdir(parents=True, exist_ok=True)
+            there = {path.name: path for path in self._folder.iterdir()}
+            for name in there.keys() - wanted.keys():
+                there[name].unlink(missing_ok=True)
+            for name in wanted.keys() - there.keys():
+                _write(self._folder / name, wanted[name], self._model)
+
+    def _put(self, query: Query) -> None:
+        with self._lock:
+            self._queries.pop(query.id, None)
+            self._queries[query.id] = query
+            while len(self._queries) > self._most:
+                self._queries.popitem(last=False)
+            self._changed()
+
+    def _changed(self) -> None:
+        self._stamp += 1
+        self._touched = time.monotonic()
+        self._unwritten = self._unwritten or self._touched
+
+    def _keep_writing(self) -> None:
+        while not self._closed.wait(QUIET / 2):
+            now, since = time.monotonic(), self._unwritten
+            if since is not None and (now - self._touched > QUIET or now - since > LONGEST):
+                self.write()
+
+
+def _file_name(query: Query) -> str:
+    """Another one when it is asked again, so that its new time and name are written."""
+    again = hashlib.sha256(f"{query.asked} {query.picture.name}".encode(errors="replace")).hexdigest()[:8]
+    return f"{query.id}-{again}.safetensors"
+
+
+def _write(path: Path, query: Query, model: str) -> None:
+    arrays = {"pixels": query.picture.pixels, "signature": query.picture.signature, "vec": query.views.vec.numpy()}
+    if query.views.local is not None:
+        arrays["local"] = query.views.local.numpy()
+    arrays = {name: np.ascontiguousarray(each) for name, each in arrays.items()}  # others would be stored scrambled
+    about = {"name": query.picture.name, "digest": query.id, "asked": query.asked, "model": model}
+    with replacing(path) as partial:
+        save_file(arrays, partial, metadata={"about": json.dumps(about)})
+
+
+def _read(path: Path, model: str) -> Query | None:
+    """None for a file of another model, and for one that makes no sense."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            about = json.loads((file.metadata() or {})["about"])
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
+        pixels = found["pixels"].numpy()
+        if about["model"] != model or hashlib.sha256(pixels.data).hexdigest() != about["digest"]:
+            return None
+        picture = Picture(str(about["name"]), pixels, about["digest"], found["signature"].numpy())
+        return Query(picture, Views(found["vec"], found.get("local")), float(about["asked"]))
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return None

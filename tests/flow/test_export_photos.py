@@ -1,0 +1,44 @@
+"""Real photos: an export names 500 of them as its file does."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from glocal.export.cost import agreement, on_folder
+from glocal.export.export import export
+from glocal.recognizer import Recognizer
+from glocal_runtime import Recognizer as Exported
+from glocal_runtime.verify import TOLERANCE
+
+SHOTS, PER_CLASS, PHOTOS = 5, 25, 500
+
+
+def photos() -> Path:
+    home = os.environ.get("GLOCAL_DATA")
+    folder = Path(home or "") / "caltech-photos"
+    if not home or not folder.is_dir():
+        pytest.skip("needs the pictures of caltech-photos below GLOCAL_DATA")
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["photos-gel", "tiered-64-cpu/ahead-5shot"])
+def test_the_same_labels_on_500_photos(model: str, tmp_path: Path) -> None:
+    folders = {each.name: sorted(each.glob("*.jpg")) for each in sorted(photos().iterdir()) if each.is_dir()}
+    known = list(folders)[::7][:12]
+    labelled = {name: folders[name][SHOTS : SHOTS + PER_CLASS] for name in known}
+    others = [path for name, paths in folders.items() if name not in known for path in paths[:4]]
+    labelled["unknown"] = others[: PHOTOS - sum(map(len, labelled.values()))]
+    who = Recognizer.enroll({name: folders[name][:SHOTS] for name in known}, model=model, device="cpu")
+    export(who, tmp_path / "export")
+    theirs, before = on_folder(who, labelled)
+    ours, after = on_folder(Exported.load(tmp_path / "export"), labelled)
+    found = agreement(theirs, ours)
+    assert found.pictures == PHOTOS
+    assert found.same_label + found.at_threshold == PHOTOS
+    assert found.largest_difference <= TOLERANCE
+    assert after.acc == pytest.approx(before.acc, abs=0.005)
+    assert after.auroc == pytest.approx(before.auroc, abs=0.005)

@@ -1,0 +1,138 @@
+"""``glocal serve`` as a process: what it prints, what it refuses, and that it finishes what it accepted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+from typer.testing import CliRunner
+
+from glocal.cli.main import app
+from glocal.errors import DataError, GlocalError, RecipeError
+from glocal.serve.run import address, check_host, is_loopback, listen
+from glocal.serve.workspace import Workspace
+from serving import HERE, PAGE, tiny_file, uploads
+
+
+@contextmanager
+def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and the address that it prints."""
+    command = [sys.executable, "-m", "glocal", "serve", *arguments, "--port", "0", "--device", "cpu"]
+    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=quiet) as process:
+        assert process.stderr is not None
+        try:
+            line = process.stderr.readline()
+            assert "open http://" in line, line + process.stderr.read()
+            yield process, line.split("open ")[1].split()[0]
+        finally:
+            process.kill()
+
+
+def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
+    file = tiny_file(tmp_path)
+    with serving(str(file)) as (process, where), httpx.Client(base_url=where, headers=PAGE, timeout=60) as asking:
+        assert asking.get("/health").json()["classes"] == 2
+        asking.post("/predict", files=uploads("six", 0, 2)).raise_for_status()
+        form = httpx.Request("POST", f"{where}predict", files=uploads("one", 0, 3), headers={"Connection": "close"})
+        body = form.read()
+        head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+        name, port = urlsplit(where).hostname, urlsplit(where).port
+        with socket.create_connection((name, port), timeout=60) as begun:
+            begun.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + body[:-50])
+            while 'glocal_requests_total{method="GET",route="/health"' not in asking.get("/metrics").text:
+                time.sleep(0.01)
+            process.send_signal(signal.SIGTERM)
+            until = time.monotonic() + 30
+            while time.monotonic() < until:  # nobody new is let in
+                try:
+                    socket.create_connection((name, port), timeout=5).close()
+                    time.sleep(0.02)
+                except ConnectionRefusedError:
+                    break
+            else:
+                pytest.fail("it still takes connections")
+            assert process.poll() is None
+            begun.sendall(body[-50:])
+            said = b""
+            while more := begun.recv(65536):
+                said += more
+        assert said.startswith(b"HTTP/1.1 200")
+        assert said.count(b'"ok":true') == 3
+        assert process.wait(30) == 0
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+    again = Workspace(file, device="cpu")  # nobody holds it any more
+    assert len(again.queries.newest_first()) == 5  # what was asked is on the disk, the last request too
+    again.close()
+
+
+def test_a_token_and_a_new_file(tmp_path: Path) -> None:
+    file = tmp_path / "new.glocal"
+    with serving(str(file), "--model", "embedded-gel", "--token", "long enough") as (process, where):
+        assert where.endswith("/?token=long%20enough")
+        root = where.partition("?")[0]
+        assert httpx.get(f"{root}state").status_code == 401
+        with httpx.Client(headers={"Authorization": "Bearer long enough"}, timeout=60) as asking:
+            assert asking.get(f"{root}state").json()["classes"] == []
+            assert not file.exists()
+            with pytest.raises(DataError, match="is served already"):
+                Workspace(file)
+            asking.post(f"{root}classes", data={"name": "six"}, files=uploads("six", 0, 2)).raise_for_status()
+        assert file.exists()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--host", "0.0.0.0"], "0.0.0.0 can be reached by others: give a --token"),
+        (["--host", "0.0.0.0", "--token", "short"], "at least 8 characters"),
+        (["--model", "photos-gelt"], "photos-gelt"),
+    ],
+)
+def test_what_cannot_be_served_is_a_sentence(arguments: list[str], words: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(app, ["serve", str(tmp_path / "a.glocal"), *arguments])
+    assert isinstance(result.exception, GlocalError)
+    assert words in str(result.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "notes.txt"
+    file.write_text("mine")
+    with pytest.raises(DataError, match="not a recognizer"):
+        Workspace(file)
+    with pytest.raises(DataError, match="is a folder"):
+        Workspace(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_addresses() -> None:
+    assert [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org", "10.0.0.1")] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    check_host("127.0.0.1", None)
+    check_host("0.0.0.0", "long enough")
+    with listen("127.0.0.1", 0) as taken:
+        port = taken.getsockname()[1]
+        assert address(taken, "127.0.0.1", None) == f"{HERE}:{port}/"
+        assert address(taken, "::1", "a b") == f"http://[::1]:{port}/?token=a%20b"
+        with pytest.raises(RecipeError, match="choose another --port"):
+            listen("127.0.0.1", port)

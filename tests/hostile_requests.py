@@ -1,0 +1,297 @@
+"""Requests that somebody makes to do harm, or that came to harm on the way: bytes as they go through a socket.
+
+``hostile_requests(rng, known)`` gives them without end, each with a name of its kind; ``known`` are ids and names that
+the server does know, so that some get past the first door.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import struct
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from serving import png, uploads
+
+BOUNDARY = "b0undary"
+FORMS = ("/predict", "/classes", "/photos", "/predict?remember=false")
+ODD = [
+    "", " ", ".", "..", "../../x", "..\\..\\x", "/etc/passwd", "C:\\x", "a/b", "\0", "a\0b", "\n",
+    "a\r\nSet-Cookie: x=1",
+    "\ud800", "\u202egnp.exe", "é", "e\u0301", "unknown", "UNKNOWN", "x" * 201, "x" * 5000, "<script>alert(1)</script>",
+    "'; DROP TABLE classes; --", "{{7*7}}", "${jndi:ldap://x}", "%00", "%2e%2e%2f", "=1+1", "con", "-", "__proto__",
+    "💥" * 60,
+    "journal.json", "lock", ".partial", "*", "?", "#", "&", "zero", "Zero",
+]  # fmt: skip
+VALUES = [
+    None, True, False, 0, -1, 1, 10**400, -(10**400), 1e308, 0.5, "", "x", "0.5", "null", [], [[]], {}, {"a": {}},
+    [None] * 50,
+    "\ud800", "\0", *ODD,
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Hostile:
+    kind: str
+    raw: bytes
+    slow: bool = False  # the rest never comes
+
+
+def hostile_requests(rng: random.Random, known: list[str]) -> Iterator[Hostile]:
+    makers: list[Callable[[random.Random, list[str]], bytes]] = [
+        bad_forms, bad_forms, truncated_forms, bombs, odd_names, odd_paths, wrong_types, wrong_types, odd_headers,
+        garbage, giants, good_ones,
+    ]  # fmt: skip
+    while True:
+        maker = rng.choice(makers)
+        yield Hostile(maker.__name__, maker(rng, known))
+
+
+def slow_ones() -> list[Hostile]:
+    """Few, because each takes its time."""
+    form = request("POST", "/predict", part("images", b"x" * 500, "a.png"), form_type())
+    return [
+        Hostile("slow body", form[:-200], slow=True),
+        Hostile("slow head", form[:40], slow=True),
+        Hostile("slow json", request("PUT", "/threshold", b'{"value": 1', {}, length=50), slow=True),
+        Hostile("silent", b"", slow=True),
+        Hostile("slow chunks", request("POST", "/predict", b"5\r\n", form_type(), length=None), slow=True),
+    ]
+
+
+def request(
+    method: str, path: str, body: bytes, headers: dict[str, str] | None = None, *, length: int | str | None = -1
+) -> bytes:
+    """``length``: -1 for the true one, None for chunks."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "X-Glocal: 1", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in (headers or {"Content-Type": "application/json"}).items()]
+    lines.append(
+        "Transfer-Encoding: chunked" if length is None else f"Content-Length: {len(body) if length == -1 else length}"
+    )
+    return "\r\n".join(lines).encode("utf-8", "surrogatepass") + b"\r\n\r\n" + body
+
+
+def form_type(boundary: str = BOUNDARY) -> dict[str, str]:
+    return {"Content-Type": f"multipart/form-data; boundary={boundary}"}
+
+
+def part(name: str, data: bytes, filename: str | None = None) -> bytes:
+    line = f'Content-Disposition: form-data; name="{name}"' + ("" if filename is None else f'; filename="{filename}"')
+    return f"--{BOUNDARY}\r\n{line}\r\n\r\n".encode("utf-8", "surrogatepass") + data + b"\r\n"
+
+
+def form(*parts: bytes) -> bytes:
+    return b"".join(parts) + f"--{BOUNDARY}--\r\n".encode()
+
+
+def picture(rng: random.Random) -> bytes:
+    start = rng.randrange(100)
+    data: bytes = uploads(rng.choice(("zero", "one", "six")), start, start + 1)[0][1][1]
+    return data
+
+
+def field_of(path: str) -> str:
+    return {"/classes": "name", "/photos": "class"}.get(path, "")
+
+
+def text(rng: random.Random) -> str:
+    return (
+        rng.choice(ODD)
+        if rng.random() < 0.7
+        else "".join(chr(rng.randrange(1, 0x2FF)) for _ in range(rng.randrange(20)))
+    )
+
+
+def good_ones(rng: random.Random, known: list[str]) -> bytes:
+    """Among all the others some that are fine: they make the others meet a server at work."""
+    path = rng.choice(FORMS)
+    parts = [part("images", picture(rng), "a.png")]
+    if field := field_of(path):
+        parts.insert(0, part(field, rng.choice(["zero", "one", f"new {rng.randrange(5)}"]).encode()))
+    return request("POST", path, form(*parts), form_type())
+
+
+def truncated_forms(rng: random.Random, known: list[str]) -> bytes:
+    body = form(part("name", b"x"), part("images", picture(rng), "a.png"))
+    short = body[: rng.randrange(len(body))]
+    length = len(body) if rng.random() < 0.5 else len(short)  # the connection closes early, or all seems to be there
+    return request("POST", rng.choice(FORMS), short, form_type(), length=length)
+
+
+def bad_forms(rng: random.Random, known: list[str]) -> bytes:
+    good = part("images", picture(rng), "a.png")
+    kind = rng.randrange(13)
+    body = form(good)
+    headers = form_type()
+    if kind == 0:
+        headers = {"Content-Type": "multipart/form-data"}
+    elif kind == 1:
+        headers = form_type(rng.choice(["", '"', "x" * 300, "\xff", "a b", BOUNDARY[:-1]]))
+    elif kind == 2:
+        body = form(*[part("images", b"x", f"{i}") for i in range(rng.randrange(300))])
+    elif kind == 3:
+        body = form(*[part(f"f{i}", b"x") for i in range(rng.randrange(300))])
+    elif kind == 4:
+        body = form(part(text(rng), picture(rng), "a.png"))
+    elif kind == 5:
+        body = b"--" + BOUNDARY.encode() + b"\r\n" + rng.randbytes(rng.randrange(500)) + b"\r\n\r\n" + form(good)
+    elif kind == 6:
+        body = form(good.replace(b"Content-Disposition", b"X-" + b"y" * rng.choice((1, 100, 20_000))))
+    elif kind == 7:
+        body = form(good.replace(b"form-data; ", b""), good, part("class", b"\xff\xfe"))
+    elif kind == 8:
+        charset = rng.choice(["unicode_escape", "utf-7", "base64", "utf-16", "idna", "x", "rot13", "undefined"])
+        headers = {"Content-Type": f"multipart/form-data; charset={charset}; boundary={BOUNDARY}"}
+        body = form(part("name", b"\\ud800 x"), part("images", b"x", "\\ud800.png"))
+    elif kind == 9:
+        body = form(good)[:-2] + b"garbage after the end" * rng.randrange(50)
+    elif kind == 10:
+        body = bytearray(body)
+        for _ in range(rng.randrange(1, 30)):
+            body[rng.randrange(len(body))] = rng.randrange(256)
+        body = bytes(body)
+    elif kind == 11:
+        headers = {
+            "Content-Type": rng.choice(["application/x-www-form-urlencoded", "text/plain", "", "multipart/mixed"])
+        }
+    else:
+        inner = form(good).replace(BOUNDARY.encode(), b"inner")
+        body = form(part("images", inner, "a.png"), part("images", b"", ""), part("images", b"", "b"))
+    return request("POST", rng.choice(FORMS), body, headers)
+
+
+def bombs(rng: random.Random, known: list[str]) -> bytes:
+    side = rng.choice([60_000, 2**31 - 1, 20_000])
+    head = b"IHDR" + struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
+    rows = zlib.compress(bytes(20_000_000))  # 20 KB
+    good = png(np.zeros((8, 8, 3), np.uint8))
+    kinds = [
+        good[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + good[33:],
+        good[:33] + _chunk(b"IDAT", rows) + good[33:],
+        good[:33] + _chunk(b"zTXt", b"a\0\0" + rows) + good[33:],
+        good[:33] + _chunk(b"iCCP", b"a\0\0" + rows) + good[33:],
+        b"GIF89a\xff\xff\xff\xff\x80\0\0" + bytes(6) + b",\0\0\0\0\xff\xff\xff\xff\0\2\2D\1\0;",
+        b"P6 99999999 99999999 255\n", b"P6 100000 1 255\n" + bytes(300_000)[:1000],
+        b"BM" + struct.pack("<IHHIIiiHHIIiiII", 58, 0, 0, 54, 40, 2**30, -(2**30), 1, 24, 0, 4, 0, 0, 0, 0),
+        b"II*\0\x08\0\0\0" + struct.pack("<HHHIIHHII", 2, 256, 4, 1, 2**31, 257, 4, 1, 2**31),
+        b"\xff\xd8\xff\xc0\0\x11\x08" + struct.pack(">HH", 65535, 65535) + b"\3\1\"\0\2\x11\1\3\x11\1\xff\xd9",
+        b"RIFF" + struct.pack("<I", 26) + b"WEBPVP8L" + struct.pack("<I", 10) + b"/" + b"\xff" * 9,
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"<svg xmlns='http://www.w3.org/2000/svg'><script/></svg>",
+        b"\0\0\0\x0cjP  \r\n\x87\n" + rng.randbytes(40), b"\0\0\0\x1cftypavif" + rng.randbytes(60),
+    ]  # fmt: skip
+    path = rng.choice(FORMS)
+    fields = [part(field_of(path), rng.choice(["zero", "bomb"]).encode())] if field_of(path) else []
+    return request("POST", path, form(*fields, part("images", rng.choice(kinds), "bomb.png")), form_type())
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def odd_names(rng: random.Random, known: list[str]) -> bytes:
+    """Paths and scripts for classes and files."""
+    path = rng.choice(FORMS)
+    name, file = text(rng), text(rng).replace('"', "")
+    fields = [part(field_of(path), name.encode("utf-8", "surrogatepass"))] if field_of(path) else []
+    return request("POST", path, form(*fields, part("images", picture(rng), file)), form_type())
+
+
+def odd_paths(rng: random.Random, known: list[str]) -> bytes:
+    id_ = rng.choice([*known, "0" * 64, "..", "%2e%2e", "%00", "x" * 3000, "%ff", "..%2f..%2fetc", "*", "0" * 63 + "g"])
+    pattern = rng.choice(
+        ["/photos/{}", "/photos/{}/thumbnail", "/queries/{}/thumbnail", "/queries/{}/overlay", "/classes/{}",
+         "/page/{}", "/review/queries/{}", "/review/groups/{}", "/export/{}", "/{}", "//{}",
+         "/threshold/preview?value={}", "/predict?remember={}", "/state?{}", "/?token={}"]
+    )  # fmt: skip
+    method = rng.choice(["GET", "DELETE", "PUT", "POST", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW"])
+    body = json.dumps({"name": text(rng), "class": text(rng)}).encode()
+    return request(method, pattern.format(id_), body)
+
+
+def wrong_types(rng: random.Random, known: list[str]) -> bytes:
+    id_ = rng.choice([*known, "0" * 64])
+    method, path, keys = rng.choice(
+        [
+            ("PUT", "/threshold", ["value", "max_false_unknown", "per_class"]),
+            ("PATCH", f"/classes/{rng.choice(['zero', 'one', 'nobody'])}", ["name"]),
+            ("POST", f"/review/queries/{id_}", ["class"]),
+            ("POST", f"/review/groups/{id_[:16]}", ["name", "items"]),
+            ("POST", "/undo", ["x"]),
+            ("POST", "/redo", ["x"]),
+        ]
+    )
+    chosen = {key: rng.choice([*VALUES, id_, [id_], [id_, id_]]) for key in keys if rng.random() < 0.8}
+    body = json.dumps(chosen).encode()
+    odd = rng.randrange(10)
+    if odd == 0:
+        body = body[: rng.randrange(len(body) + 1)]
+    elif odd == 1:
+        body = rng.choice(
+            [b"[" * 60_000, b"{" * 9, b"\xff\xfe", b"nul", b"1e999", b"-Infinity", b'{"value": NaN}', b'"\\ud800"']
+        )
+    elif odd == 2:
+        body = b"\xef\xbb\xbf" + body
+    headers = {
+        "Content-Type": rng.choice(["application/json"] * 4 + ["text/plain", "application/json; charset=utf-16", "x"])
+    }
+    if rng.random() < 0.4:
+        headers["If-Match"] = rng.choice(["0", "1", '"1"', "*", "", 'W/"1"', "x" * 4000, "-1", "1e3", "１"])
+    return request(method, path, body, headers)
+
+
+def odd_headers(rng: random.Random, known: list[str]) -> bytes:
+    head = rng.choice(["GET /state HTTP/1.1", "POST /undo HTTP/1.1", "GET /health HTTP/1.0", "GET / HTTP/1.1"])
+    odd = rng.choice(
+        [
+            "Host: evil.example", "Host: localhost\r\nHost: evil.example", "Host:", "Host: [::1", "Host: " + "a" * 9000,
+            "Content-Length: -1", "Content-Length: 1\r\nContent-Length: 2", "Content-Length: 99999999999999999999",
+            "Content-Length: 5\r\nTransfer-Encoding: chunked", "Transfer-Encoding: chunked, gzip",
+            "Transfer-Encoding: x",
+            "Expect: 100-continue\r\nContent-Length: 3", "Upgrade: websocket\r\nConnection: Upgrade", "Range: bytes=0-",
+            "Cookie: glocal=" + "x" * 9000, "Cookie: =;;;\xff", "Authorization: Bearer", "Authorization: \xff\xfe",
+            "Origin: http://evil.example", "Origin: null", "Origin: http://[x", "X-Forwarded-For: " + "1.1.1.1," * 900,
+            " folded: x", "no colon here", "Name\0: x", "X: a\0b", ": empty", "X" * 20_000 + ": y",
+            "\r\n".join(f"X-{i}: y" for i in range(900)), "Content-Encoding: gzip\r\nContent-Length: 3",
+            "Accept: */*;q=\xff",
+            "Connection: close, upgrade\r\nHTTP2-Settings: x",
+            "Content-Type: multipart/form-data; boundary\r\nContent-Length: 3",
+        ]
+    )  # fmt: skip
+    host = "" if odd.startswith("Host") else "Host: localhost\r\n"
+    raw = f"{head}\r\n{host}X-Glocal: 1\r\nConnection: close\r\n{odd}\r\n\r\nabc"
+    return raw.encode("latin-1")
+
+
+def garbage(rng: random.Random, known: list[str]) -> bytes:
+    return rng.choice(
+        [
+            rng.randbytes(rng.randrange(1, 2000)),
+            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(300),  # somebody speaks TLS
+            b"GET / HTTP/0.9\r\n\r\n", b"GET /\r\n\r\n", b"\r\n" * 500, b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n",
+            b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(30), b"G" * 70_000,
+            b"GET " + b"/" * 70_000 + b" HTTP/1.1\r\n\r\n",
+            b"GET http://localhost/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            b"GET \xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
+            b"OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+            b"GET /state?\xc3\x28=%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
+        ]
+    )  # fmt: skip
+
+
+def giants(rng: random.Random, known: list[str]) -> bytes:
+    """More than the limits allow: announced, in one piece, and in chunks."""
+    path = rng.choice(FORMS)
+    huge = form(part("images", bytes(rng.choice((70_000, 150_000, 400_000))), "a.png"))
+    kind = rng.randrange(4)
+    if kind == 0:
+        return request("POST", path, b"x" * 1000, form_type(), length=10**12)
+    if kind == 1:
+        return request("POST", path, huge, form_type())
+    if kind == 2:
+        chunks = b"".join(f"{len(huge):x}\r\n".encode() + huge + b"\r\n" for _ in range(2)) + b"0\r\n\r\n"
+        return request("POST", path, chunks, form_type(), length=None)
+    return request("PUT", "/threshold", b'{"value": ' + b"1" * 200_000 + b"}")

@@ -1,0 +1,107 @@
+"""A server for tests: a small recognizer of digits, asked in this process or through a real socket."""
+
+from __future__ import annotations
+
+import io
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import uvicorn
+from PIL import Image
+
+from glocal.engine.checkpoint import save_model
+from glocal.recognizer import Recognizer
+from glocal.serve.app import create_app
+from glocal.serve.run import config_of
+from glocal.serve.settings import Settings
+from glocal.serve.workspace import Workspace
+from photos import some
+from tiny_models import tiny_model
+
+PAGE = {"X-Glocal": "1"}  # what the page sends with every change
+HERE = "http://127.0.0.1"
+
+
+def png(pixels: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(pixels).save(buffer, "PNG")
+    return buffer.getvalue()
+
+
+def uploads(word: str, start: int, stop: int) -> list[tuple[str, tuple[str, bytes, str]]]:
+    """Digits as the parts of a form."""
+    pictures = zip(range(start, stop), some(word, start, stop), strict=True)
+    return [("images", (f"{word}-{i}.png", png(pixels), "image/png")) for i, pixels in pictures]
+
+
+def tiny_checkpoint(folder: Path) -> str:
+    path = folder / "tiny.safetensors"
+    if not path.exists():
+        save_model(path, tiny_model())
+    return str(path)
+
+
+def tiny_file(folder: Path, *, shots: int = 3, words: tuple[str, ...] = ("zero", "one")) -> Path:
+    """A ``.glocal`` file whose model takes a millisecond."""
+    file = folder / "digits.glocal"
+    Recognizer.enroll({word: some(word, 0, shots) for word in words}, model=tiny_model(), device="cpu").save(file)
+    return file
+
+
+@contextmanager
+def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | None = None) -> Iterator[str]:
+    """The address of a server that starts and ends with the block: uvicorn with a real socket, in a thread."""
+    app = create_app(Workspace(file, model=model, device="cpu"), settings or Settings())
+    config = config_of(app)
+    config.port = 0
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    try:
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.005)
+        yield f"{HERE}:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@contextmanager
+def client(file: Path, *, model: str = "embedded-gel", settings: Settings | None = None) -> Iterator[httpx.Client]:
+    """The same as the page asks it."""
+    with (
+        listening(file, model=model, settings=settings) as address,
+        httpx.Client(base_url=address, headers=PAGE, timeout=60) as asking,
+    ):
+        yield asking
+
+
+def detail(response: httpx.Response, status: int, kind: str) -> str:
+    """The sentence of a problem, which must be one of this status and kind."""
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert (body["type"], body["status"]) == (f"urn:glocal:{kind}", status)
+    assert body["title"]
+    return str(body["detail"])
+
+
+def ok(response: httpx.Response) -> Any:
+    assert response.status_code == 200, response.text
+    return response.json()
+
+
+def teach(asking: httpx.Client, words: tuple[str, ...], shots: int) -> None:
+    for word in words:
+        ok(asking.post("/classes", data={"name": word}, files=uploads(word, 0, shots)))
+
+
+def taught_names(asking: httpx.Client) -> list[str]:
+    return [each["name"] for each in ok(asking.get("/classes"))]

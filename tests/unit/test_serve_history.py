@@ -1,0 +1,135 @@
+"""Versions of a file: back and forth, over restarts, kills and other programs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from glocal.errors import DataError
+from glocal.serve import history
+from glocal.serve.history import History
+
+
+def push(versions: History, text: str) -> None:
+    versions.push(text, lambda path: path.write_text(text) and None)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "parts.glocal"
+
+
+def test_back_and_forth_to_before_there_was_a_file(file: Path) -> None:
+    versions = History(file)
+    assert (versions.version, versions.undo_label, versions.redo_label) == (1, None, None)
+    push(versions, "one")
+    push(versions, "two")
+    assert file.read_text() == "two"
+    assert (versions.version, versions.undo_label) == (3, "two")
+    versions.step(-1)
+    assert (file.read_text(), versions.undo_label, versions.redo_label) == ("one", "one", "two")
+    versions.step(-1)
+    assert not file.exists()
+    with pytest.raises(DataError, match="nothing to undo"):
+        versions.step(-1)
+    versions.step(+1)
+    versions.step(+1)
+    assert (file.read_text(), versions.version) == ("two", 7)
+    with pytest.raises(DataError, match="nothing to redo"):
+        versions.step(+1)
+
+
+def test_a_restart_changes_nothing(file: Path) -> None:
+    file.write_text("first")
+    versions = History(file)
+    push(versions, "one")
+    push(versions, "two")
+    versions.step(-1)
+    again = History(file)
+    assert (again.version, again.undo_label, again.redo_label) == (4, "one", "two")
+    again.step(-1)
+    assert file.read_text() == "first"
+
+
+def test_a_new_change_ends_what_was_undone(file: Path) -> None:
+    versions = History(file)
+    for text in ("one", "two", "three"):
+        push(versions, text)
+    versions.step(-1)
+    versions.step(-1)
+    push(versions, "four")
+    assert versions.redo_label is None
+    assert sorted(path.read_text() for path in (file.parent / "parts.glocal.history/versions").iterdir()) == [
+        "four",
+        "one",
+    ]
+
+
+def test_it_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    versions = History(file)
+    for i in range(history.MOST + 5):
+        push(versions, str(i))
+    copies = file.parent / "parts.glocal.history/versions"
+    assert len(list(copies.iterdir())) == history.MOST + 1
+    for _ in range(history.MOST):
+        versions.step(-1)
+    assert file.read_text() == "4"
+    monkeypatch.setattr(history, "MOST_BYTES", 100)
+    push(versions, "x" * 90)
+    push(versions, "y" * 90)
+    assert len(list(copies.iterdir())) == 2  # one step back there always is
+
+
+def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The journal is ahead of the file: the file is the truth, and the change can be done again."""
+    versions = History(file)
+    push(versions, "one")
+    monkeypatch.setattr(History, "_place", lambda self: None)
+    push(versions, "two")
+    monkeypatch.undo()
+    again = History(file)
+    assert (file.read_text(), again.undo_label, again.redo_label) == ("one", "one", "two")
+    assert again.version > 3
+    again.step(+1)
+    assert file.read_text() == "two"
+
+
+def test_killed_before_the_journal(file: Path) -> None:
+    versions = History(file)
+    push(versions, "one")
+    copies = file.parent / "parts.glocal.history/versions"
+    (copies / "00000099.glocal").write_text("nobody knows of it")
+    (file.parent / "parts.glocal.history/.3.partial").write_text("half")
+    again = History(file)
+    assert again.version == 2
+    assert [path.read_text() for path in copies.iterdir()] == ["one"]
+    assert not list(file.parent.rglob("*.partial"))
+
+
+def test_another_program_wrote_the_file(file: Path) -> None:
+    versions = History(file)
+    push(versions, "one")
+    file.write_text("by hand")
+    assert not versions.is_current
+    again = History(file)
+    assert again.is_current
+    assert (again.version, again.undo_label) == (3, "a change by another program")
+    again.step(-1)
+    assert file.read_text() == "one"
+    file.unlink()
+    gone = History(file)
+    assert gone.version > again.version
+    gone.step(+1)  # there was none at first, so that is the version it is taken for
+    assert file.read_text() == "one"
+
+
+@pytest.mark.parametrize("journal", ["", "{}", "[1]", '{"schema_version": 1, "version": 1, "at": 7, "entries": []}'])
+def test_a_damaged_journal_costs_the_history_and_not_the_file(file: Path, journal: str) -> None:
+    push(History(file), "one")
+    (file.parent / "parts.glocal.history/journal.json").write_text(journal)
+    again = History(file)
+    assert (file.read_text(), again.undo_label) == ("one", None)
+    push(again, "two")
+    again.step(-1)
+    assert file.read_text() == "one"

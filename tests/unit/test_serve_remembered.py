@@ -1,0 +1,121 @@
+"""Pictures that were asked about: bounded, on the disk, the same after a restart."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from glocal.recognizer.eye import Source, take
+from glocal.serve import remembered
+from glocal.serve.remembered import Query, Remembered, bank_of
+from glocal.types import Preprocess, Views
+
+
+def query(seed: int, *, name: str = "a.png", asked: float | None = None) -> Query:
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
+    picture = take(Source(name, lambda: pixels), Preprocess(16))
+    local = torch.tensor(rng.standard_normal((1, 2, 3, 3))).half().contiguous(memory_format=torch.channels_last)
+    views = Views(torch.tensor(rng.standard_normal((1, 4)), dtype=torch.float32), local)
+    return Query(picture, views, float(seed) if asked is None else asked)  # type: ignore[arg-type]
+
+
+def opened(folder: Path, model: str = "m", **settings: int) -> Remembered:
+    found = Remembered(folder, **settings)
+    found.open(model)
+    return found
+
+
+def ids(some: Remembered) -> list[str]:
+    return [each.id for each in some.newest_first()]
+
+
+def test_the_newest_stay(tmp_path: Path) -> None:
+    some = opened(tmp_path, most=3)
+    for i in range(5):
+        some.add(query(i), "m")
+    some.add(query(2, name="again.png", asked=9), "m")
+    assert ids(some) == [query(i).id for i in (2, 4, 3)]
+    assert some.newest_first()[0].picture.name == "again.png"
+    some.close()
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_a_restart_remembers(tmp_path: Path) -> None:
+    some = opened(tmp_path)
+    for i in range(3):
+        some.add(query(i, name="ä/\ud800 b.png"), "m")
+    some.close()
+    again = opened(tmp_path)
+    assert ids(again) == [query(i).id for i in (2, 1, 0)]
+    one, same = again.get(query(1).id), query(1)
+    assert one is not None
+    assert np.array_equal(one.picture.pixels, same.picture.pixels)
+    assert np.array_equal(one.picture.signature, same.picture.signature)
+    assert torch.equal(one.views.vec, same.views.vec)
+    assert torch.equal(one.views.local, same.views.local)  # type: ignore[arg-type]
+    assert one.views.local is not None
+    assert one.views.local.dtype == torch.float16
+    again.close()
+
+
+def test_views_of_another_model_are_forgotten(tmp_path: Path) -> None:
+    some = opened(tmp_path)
+    some.add(query(1), "m")
+    some.add(query(2), "another")
+    assert ids(some) == [query(1).id]
+    some.close()
+    other = opened(tmp_path, "another")
+    assert ids(other) == []
+    other.close()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_forgetting_is_at_once(tmp_path: Path) -> None:
+    some = opened(tmp_path)
+    some.add(query(1), "m")
+    some.write()
+    stamp = some.stamp
+    assert some.forget(query(1).id)
+    assert not some.forget(query(1).id)
+    assert list(tmp_path.iterdir()) == []
+    assert some.stamp > stamp
+    some.close()
+
+
+def test_they_are_written_a_moment_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remembered, "QUIET", 0.02)
+    some = opened(tmp_path)
+    some.add(query(1), "m")
+    until = time.monotonic() + 20
+    while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert len(list(tmp_path.glob("*.safetensors"))) == 1
+    some.close()
+
+
+def test_damaged_files_are_cleared_away(tmp_path: Path) -> None:
+    some = opened(tmp_path)
+    some.add(query(1), "m")
+    some.add(query(2), "m")
+    some.close()
+    first, _ = sorted(tmp_path.iterdir())
+    first.write_bytes(first.read_bytes()[:-7])
+    (tmp_path / "other.safetensors").write_bytes(b"x")
+    (tmp_path / "readme").write_bytes(b"x")
+    again = opened(tmp_path)
+    assert len(ids(again)) == 1
+    again.close()
+    assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_bank_of_them_has_their_rows_in_order() -> None:
+    some = [query(3), query(1)]
+    bank = bank_of(some)
+    assert [photo.digest for photo in bank.photos] == [each.id for each in some]
+    assert torch.equal(bank.views.vec, torch.cat([each.views.vec for each in some]))
+    assert bank.signature.shape == (2, 256)
