@@ -14,6 +14,7 @@ from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.loop import run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
+from glocal.engine.train import TrainStage
 from glocal.errors import DataError, RecipeError
 from glocal.methods.blocks import BaseRows
 from glocal.types import BaseClasses
@@ -48,6 +49,20 @@ def test_rows_are_means_of_the_pictures_asked_for(
 
     without = Model(model.backbone, model.method, model.record)
     assert torch.equal(base_classes(without, data, rows, device=torch.device("cpu"), workers=1).weight, found.centre)
+
+
+def test_what_a_method_draws_for_them_depends_on_the_seed_alone(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Encoding draws numbers too, and what the cache has is not encoded: that must not change a training."""
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    recipe = fields(dataset, "train", method={"name": "rfdnet"}, train={"backbone": "frozen"})
+    keys = []
+    for seed, noise in ((0, 1), (0, 2), (1, 2)):
+        torch.manual_seed(noise)
+        keys.append(TrainStage(parse_recipe({**recipe, "seed": seed}), torch.device("cpu")).model.method.key.rows)
+    assert torch.equal(keys[0], keys[1])
+    assert not torch.equal(keys[0], keys[2])
 
 
 def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:

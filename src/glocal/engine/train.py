@@ -26,6 +26,7 @@ from glocal.engine.recipe import Recipe
 from glocal.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
+BASE = 1 << 20  # salt of what a method draws when it meets the base classes; others count ranks upwards from small ones
 
 
 class TrainStage:
@@ -36,7 +37,9 @@ class TrainStage:
         self.model = start_model(recipe, data, device)
         if self.model.method.needs_base:
             base = base_classes(self.model, data, rows, device=device, workers=recipe.data.workers)
-            self.model.method.set_base(base)
+            with torch.random.fork_rng(devices=[]):  # encoding drew numbers or not, as the cache had it
+                torch.manual_seed(step_seed(recipe.seed, 0, salt=BASE))
+                self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
         self.sampler = EpisodeSampler(
             data, settings.spec, seed=recipe.seed, rows=rows, mirror=self.model.method.needs_mirror
