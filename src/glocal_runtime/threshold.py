@@ -12,6 +12,7 @@ import numpy as np
 from glocal_runtime.errors import DataError, RecipeError
 
 SOURCES = ("leave-one-out", "score model", "mixed", "known unknowns", "user", "none")
+LEAST_SHARE = 1e-4
 BETA_DRAWS = 4_000  # of the share of known photos above an order statistic, for its interval
 
 
@@ -71,10 +72,11 @@ _FIELDS = set(Threshold.__dataclass_fields__)
 
 
 def check_promise(max_false_unknown: float) -> float:
-    if not 0 < max_false_unknown < 1:
+    """The share as it is, or a refusal: for less than ``LEAST_SHARE``, no number of photos would be enough."""
+    if not LEAST_SHARE <= max_false_unknown <= 1 - LEAST_SHARE:
         raise RecipeError(
-            f"max_false_unknown must be a share between 0 and 1 (0.05 is 5 %), got {max_false_unknown}; "
-            "to call nothing unknown set the threshold itself"
+            f"max_false_unknown must be a share between {LEAST_SHARE} and {1 - LEAST_SHARE} (0.05 is 5 %), "
+            f"got {max_false_unknown}; to call nothing unknown set the threshold itself"
         )
     return max_false_unknown
 

@@ -193,7 +193,7 @@ CASES = [
     Case("tiny picture", tiny, "at least 8 pixels"),
     Case("same photo in two classes", in_two_classes, "are the same picture"),
     Case("no such model", lambda p: enroll(p, "--model", "photos-gle"), "nor a shipped model"),
-    Case("promise out of range", lambda p: enroll(p, "--max-false-unknown", "5"), "a share between 0 and 1"),
+    Case("promise out of range", lambda p: enroll(p, "--max-false-unknown", "5"), "a share between 0.0001 and 0.9999"),
     Case("no such score", lambda p: enroll(p, "--score", "hope"), "open_score must be one of"),
     Case("output is a folder", lambda p: enroll(p, out="photos"), "is a folder; name a file"),
     Case("output below a file", out_in_a_file, "is a file, not a folder"),

@@ -241,9 +241,9 @@ def test_a_head_without_a_score_model_refuses_to_promise_from_one_photo_per_clas
     assert some.value == pytest.approx(1.1)
 
 
-@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 5])
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.1, 5, 5e-324])
 def test_a_promise_is_a_share(fitted: ScoreModel, share: float) -> None:
-    with pytest.raises(RecipeError, match="share between 0 and 1"):
+    with pytest.raises(RecipeError, match=r"share between 0\.0001 and 0\.9999"):
         fitted.threshold(shots=(1,), left_out=(), max_false_unknown=share)
 
 

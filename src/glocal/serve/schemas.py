@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from glocal_runtime.threshold import LEAST_SHARE
+
 Score = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # no open score is that far out
-Share = Annotated[float, Field(ge=1e-4, le=0.9999, allow_inf_nan=False)]  # beyond, no number of photos is enough
+Share = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE, allow_inf_nan=False)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
