@@ -8,8 +8,8 @@ the same network, weights, pictures and optimizer; tests/flow/test_step_equivale
 Each runs in a process of its own; extra memory is its peak above what it held with model and data ready (Linux, /proc).
 Time is that of the fastest step, on the clock and summed over the processors (which other load disturbs less).
 Goals: at least 2 times faster, at most 0.55 times the extra memory.
-"memory kept" is glocal with a glibc that does not return freed memory to the system, by two environment variables.  On a
-quiet machine it was as fast at 32 px and 1.2 times as fast at 84 px, for 1.3 and 1.6 times the memory.
+"memory kept" is glocal with a glibc that does not return freed memory to the system, by two environment variables.  On
+a quiet machine it was as fast at 32 px and 1.2 times as fast at 84 px, for 1.3 and 1.6 times the memory.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ from glocal.engine.contestants import parse_contestant
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 COMPARISONS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
-# Heads on the 1,280 channels of EfficientNet-Lite0 have up to 53 MB each and do not ship; docs/results says how they were
-# trained.
+# Heads on the 1,280 channels of EfficientNet-Lite0 have up to 53 MB each and do not ship; docs/results says how they
+# were trained.
 LARGE = "caltech-photos"
 TABLES = {name: found for name, found in COMPARISONS.items() if "tables" in found and found["dataset"] != LARGE}
 
