@@ -102,3 +102,19 @@ def test_a_finished_split_is_not_done_again(tmp_path: Path) -> None:
     assert (seen["train"], seen["val"]) == (PER_SPLIT, PER_SPLIT)
     assert PER_SPLIT < seen["test"] <= 2 * PER_SPLIT
     assert not work_folder(target).exists()
+
+
+def test_half_a_file_of_a_killed_process_does_not_stay(tmp_path: Path) -> None:
+    target, log = tmp_path / "toy", tmp_path / "log"
+
+    def stopped() -> Iterator[Sample]:
+        raise KeyboardInterrupt
+        yield
+
+    splits = {split: (lambda split=split: samples(split, log)) for split in CLASSES} | {"val": stopped}
+    with contextlib.suppress(KeyboardInterrupt):
+        prepare(target, splits, name="toy", packing="arrays", key="the input")
+    (work_folder(target) / "data" / ".0123456789abcdef.partial").write_bytes(b"")
+    run(target, log)
+    assert read(log) == dict.fromkeys(CLASSES, PER_SPLIT)  # train was taken as it was
+    assert not list(target.glob(".*"))

@@ -137,7 +137,7 @@ def test_a_threshold_by_hand_is_kept_and_told_of() -> None:
     assert who.set_threshold(max_false_unknown=0.3).value < computed.value
     with pytest.raises(RecipeError, match="by hand or computed"):
         who.set_threshold(1.0, per_class=True)
-    with pytest.raises(RecipeError, match="between 0 and 1"):
+    with pytest.raises(RecipeError, match="a share between"):
         who.set_threshold(max_false_unknown=5)
 
 

@@ -126,6 +126,8 @@ def _continued(work: Path, job: Mapping[str, Any]) -> dict[str, PreparedSplit]:
     try:
         if json.loads(job_file.read_text("utf-8")) == job:
             splits = read_index(data).splits
+            for half in data.glob(".*.partial"):  # of a file that a killed process was writing
+                half.unlink()
             return {split: record for split, record in splits.items() if _whole(data, split, record)}
     except (OSError, ValueError):  # DataError too: no finished split
         pass
