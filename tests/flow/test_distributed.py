@@ -39,7 +39,7 @@ def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
             torch.testing.assert_close(value, b[name], rtol=0, atol=1e-5, msg=lambda text, name=name: f"{name}: {text}")
 
 
-@pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
+@pytest.mark.parametrize("backbone", ["fine-tuned", pytest.param("frozen", marks=pytest.mark.long)])
 def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path, data: Path, backbone: str):
     settings = {"tasks": 10, "backbone": backbone, "way": 2, "shot": 1, "query": 3, "unknown_way": 2}
     recipe = fields(data, "train", method=GEL, train=settings, validation={"every": 3}, optimizer={"lr": 0.01})
@@ -75,6 +75,7 @@ def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dat
     assert found[0]["tasks"] == 7
 
 
+@pytest.mark.long
 def test_tasks_that_cannot_be_dealt_out_evenly_are_refused(tmp_path: Path, data: Path):
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(fields(data, "train", method=GEL, train={"tasks_per_step": 3})))
