@@ -165,16 +165,22 @@ def _inside(root: Path) -> tuple[list[Path], list[Path]]:
 
 
 def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a class folder in a fixed order; links are followed, but no folder is entered twice."""
+    """Every file below a class folder in a fixed order."""
+    for parent, _, files in walk_once(folder):
+        yield from (Path(parent, name) for name in files)
+
+
+def walk_once(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+    """Like ``os.walk`` in a fixed order, without litter; links are followed, but no folder is entered twice."""
     seen: set[tuple[int, int]] = set()
-    for parent, folders, files in os.walk(folder, followlinks=True, onerror=refuse_unreadable):
+    for parent, folders, files in os.walk(root, followlinks=True, onerror=refuse_unreadable):
         here = os.stat(parent)
         if (here.st_dev, here.st_ino) in seen:
             folders.clear()
             continue
         seen.add((here.st_dev, here.st_ino))
         folders[:] = sorted(name for name in folders if not is_litter(name))
-        yield from (Path(parent, name) for name in sorted(files) if not is_litter(name))
+        yield parent, folders, sorted(name for name in files if not is_litter(name))
 
 
 def is_litter(name: str) -> bool:

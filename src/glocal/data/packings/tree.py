@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 
 from glocal.data.archives import archive_kind, inner_name, read_members, zip_entries
 from glocal.data.images import IMAGE_SUFFIXES, UnusableImage
-from glocal.data.layouts import is_litter, refuse_unreadable
+from glocal.data.layouts import is_litter, walk_once
 from glocal.data.sources import PICTURE_LIMITS
 from glocal.errors import DataError
 
@@ -142,18 +142,10 @@ def _is_data(name: str) -> bool:
 
 
 def _walk(root: Path) -> tuple[list[str], tuple[str, ...]]:
-    """Names of all files in a fixed order, and of the folders without any; links are followed, but not in circles."""
+    """Names of all files in a fixed order, and of the folders without any."""
     names: list[str] = []
     empty: list[str] = []
-    seen: set[tuple[int, int]] = set()
-    for parent, folders, files in os.walk(root, followlinks=True, onerror=refuse_unreadable):
-        here = os.stat(parent)
-        if (here.st_dev, here.st_ino) in seen:
-            folders.clear()
-            continue
-        seen.add((here.st_dev, here.st_ino))
-        folders[:] = sorted(name for name in folders if not is_litter(name))
-        kept = sorted(name for name in files if not is_litter(name))
+    for parent, folders, kept in walk_once(root):
         inner = os.path.relpath(parent, root).replace(os.sep, "/")
         prefix = "" if inner == "." else f"{inner}/"
         names += [prefix + name for name in kept]
