@@ -150,3 +150,12 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
+
+
+def test_one_photo_and_no_score_model_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "300")
+    write(tmp_path / "photos" / "two", "two", 0, 1)
+    file = tmp_path / "one.glocal"
+    said = glocal("enroll", tmp_path / "photos", "-o", file, "--model", "embedded-protonet", "--device", "cpu").stdout
+    assert "no threshold: nothing is called unknown" in said
+    assert "inf" not in said

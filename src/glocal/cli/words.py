@@ -136,6 +136,8 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
     threshold = recognizer.threshold
     if recognizer.contents.decision.by_hand:
         return [f"threshold {threshold.value:.4g}, set by hand: it promises nothing"]
+    if threshold.source == "none":
+        return ["no threshold: nothing is called unknown", *(f"note: {warning}" for warning in threshold.warnings)]
     source = "leave-one-out and the score model" if threshold.source == "mixed" else threshold.source
     lines = [
         f"threshold {threshold.value:.4g} from {source}, for at most "
