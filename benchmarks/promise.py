@@ -34,8 +34,8 @@ from glocal.data.registry import open_dataset
 from glocal.engine.calibrate import score_model_of
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.score_fit import score_task
-from glocal.files import write_text
 from glocal.types import Views
+from glocal_runtime.files import write_text
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 LEVELS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.30)  # promises of the reliability plot

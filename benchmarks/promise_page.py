@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.files import replacing, write_text
+from glocal_runtime.files import replacing, write_text
 
 HEADS = {"photos-gel": "GEL", "photos-protonet": "cosine prototypes"}
 GEL, PLAIN = HEADS

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from glocal.data.images import decode, fit
 from glocal.recognizer import Recognizer
 from glocal.recognizer.eye import BATCH
 from glocal.recognizer.judge import Judge
 from glocal.recognizer.support import Bank, Support
 from glocal.types import Views
+from glocal_runtime.images import decode, fit
 
 SHOTS = 5
 

@@ -12,10 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from glocal.errors import RecipeError
 from glocal.methods import Method
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.types import UNKNOWN, BaseClasses, Episode, Views
+from glocal_runtime.errors import RecipeError
 
 DIM = 16
 

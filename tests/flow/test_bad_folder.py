@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from glocal.cli.main import app
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 REASONS = {
     "truncated.jpg": "damaged, truncated",

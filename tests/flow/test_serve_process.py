@@ -18,9 +18,9 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.errors import DataError, GlocalError, RecipeError
 from glocal.serve.run import address, check_host, is_loopback, listen
 from glocal.serve.workspace import Workspace
+from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from serving import HERE, PAGE, tiny_file, uploads
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec
-from glocal.errors import DataError
 from glocal.types import UNKNOWN
+from glocal_runtime.errors import DataError
 
 shots = st.one_of(st.integers(1, 4), st.tuples(st.integers(1, 2), st.integers(2, 5)))
 specs = st.builds(

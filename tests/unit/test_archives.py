@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from glocal.data.archives import Limits, archive_kind, read_members
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 from hostile import HOSTILE, WORDS
 
 FILES = {"train/a/1.png": b"one", "train/b/2.png": os.urandom(70_000), "readme.txt": b""}

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from conformance.suite import DIM, toy_base, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.att import ATT, ATTG, MemoryAttention
 from glocal.types import Episode, Views
+from glocal_runtime.errors import RecipeError
 from reference import att as slow
 
 SETTINGS = [

@@ -10,7 +10,7 @@ from torch import Tensor
 from glocal.data import augment
 from glocal.data.augment import Augment, colour_jitter, random_crop, shift, turn, window
 from glocal.data.features import View
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 def pictures(n: int = 6, h: int = 5, w: int = 5) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from glocal.backbones import BACKBONES, Backbone, build_backbone
-from glocal.errors import DataError, RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 # name, settings, side of the test picture, (channels, side) of every stage
 CASES: list[tuple[str, dict[str, Any], int, list[tuple[int, int]]]] = [

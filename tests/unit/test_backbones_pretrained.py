@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from glocal.backbones import build_backbone
 from glocal.backbones.efficientnet import imagenet_weights
-from glocal.errors import RecipeError, WeightsError
 from glocal.types import Preprocess
+from glocal_runtime.errors import RecipeError, WeightsError
 
 DAISY, PALACE = 985, 698  # ImageNet's class numbers
 

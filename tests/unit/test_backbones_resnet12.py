@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.backbones import build_backbone
 from glocal.backbones.resnet12 import ResNet12, widths_of
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 def block_from_the_spec(x: Tensor, w: dict[str, Tensor], name: str, *, training: bool) -> Tensor:

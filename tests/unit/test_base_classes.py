@@ -15,9 +15,9 @@ from glocal.engine.loop import run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import TrainStage
-from glocal.errors import DataError, RecipeError
 from glocal.methods.blocks import BaseRows
 from glocal.types import BaseClasses
+from glocal_runtime.errors import DataError, RecipeError
 from tiny_runs import fields, make_dataset
 
 

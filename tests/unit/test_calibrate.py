@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.engine import tails
 from glocal.engine.calibrate import (
     LeaveOneOut,
     ScoreModel,
@@ -21,9 +20,10 @@ from glocal.engine.calibrate import (
     strange_scores,
 )
 from glocal.engine.score_fit import ScoredTask, fit_to_tasks
-from glocal.errors import DataError, RecipeError, WeightsError
 from glocal.methods.protonet import ProtoNet
 from glocal.types import Views
+from glocal_runtime import tails
+from glocal_runtime.errors import DataError, RecipeError, WeightsError
 
 BETWEEN = 0.3
 

@@ -10,7 +10,7 @@ import pytest
 from PIL import Image
 
 from glocal.data.registry import open_dataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 def make(folder: Path, classes: int) -> None:

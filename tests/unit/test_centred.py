@@ -12,12 +12,12 @@ from torch import Tensor
 from conformance.suite import DIM, toy_base, toy_task
 from glocal.backbones import build_backbone
 from glocal.engine.checkpoint import Model, load_model, read_checkpoint, save_model, write_checkpoint
-from glocal.errors import RecipeError, WeightsError
 from glocal.methods import METHODS, Method, build_method
 from glocal.methods.att import ATTG
 from glocal.methods.centred import Centred
 from glocal.methods.protonet import ProtoNet
 from glocal.types import Episode
+from glocal_runtime.errors import RecipeError, WeightsError
 from reference.oslo import unit
 
 

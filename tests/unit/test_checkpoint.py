@@ -25,9 +25,9 @@ from glocal.engine.checkpoint import (
     shipped_models,
     write_checkpoint,
 )
-from glocal.errors import WeightsError
 from glocal.methods import METHODS
 from glocal.types import Preprocess
+from glocal_runtime.errors import WeightsError
 
 SETTINGS = {"width": 4, "image_size": 16}
 
@@ -59,7 +59,8 @@ def test_weights_and_record_survive(tmp_path: Path) -> None:
     assert (again.record["note"], again.record["step"]) == ("é", 3)
     assert again.backbone.fingerprint() == model.backbone.fingerprint()
     images = torch.randn(2, 3, 16, 16)
-    assert torch.equal(again.eval().backbone(images), model.eval().backbone(images))
+    # Not to the last bit: the weights lie in another memory layout, and some processors sum in another order there.
+    torch.testing.assert_close(again.eval().backbone(images), model.eval().backbone(images))
 
 
 def test_float16_is_half_the_size_and_close(tmp_path: Path) -> None:

@@ -19,8 +19,8 @@ from glocal import __version__
 from glocal.backbones import build_backbone
 from glocal.cli import inventory, main
 from glocal.engine.checkpoint import BEST, LAST, Model, load_model, read_checkpoint, save_model
-from glocal.errors import DataError
 from glocal.methods import METHODS
+from glocal_runtime.errors import DataError
 from tiny_runs import fields, make_dataset
 
 GLOCAL = [sys.executable, "-m", "glocal"]

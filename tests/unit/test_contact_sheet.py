@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
 from glocal.report import contact_sheet as module
 from glocal.report.contact_sheet import CELL, GAP, MARGIN, NAME, TITLE, contact_sheet
+from glocal_runtime.errors import DataError
 
 TOP, ROW = MARGIN + round(1.5 * TITLE), round(1.5 * NAME) + CELL + 2 * GAP
 COLOURS = {"red": (200, 0, 0), "green": (0, 200, 0), "blue": (0, 0, 200), "grey": (99, 99, 99)}

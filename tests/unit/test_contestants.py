@@ -9,7 +9,7 @@ import torch
 
 from glocal.engine.checkpoint import BEST, save_model
 from glocal.engine.contestants import contestant, load_contestants, parse_contestant
-from glocal.errors import RecipeError, WeightsError
+from glocal_runtime.errors import RecipeError, WeightsError
 from tiny_models import tiny_model
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.sources import ArraySource
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 from pictures import Tree, count_decodes, make_tree, write_tree
 
 

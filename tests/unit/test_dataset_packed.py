@@ -16,8 +16,8 @@ from PIL import Image
 
 from glocal.data import sources
 from glocal.data.dataset import ClassDataset
-from glocal.data.images import decode
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import decode
 from pictures import Tree, make_tree, png, write_tree
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from glocal.backbones.dropblock import DropBlock, drop_mask
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 from reference.dropblock import drop_blocks
 
 

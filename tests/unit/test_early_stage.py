@@ -10,10 +10,10 @@ from torch import Tensor
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.engine.recipe import parse_recipe
-from glocal.errors import DataError, RecipeError
 from glocal.methods.peeler import Peeler
 from glocal.ops.packing import last_channels, pack, unpack
 from glocal.types import Episode
+from glocal_runtime.errors import DataError, RecipeError
 from tiny_runs import fields
 
 # name, settings, side of the pictures, (channels, side) of the early and of the last map

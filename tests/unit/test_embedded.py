@@ -26,7 +26,7 @@ from glocal.data.benchmarks.glyphs import (
     shapes,
 )
 from glocal.data.benchmarks.handwriting import write
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 DIGITS = "0123456789"
 # Written down apart from the list in the package: what a person would name at once.

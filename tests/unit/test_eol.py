@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conformance.suite import DIM, toy_base, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.eol import EOL, Objective, adam
 from glocal.types import UNKNOWN, Episode
+from glocal_runtime.errors import RecipeError
 from reference import eol as slow
 from reference.feat import cross_entropy, pooled
 from reference.oslo import unit

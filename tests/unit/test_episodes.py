@@ -15,8 +15,8 @@ from PIL import Image
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
-from glocal.errors import DataError
 from glocal.types import UNKNOWN
+from glocal_runtime.errors import DataError
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)
 

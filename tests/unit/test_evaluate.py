@@ -13,9 +13,9 @@ from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset
 from glocal.engine import evaluate as engine
 from glocal.engine.checkpoint import Model
 from glocal.engine.evaluate import build_bank, evaluate, evaluate_model
-from glocal.errors import DataError
 from glocal.methods import METHODS
 from glocal.metrics import task_metrics
+from glocal_runtime.errors import DataError
 from tiny_runs import make_dataset
 
 SPEC = EpisodeSpec(2, 1, 3, 2, 3)

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 
 from exports import graphs, traced_once
 from glocal.cli.main import app
-from glocal.errors import DataError, RecipeError, WeightsError
 from glocal.export import export as exporting
 from glocal.export.export import export
 from glocal.recognizer import Recognizer
 from glocal_runtime import Recognizer as Exported
+from glocal_runtime.errors import DataError, RecipeError, WeightsError
 from glocal_runtime.folder import MANIFEST
 from glocal_runtime.graphs import EMBED
 from glocal_runtime.verify import TOLERANCE, relative

@@ -7,9 +7,9 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.blocks import ResidualLinear, ScaleCalibration, SetAttention
 from glocal.methods.feat import FEAT
+from glocal_runtime.errors import RecipeError
 from reference import feat as slow
 
 

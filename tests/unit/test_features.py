@@ -18,8 +18,8 @@ from glocal.backbones import build_backbone
 from glocal.data.bank_files import _bytes_on_disk
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, View, bank_key, bank_sizes, clear_banks, encode
-from glocal.errors import DataError
 from glocal.types import Preprocess
+from glocal_runtime.errors import DataError
 
 
 @pytest.fixture

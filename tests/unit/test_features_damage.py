@@ -19,7 +19,7 @@ from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.data.bank_files import BankFiles
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, clear_banks
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glocal.files import replacing, write_text
+from glocal_runtime.files import replacing, write_text
 
 
 def test_write_text_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from conformance.suite import DIM, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.gel import GEL, VARIANTS
 from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
 from glocal.types import Episode
+from glocal_runtime.errors import RecipeError
 from reference import gel as slow
 
 TRAINED = {"baseline": None, "energy": "E_c", "pixel": "E_f", "delay": "E_f", "ahead": "E"}

@@ -16,10 +16,10 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from glocal.data.images import IMAGE_SUFFIXES, MAX_PIXELS, UnusableImage, decode, fit
-from glocal.errors import DataError
 from glocal.types import Preprocess
 from glocal_runtime import images
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import IMAGE_SUFFIXES, MAX_PIXELS, UnusableImage, decode, fit
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (10, 14, 3), dtype=np.uint8)

@@ -11,10 +11,10 @@ import torch
 from PIL import Image
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.images import fit
 from glocal.data.loader import ImageLoader
-from glocal.errors import DataError
 from glocal.types import Preprocess
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import fit
 
 PREPARE = Preprocess(16, 18)
 

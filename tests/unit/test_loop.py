@@ -21,7 +21,7 @@ from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.runs import METRICS
 from glocal.engine.train import TrainStage, views
-from glocal.errors import DataError, GlocalError, RecipeError
+from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from tiny_runs import fields, make_dataset
 
 

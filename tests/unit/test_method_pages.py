@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from glocal.engine.checkpoint import save_model
-from glocal.errors import DataError
 from glocal.methods import METHODS
 from glocal.methods.protonet import ProtoNet
 from glocal.report.method_pages import RECORDS, pages
@@ -17,6 +16,7 @@ from glocal.report.method_pages.__main__ import main
 from glocal.report.method_pages.docstring import explain, tex, to_markdown
 from glocal.report.method_pages.page import COMMAND
 from glocal.report.published import published
+from glocal_runtime.errors import DataError
 from tiny_models import tiny_model
 from tiny_runs import make_dataset
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from glocal import metrics
-from glocal.errors import DataError
 from glocal.types import UNKNOWN
+from glocal_runtime.errors import DataError
 from reference import metrics as slow
 
 # From most to least unknown: U K U (U K) K, the pair in brackets tied.

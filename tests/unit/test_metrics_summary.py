@@ -9,8 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from glocal.errors import DataError, RecipeError
 from glocal.metrics import Interval, mean_ci, mean_ranks, paired_difference, sign_test
+from glocal_runtime.errors import DataError, RecipeError
 
 
 def test_mean_ci_uses_the_population_std():

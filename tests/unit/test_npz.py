@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from glocal.data.npz import map_npy, npz_names, open_npz_array
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 from hostile import HOSTILE, RAN, WORDS
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)

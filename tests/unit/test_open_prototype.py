@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from conformance.suite import DIM, mean_loss, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.open_prototype import OpenPrototype
 from glocal.ops.similarity import SIMILARITIES
 from glocal.types import Episode
+from glocal_runtime.errors import RecipeError
 from reference import open_prototype as slow
 from reference.feat import cross_entropy
 

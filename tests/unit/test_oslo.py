@@ -4,9 +4,9 @@ import pytest
 import torch
 
 from conformance.suite import DIM, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.oslo import OSLO
 from glocal.types import UNKNOWN, Views
+from glocal_runtime.errors import RecipeError
 from reference import oslo as slow
 from reference.feat import cross_entropy, pooled
 

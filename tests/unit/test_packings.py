@@ -14,7 +14,7 @@ from glocal.data.packings import Packing, recognise
 from glocal.data.prepared import PreparedIndex, open_prepared
 from glocal.data.preparing import prepare
 from glocal.data.published_splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 from packings import (
     NUMBERED,
     PACKINGS,

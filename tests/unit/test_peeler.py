@@ -9,12 +9,12 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, toy_base, toy_task
-from glocal.errors import RecipeError
 from glocal.methods import peeler
 from glocal.methods.peeler import Peeler, weighed_distance
 from glocal.methods.precision import Precision
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.types import Episode
+from glocal_runtime.errors import RecipeError
 from reference import peeler as slow
 
 GAUSSIAN = {"variant": "gaussian", "sigma_channels": 4}

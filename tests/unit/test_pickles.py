@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from glocal.data import pickle_values
 from glocal.data.pickles import raw_bytes, read_pickle, text_keys
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 from hostile import HOSTILE, RAN, WORDS
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)

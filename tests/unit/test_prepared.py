@@ -18,11 +18,11 @@ from PIL import Image
 
 from glocal.data import prepared as form
 from glocal.data.dataset import ClassDataset
-from glocal.data.images import UnusableImage
 from glocal.data.prepared import is_prepared, open_prepared, read_index
 from glocal.data.preparing import Sample, prepare, work_folder
 from glocal.data.registry import open_dataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import UnusableImage
 from pictures import png
 
 Pixels = np.ndarray

@@ -4,11 +4,11 @@ import pytest
 import torch
 
 from conformance.suite import DIM, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.base import TEMPERATURES
 from glocal.methods.protonet import ProtoNet
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import SIMILARITIES
+from glocal_runtime.errors import RecipeError
 from reference.feat import cross_entropy, pooled
 from reference.similarity import class_mean, similarity
 

@@ -19,8 +19,8 @@ from typer.testing import CliRunner
 from glocal.cli.convert import convert
 from glocal.engine.checkpoint import load_model, save_model
 from glocal.engine.published import import_published
-from glocal.errors import RecipeError
 from glocal.types import Episode, Preprocess
+from glocal_runtime.errors import RecipeError
 from reference.published import WIDTHS, Feat, Gel, Pretrained, Tane, shaken, write
 
 MEAN, STD = (120.396 / 255, 115.594 / 255, 104.540 / 255), (70.682 / 255, 68.276 / 255, 72.545 / 255)

@@ -14,7 +14,7 @@ from torch import nn
 
 from glocal.cli.convert import convert
 from glocal.engine.published import import_published
-from glocal.errors import GlocalError, RecipeError, WeightsError
+from glocal_runtime.errors import GlocalError, RecipeError, WeightsError
 from reference.published import DIM, Feat, shaken, write
 
 

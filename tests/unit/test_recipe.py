@@ -10,7 +10,7 @@ import pytest
 
 from glocal.engine.device import pick_device
 from glocal.engine.recipe import Recipe, load_recipe, parse_recipe, shipped_recipes
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 def plain(**sections: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.errors import DataError, RecipeError
 from glocal.recognizer import Recognizer, Unreadable
+from glocal_runtime.errors import DataError, RecipeError
 from photos import digits, recognizer, some, write, write_classes
 from tiny_models import tiny_model
 

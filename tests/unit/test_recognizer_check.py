@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from glocal.cli.words import check_report
-from glocal.errors import DataError
 from glocal.recognizer.check import Rate, check
+from glocal_runtime.errors import DataError
 from photos import recognizer, write, write_classes
 
 

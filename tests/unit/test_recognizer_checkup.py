@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.errors import DataError
 from glocal.recognizer import Recognizer
-from glocal.recognizer.checkup import check_up
-from glocal.recognizer.naming import check_class_name, check_distinct
+from glocal_runtime.checkup import check_up
+from glocal_runtime.errors import DataError
+from glocal_runtime.naming import check_class_name, check_distinct
 from photos import recognizer, some, write_classes
 
 

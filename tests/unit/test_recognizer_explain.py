@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from PIL import Image
 
-from glocal.recognizer.explain import explain, nearest_photos, partners, write_explanation
 from glocal.recognizer.support import Bank
 from glocal.types import Views
+from glocal_runtime.explain import explain, nearest_photos, partners, write_explanation
 from photos import recognizer, some
 
 

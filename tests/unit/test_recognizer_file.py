@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.errors import DataError, GlocalError
 from glocal.recognizer import Recognizer
 from glocal.recognizer import file as glocal_file
 from glocal.recognizer.file import read_contents, read_manifest
 from glocal.recognizer.verify import verify
+from glocal_runtime.errors import DataError, GlocalError
 from photos import recognizer
 
 

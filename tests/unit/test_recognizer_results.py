@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from glocal.errors import DataError
 from glocal.recognizer import Prediction, Unreadable
 from glocal.recognizer.eye import BATCH
 from glocal.recognizer.results import COLUMNS, ResultFile, plain
+from glocal_runtime.errors import DataError
 
 
 def answers(n: int, start: int = 0) -> list[Prediction | Unreadable]:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from glocal.errors import DataError
 from glocal.recognizer import Prediction
 from glocal.recognizer.eye import Batch
 from glocal.recognizer.support import Bank
+from glocal_runtime.errors import DataError
 from photos import recognizer, some, write
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.errors import DataError
 from glocal.recognizer import eye
 from glocal.recognizer.eye import AHEAD, BATCH, Source
-from glocal.recognizer.walk import walk
+from glocal_runtime.errors import DataError
+from glocal_runtime.walk import walk
 from photos import recognizer, some
 
 

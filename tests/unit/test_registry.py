@@ -12,7 +12,7 @@ from PIL import Image
 from glocal.data import registry
 from glocal.data.dataset import ClassDataset
 from glocal.data.registry import DATASETS, SPLITS, open_dataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 def write_classes(folder: Path, *names: str, seed: int = 0) -> Path:

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.errors import DataError, GlocalError
 from glocal.metrics import Interval, score_histogram
 from glocal.report import Html, Query, Row, Section, Table, gallery, page, plots, write_page
 from glocal.report.gallery import picture_uri
 from glocal.report.html import code, facts, figure, side_by_side
 from glocal.report.table import to_html
+from glocal_runtime.errors import DataError, GlocalError
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 RED = np.zeros((32, 32, 3), dtype=np.uint8)

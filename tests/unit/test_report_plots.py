@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.errors import DataError, GlocalError
 from glocal.metrics import score_histogram
 from glocal.report import plots
+from glocal_runtime.errors import DataError, GlocalError
 
 KNOWN = np.array([True, True, False, False])
 APART = (np.array([0.0, 1.0, 2.0, 3.0]), KNOWN)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from glocal.errors import RecipeError
 from glocal.report.published import published
 from glocal.reproduce.cost import estimates
 from glocal.reproduce.figures import SWEEPS
@@ -15,6 +14,7 @@ from glocal.reproduce.measure import published_row
 from glocal.reproduce.reproduction import ALL, SCALES, asked_for, runs_of
 from glocal.reproduce.runs import Run
 from glocal.reproduce.tables import SHOTS, TABLES
+from glocal_runtime.errors import RecipeError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
 

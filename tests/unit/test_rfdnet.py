@@ -8,9 +8,9 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, toy_base, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.rfdnet import RFDNet
 from glocal.types import Episode, Views
+from glocal_runtime.errors import RecipeError
 from reference import rfdnet as slow
 from reference.feat import cross_entropy
 

@@ -15,11 +15,10 @@ import pytest
 from PIL import Image
 
 from exports import traced_once
-from glocal.errors import DataError, RecipeError
 from glocal.recognizer import Recognizer as Full
 from glocal_runtime import Recognizer
 from glocal_runtime.__main__ import main
-from glocal_runtime.errors import GlocalError
+from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.folder import MANIFEST
 from glocal_runtime.tensors import pack, unpack
 from glocal_runtime.verify import TOLERANCE, relative
@@ -95,7 +94,7 @@ def test_one_class_and_many_photos_are_fine(folder: Path) -> None:
 
 
 def test_an_explanation_is_the_picture_that_glocal_draws(folder: Path) -> None:
-    from glocal.recognizer.explain import explain
+    from glocal_runtime.explain import explain
 
     ours = Full.enroll(CLASSES, model=MODEL, device="cpu")
     [found] = ours.batches(some("one", 20, 21))

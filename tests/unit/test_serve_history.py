@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from glocal.errors import DataError
 from glocal.serve import history
 from glocal.serve.history import History
+from glocal_runtime.errors import DataError
 
 
 def push(versions: History, text: str) -> None:

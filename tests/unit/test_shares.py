@@ -6,7 +6,7 @@ import pytest
 
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.shares import unknown_share, with_unknown_share
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 @pytest.mark.parametrize(("share", "queries"), [(0.1, (27, 3)), (0.5, (15, 15)), (0.9, (3, 27))])

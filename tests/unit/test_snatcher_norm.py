@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, toy_task
-from glocal.errors import RecipeError
 from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
 from glocal.types import Views
+from glocal_runtime.errors import RecipeError
 from reference import snatcher as slow_snatcher
 from reference import snatcher_norm as slow
 from reference.feat import cross_entropy, pooled

@@ -21,7 +21,7 @@ from glocal.engine.pretrain import PretrainStage, pretrain
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.runs import METRICS
 from glocal.engine.train import TrainStage, train
-from glocal.errors import GlocalError, RecipeError
+from glocal_runtime.errors import GlocalError, RecipeError
 from tiny_runs import fields, make_dataset
 
 CPU = torch.device("cpu")

@@ -12,7 +12,7 @@ import glocal.data
 from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
 from glocal.data.splits import PUBLISHED, check_apart, check_disjoint, published_split, seeded_split
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,12 @@ from PIL import Image
 
 from glocal.data import verify as module
 from glocal.data.facts import FACTS, Facts, Part, Variant
-from glocal.data.images import decode, picture_size
 from glocal.data.prepared import open_prepared, read_index, write_index
 from glocal.data.preparing import Sample, prepare
 from glocal.data.published_splits import published_classes
 from glocal.data.verify import Verdict, verify
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import decode, picture_size
 from pictures import png
 
 Rows = list[tuple[str, np.ndarray]]  # class name, pixels

@@ -13,7 +13,7 @@ from glocal.backbones.pixels import Pixels
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.resnet18 import ResNet18
 from glocal.backbones.timm import TimmBackbone
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 BACKBONES: dict[str, Callable[..., Backbone]] = {
     "conv4": Conv4,

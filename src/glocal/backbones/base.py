@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from glocal.errors import DataError, RecipeError
 from glocal.ops.packing import PACKED, RATIO, pack
 from glocal.types import Preprocess
+from glocal_runtime.errors import DataError, RecipeError
 
 
 class Backbone(nn.Module):

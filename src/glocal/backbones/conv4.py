@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal.backbones.base import Backbone, check_image_size
-from glocal.errors import RecipeError
 from glocal.types import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+from glocal_runtime.errors import RecipeError
 
 
 class Conv4(Backbone):

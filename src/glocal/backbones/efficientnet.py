@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from glocal.backbones.base import Backbone
-from glocal.errors import WeightsError
 from glocal.types import Preprocess
+from glocal_runtime.errors import WeightsError
 
 MEAN = (127 / 255,) * 3
 STD = (128 / 255,) * 3

@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import Tensor
 
 from glocal.backbones.base import Backbone
-from glocal.errors import DataError
 from glocal.types import Preprocess
+from glocal_runtime.errors import DataError
 
 
 class Pixels(Backbone):

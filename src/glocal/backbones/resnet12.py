@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from glocal.backbones.base import Backbone, check_image_size
 from glocal.backbones.dropblock import DropBlock
-from glocal.errors import RecipeError
 from glocal.types import Preprocess
+from glocal_runtime.errors import RecipeError
 
 # Of the published ResNet-12 weights (FEAT, SnaTCHer, GEL), written there as 0..255.
 MEAN = (120.396 / 255, 115.594 / 255, 104.540 / 255)

@@ -12,8 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal.backbones.base import Backbone
-from glocal.errors import RecipeError
 from glocal.types import IMAGENET_MEAN, IMAGENET_STD, Preprocess
+from glocal_runtime.errors import RecipeError
 
 WIDTHS = (64, 128, 256, 512)
 STEMS = ("7x7", "3x3")

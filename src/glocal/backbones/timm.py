@@ -9,8 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from glocal.backbones.base import Backbone
-from glocal.errors import RecipeError
 from glocal.types import Preprocess
+from glocal_runtime.errors import RecipeError
 
 
 class TimmBackbone(Backbone):

@@ -70,9 +70,9 @@ def compare(
     from glocal.engine.contestants import load_contestants
     from glocal.engine.distributed import joined
     from glocal.engine.row_store import RowStore
-    from glocal.errors import RecipeError
     from glocal.report.comparable import Measured
     from glocal.report.comparison import TEXTS, results
+    from glocal_runtime.errors import RecipeError
 
     specs = _settings(
         [
@@ -128,7 +128,7 @@ def compare(
 
 
 def parse_shots(text: str) -> list[int]:
-    from glocal.errors import RecipeError
+    from glocal_runtime.errors import RecipeError
 
     try:
         shots = [int(part) for part in text.split(",")]
@@ -142,7 +142,7 @@ def parse_shots(text: str) -> list[int]:
 def _settings(specs: Sequence[EpisodeSpec], unknown_share: str | None) -> list[EpisodeSpec]:
     """Every shot with every share of unknown queries."""
     from glocal.data.shares import with_unknown_share
-    from glocal.errors import RecipeError
+    from glocal_runtime.errors import RecipeError
 
     if unknown_share is None:
         return list(specs)
@@ -157,8 +157,8 @@ def _write(out: Path, plain: dict[str, Any], found: Sequence[Result]) -> None:
     """The tables of this call in every format; rows of earlier calls stay beside them."""
     from json import dumps
 
-    from glocal.files import write_text
     from glocal.report.comparison import SUFFIXES, TEXTS
+    from glocal_runtime.files import write_text
 
     write_text(out / "compare.json", dumps(plain, indent=1) + "\n")
     for name, make in TEXTS.items():

@@ -26,7 +26,7 @@ def convert(
     """Turn published weights into a checkpoint; the file is read without running anything in it."""
     from glocal.engine.checkpoint import SUFFIX, save_model
     from glocal.engine.published import import_published
-    from glocal.errors import RecipeError
+    from glocal_runtime.errors import RecipeError
 
     if out.suffix != SUFFIX:
         raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")

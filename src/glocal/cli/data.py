@@ -117,8 +117,8 @@ def show_(
 ) -> None:
     """Draw a contact sheet: some pictures of some classes, with their names."""
     from glocal.data import open_dataset
-    from glocal.errors import DataError
     from glocal.report.contact_sheet import contact_sheet
+    from glocal_runtime.errors import DataError
 
     if out.suffix.lower() != ".png":
         raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
@@ -130,7 +130,7 @@ def show_(
 
 def _folder(name: str, instead: str) -> Path:
     from glocal.data.published_splits import canonical_name
-    from glocal.errors import DataError
+    from glocal_runtime.errors import DataError
 
     home = os.environ.get("GLOCAL_DATA")
     if not home:
@@ -146,7 +146,7 @@ def _refuse_ready(name: str) -> None:
     """Data sets that the package makes or reads by rules of their own have no prepared form."""
     from glocal.data import DATASETS
     from glocal.data.facts import FACTS
-    from glocal.errors import DataError
+    from glocal_runtime.errors import DataError
 
     if name in DATASETS:
         todo = f" ({FACTS[name].todo})" if name in FACTS else ""
@@ -154,7 +154,7 @@ def _refuse_ready(name: str) -> None:
 
 
 def _shares(text: str) -> tuple[float, float, float]:
-    from glocal.errors import DataError
+    from glocal_runtime.errors import DataError
 
     try:
         train, val, test = (float(part) for part in text.split(","))

@@ -73,8 +73,8 @@ def _train(out: Path, device: torch.device) -> list[Rival]:
     from glocal.engine.pretrain import pretrain
     from glocal.engine.recipe import load_recipe
     from glocal.engine.train import train
-    from glocal.errors import RecipeError
     from glocal.methods import METHODS
+    from glocal_runtime.errors import RecipeError
 
     pixels = build_backbone("pixels", image_size=32)
     cosine = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")

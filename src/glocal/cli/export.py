@@ -29,8 +29,8 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a folder that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
-    from glocal.errors import RecipeError
     from glocal.recognizer import Recognizer
+    from glocal_runtime.errors import RecipeError
 
     try:
         from glocal.export.export import check_folder, check_format

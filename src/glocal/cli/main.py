@@ -22,7 +22,7 @@ from glocal.cli.recognizers import add, classes, inspect, remove, rename, thresh
 from glocal.cli.reproduce import report, reproduce
 from glocal.cli.research import evaluate, pretrain, train
 from glocal.cli.serve import serve
-from glocal.errors import GlocalError
+from glocal_runtime.errors import GlocalError
 
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 

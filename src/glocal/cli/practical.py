@@ -81,10 +81,10 @@ def predict(
     json: Json = False,
 ) -> None:
     """Name pictures, or call them unknown."""
-    from glocal.errors import DataError, RecipeError
     from glocal.recognizer import Prediction, Recognizer
     from glocal.recognizer.results import ResultFile
-    from glocal.recognizer.walk import walk
+    from glocal_runtime.errors import DataError, RecipeError
+    from glocal_runtime.walk import walk
 
     if csv is not None and jsonl is not None:
         raise RecipeError("answers go to one file: give --csv or --jsonl, not both")
@@ -153,7 +153,7 @@ def check(
 
 def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path) -> None:
     from glocal.recognizer import Prediction
-    from glocal.recognizer.explain import explain, write_explanation
+    from glocal_runtime.explain import explain, write_explanation
 
     rows: Iterator[int] = iter(range(len(found.batch.readable)))
     for place, answer in enumerate(found.answers):

@@ -158,10 +158,10 @@ def report(
     from glocal.engine.compare import Watch
     from glocal.engine.contestants import load_contestants
     from glocal.engine.device import pick_device
-    from glocal.errors import RecipeError
     from glocal.reproduce.folder import NUMBERS
     from glocal.reproduce.measure import Bench
     from glocal.reproduce.own_runs import Test, report_runs
+    from glocal_runtime.errors import RecipeError
 
     contestants = load_contestants(runs)
     names = [each.name for each in contestants]

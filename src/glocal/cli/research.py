@@ -161,7 +161,7 @@ def _run(
     from glocal.engine.distributed import joined, world
     from glocal.engine.recipe import load_recipe
     from glocal.engine.watchers import TensorBoard, Watcher, Watchers
-    from glocal.errors import RecipeError
+    from glocal_runtime.errors import RecipeError
 
     parsed = load_recipe(recipe, overrides)
     if parsed.stage != stage:

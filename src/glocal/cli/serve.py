@@ -29,7 +29,7 @@ def serve(
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a web page and an HTTP API: teach, ask, decide, review."""
-    from glocal.errors import RecipeError
+    from glocal_runtime.errors import RecipeError
 
     try:
         from glocal.serve.run import run

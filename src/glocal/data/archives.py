@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self, TypeAlias
 
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 _DAMAGE = (
     OSError,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
 

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from torch import Tensor
 
 from glocal.data.cache import cache_dir
-from glocal.errors import DataError
-from glocal.files import write_text
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import write_text
 
 Indices = npt.NDArray[np.int64]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import PIL
 from PIL import features
 
-from glocal.files import write_text
+from glocal_runtime.files import write_text
 
 
 def _decoder() -> str:

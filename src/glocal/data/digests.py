@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 from glocal.data.cache import load_digests, store_digests
-from glocal.data.images import Pixels, UnusableImage
 from glocal.data.sources import ImageSource
+from glocal_runtime.images import Pixels, UnusableImage
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
 _SETTLED_AFTER = 2_000_000_000  # ns: a file younger than this may change again within the same clock tick

@@ -19,9 +19,9 @@ import torch
 from torch import Tensor
 
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
-from glocal.files import write_text
 from glocal.types import UNKNOWN, Episode
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import write_text
 
 Indices = npt.NDArray[np.int64]
 FORMAT = "glocal-tasks-1"  # of a written task list

@@ -24,8 +24,8 @@ from glocal.data.bank_files import BankFiles, bank_sizes, clear_banks
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.views import BATCH, PLAIN, View, encode
-from glocal.errors import DataError
 from glocal.types import Encoder
+from glocal_runtime.errors import DataError
 
 __all__ = ["PLAIN", "FeatureBank", "View", "bank_key", "bank_sizes", "clear_banks", "encode"]
 

@@ -10,9 +10,9 @@ from pathlib import Path, PurePosixPath
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from glocal.data.archives import zip_entries
-from glocal.data.images import IMAGE_SUFFIXES
 from glocal.data.sources import FileSource, ImageSource, ZipSource
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import IMAGE_SUFFIXES
 
 _LITTER = {"__macosx", "thumbs.db", "desktop.ini"}  # what operating systems leave behind; hidden files go too
 _SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.images import fit
 from glocal.data.prepared import MappedBlobs, MappedImages
-from glocal.errors import DataError
 from glocal.types import Preprocess
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import fit
 
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
 

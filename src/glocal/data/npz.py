@@ -15,7 +15,7 @@ from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
 from glocal.data.archives import LIMITS, Limits, open_zip_member, zip_entries
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 BLOCK = 16 << 20  # bytes read at a time
 MAX_ROW = 256 << 20  # bytes: a row is a picture or a feature, not a data set

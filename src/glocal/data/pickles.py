@@ -11,7 +11,7 @@ import numpy as np
 
 from glocal.data.pickle_machine import DataUnpickler, Reader
 from glocal.data.pickle_values import NotData
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 MAX_DEPTH = 32  # of lists in lists; a data set needs three
 MAX_REPEATED = 1_000_000  # values met again and again in a small pickle

@@ -35,8 +35,8 @@ from glocal.data.prepared import (
 )
 from glocal.data.split_writer import Sample, write_split
 from glocal.data.splits import check_disjoint
-from glocal.errors import DataError
-from glocal.files import write_text
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import write_text
 
 __all__ = ["Pictures", "Progress", "Sample", "prepare", "work_folder"]
 

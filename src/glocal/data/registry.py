@@ -11,7 +11,7 @@ from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
 from glocal.data.prepared import is_prepared, open_prepared
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 SPLITS = ("train", "val", "test")
 

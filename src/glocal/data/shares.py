@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from glocal.data.episodes import EpisodeSpec
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 TOLERANCE = 0.01  # how far the share of a task may be from what was asked
 ROOM = 0.25  # by how much the number of queries may differ from that of the balanced task

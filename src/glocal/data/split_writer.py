@@ -17,7 +17,6 @@ from PIL import Image
 
 from glocal.data.dataset import in_content_order
 from glocal.data.digests import BadImage, content_digest
-from glocal.data.images import Pixels, UnusableImage, check_side, decode
 from glocal.data.prepared import (
     BLOBS,
     DIGESTS,
@@ -31,7 +30,8 @@ from glocal.data.prepared import (
     PreparedSplit,
 )
 from glocal.data.sources import ImageSource
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import Pixels, UnusableImage, check_side, decode
 
 MAX_UNPACKED = 128 * 128  # pixels: larger pictures that come encoded stay so, or photos would fill any disk
 _BUFFER = 1 << 20

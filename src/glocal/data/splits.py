@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from importlib import resources
 
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 PUBLISHED = ("cifar-fs", "cub", "fc100", "mini-imagenet", "tiered-imagenet")
 

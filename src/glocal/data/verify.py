@@ -32,7 +32,7 @@ from glocal.data.findings import (
 from glocal.data.prepared import MappedBlobs, is_prepared, open_prepared, read_index
 from glocal.data.published_splits import canonical_name
 from glocal.data.repeats import Repeats, find_repeats
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
 

@@ -13,8 +13,8 @@ from torch import Tensor
 from glocal.data.augment import shift
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader
-from glocal.errors import DataError
 from glocal.types import Encoder
+from glocal_runtime.errors import DataError
 
 Indices = npt.NDArray[np.int64]
 

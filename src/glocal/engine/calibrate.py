@@ -13,7 +13,7 @@ from typing import Any
 from glocal.engine.left_out import left_out_scores, strange_scores
 from glocal.engine.score_fit import fit_score_model, with_score_model
 from glocal.engine.score_model import ScoreModel
-from glocal.engine.threshold import LeaveOneOut, Threshold, plain_threshold
+from glocal_runtime.threshold import LeaveOneOut, Threshold, plain_threshold
 
 __all__ = [
     "LeaveOneOut",

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from glocal import __version__
 from glocal.backbones import BACKBONES, Backbone, build_backbone
-from glocal.errors import WeightsError
-from glocal.files import replacing
 from glocal.methods import Method, build_method
 from glocal.types import Preprocess
+from glocal_runtime.errors import WeightsError
+from glocal_runtime.files import replacing
 
 FORMAT = 1
 SUFFIX = ".safetensors"

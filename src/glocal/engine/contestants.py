@@ -18,7 +18,7 @@ from pathlib import Path
 
 from glocal.backbones import Backbone
 from glocal.engine.checkpoint import BEST, LAST, Model, load_model, shipped_models
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 @dataclass(frozen=True)

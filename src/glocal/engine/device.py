@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 def pick_device(name: str = "auto") -> torch.device:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from torch import Tensor
 
 from glocal.engine.head import Head
-from glocal.engine.threshold import LeaveOneOut
 from glocal.methods import Method
 from glocal.types import Views
 from glocal_runtime import left_out as plain
+from glocal_runtime.threshold import LeaveOneOut
 
 
 def left_out_scores(method: Method, views: Views, label: Tensor) -> list[LeaveOneOut]:

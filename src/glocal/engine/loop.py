@@ -35,8 +35,8 @@ from glocal.engine.recipe import Recipe
 from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
 from glocal.engine.schedule import rate_factor
 from glocal.engine.watchers import Watcher, Watchers
-from glocal.errors import DataError, GlocalError, RecipeError
-from glocal.files import write_text
+from glocal_runtime.errors import DataError, GlocalError, RecipeError
+from glocal_runtime.files import write_text
 
 SAVE_SECONDS = 60.0  # at most this much work is done again after a kill
 LOG_EVERY = 10  # steps between two lines of metrics.jsonl

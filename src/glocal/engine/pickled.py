@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glocal.errors import WeightsError
+from glocal_runtime.errors import WeightsError
 
 CONTAINERS = ("params", "cls_params", "state_dict")  # where the programs put the weights; or at the top
 # Harmless objects that programs saved beside the weights: scores and the command line.

@@ -20,9 +20,9 @@ from glocal.engine.checkpoint import Model, is_shipped, load_model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.recipe import Recipe
-from glocal.errors import DataError, RecipeError
 from glocal.methods import build_method
 from glocal.ops.similarity import pool
+from glocal_runtime.errors import DataError, RecipeError
 
 
 class PretrainStage:

@@ -19,8 +19,8 @@ from glocal.backbones import build_backbone
 from glocal.backbones.resnet12 import MEAN, STD
 from glocal.engine.checkpoint import Model
 from glocal.engine.pickled import read_pickled_weights
-from glocal.errors import RecipeError, WeightsError
 from glocal.methods import build_method
+from glocal_runtime.errors import RecipeError, WeightsError
 
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
 BASE = {"weight": "base.weight", "bias": "base.bias"}  # the classifier of the base classes, in Model.extra

@@ -21,8 +21,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError,
 from glocal.backbones import BACKBONES
 from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
-from glocal.errors import RecipeError
 from glocal.methods import METHODS, SWITCHES
+from glocal_runtime.errors import RecipeError
 
 
 class Section(BaseModel):

@@ -12,8 +12,8 @@ import numpy as np
 from glocal import __version__
 from glocal.engine.contestants import Contestant
 from glocal.engine.evaluate import Rows
-from glocal.files import write_text
 from glocal.metrics import METRICS
+from glocal_runtime.files import write_text
 
 FORMAT = "glocal-rows-1"
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.errors import RecipeError
-from glocal.files import write_text
+from glocal_runtime.errors import RecipeError
+from glocal_runtime.files import write_text
 
 RECIPE = "recipe.json"  # the resolved recipe
 METRICS = "metrics.jsonl"  # losses and validation over the steps

@@ -22,11 +22,11 @@ from glocal.data.features import FeatureBank
 from glocal.engine.checkpoint import Model
 from glocal.engine.left_out import left_out_scores, strange_scores
 from glocal.engine.score_model import ScoreModel
-from glocal.engine.tails import LEVELS
-from glocal.engine.threshold import LeaveOneOut
-from glocal.errors import DataError
 from glocal.methods import Method
 from glocal.types import UNKNOWN, Views
+from glocal_runtime.errors import DataError
+from glocal_runtime.tails import LEVELS
+from glocal_runtime.threshold import LeaveOneOut
 
 Array = npt.NDArray[np.float64]
 KNOTS = (0.0, 0.5, 0.75, 0.95)  # weights of the left-out scores at which the shape is told apart

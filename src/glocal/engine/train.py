@@ -23,7 +23,7 @@ from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
 BASE = 1 << 20  # salt of what a method draws when it meets the base classes; others count ranks upwards from small ones

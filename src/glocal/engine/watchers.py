@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glocal.engine.distributed import world
-from glocal.errors import GlocalError
+from glocal_runtime.errors import GlocalError
 
 FOLDER = "tensorboard"  # below the folder of the run
 WRITE_EVERY = 10  # steps between two points of a loss curve

@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from glocal import __version__
-from glocal.errors import DataError, RecipeError, WeightsError
 from glocal.export.cost import Agreement, Measured, agreement, exported, on_folder, on_thumbnails
 from glocal.export.graphs import trace
 from glocal.export.quantize import int8 as quantized
 from glocal.recognizer import Recognizer
 from glocal.recognizer.gather import Labelled
 from glocal.recognizer.support import Bank
+from glocal_runtime.errors import DataError, RecipeError, WeightsError
 from glocal_runtime.eye import Picture, as_source, take
 from glocal_runtime.folder import Contents, Facts, Probes, is_export
 from glocal_runtime.graphs import EMBED

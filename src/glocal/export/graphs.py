@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from glocal.engine.checkpoint import Model
-from glocal.errors import RecipeError
 from glocal.methods import Method
 from glocal.types import Views
+from glocal_runtime.errors import RecipeError
 from glocal_runtime.graphs import EMBED, ENROLL, SCORE, STATE
 from glocal_runtime.left_out import PARTS
 

@@ -9,10 +9,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import pool
 from glocal.types import UNKNOWN, BaseClasses, Episode, Output, Views
+from glocal_runtime.errors import RecipeError
 
 # What a distance is divided by when nothing else is said: 64 as published for 640 channels, eq. 4 of GEL as written,
 # and the scale 10 that cosine classifiers start from.

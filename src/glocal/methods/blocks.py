@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
+from glocal_runtime.errors import RecipeError
 
 
 class SetAttention(nn.Module):

@@ -24,10 +24,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
 from glocal.methods.base import Comparison, Method
 from glocal.ops.similarity import pool
 from glocal.types import BaseClasses, Episode, Output, Views
+from glocal_runtime.errors import RecipeError
 
 
 class Centring(nn.Module):

@@ -41,12 +41,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.errors import RecipeError
 from glocal.methods.base import Comparison, Method, check_choice, check_positive
 from glocal.methods.centred import Centring
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, pool
 from glocal.types import BaseClasses, Views
+from glocal_runtime.errors import RecipeError
 
 BETAS, EPS = (0.9, 0.999), 1e-8  # of Adam, as everywhere
 BALANCES = ("shots", "ways")

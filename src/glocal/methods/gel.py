@@ -54,7 +54,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
 from glocal.methods.base import (
     TEMPERATURES,
     Comparison,
@@ -71,6 +70,7 @@ from glocal.ops.confidence import distance as smallest_distance
 from glocal.ops.energy import energy, energy_margin
 from glocal.ops.similarity import SIMILARITIES, class_mean, pixel_similarity, pool
 from glocal.types import BaseClasses, Episode, Views
+from glocal_runtime.errors import RecipeError
 
 
 class Variant(NamedTuple):

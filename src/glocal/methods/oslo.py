@@ -28,11 +28,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.errors import RecipeError
 from glocal.methods.base import Comparison, Method, check_positive
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import Views
+from glocal_runtime.errors import RecipeError
 
 
 class OSLO(Method):

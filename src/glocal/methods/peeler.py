@@ -47,7 +47,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
 from glocal.methods.base import (
     TEMPERATURES,
     Comparison,
@@ -63,6 +62,7 @@ from glocal.ops.confidence import OPEN_SCORES, entropy
 from glocal.ops.packing import last_channels, unpack
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
 from glocal.types import BaseClasses, Episode, Views
+from glocal_runtime.errors import RecipeError
 
 WEIGHED_FLOATS = 2**22  # numbers of weighed queries held at once: 16 MiB in float32
 

@@ -40,12 +40,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.errors import RecipeError
 from glocal.methods.base import Comparison, Method, check_positive, check_weight, known_cross_entropy
 from glocal.methods.blocks import BaseRows
 from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, cosine, pool
 from glocal.types import BaseClasses, Episode, Views
+from glocal_runtime.errors import RecipeError
 
 NOISE = 0.01  # of F1 and F2 around the identity
 SHORTEST = 1e-12  # squared length below which a displaced query has no direction

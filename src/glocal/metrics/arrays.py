@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:  # a metric on numpy arrays must not pay for importing torch
     from torch import Tensor

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from glocal.errors import DataError
 from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_label, known_mask
 from glocal.metrics.openset import Answers
+from glocal_runtime.errors import DataError
 
 
 def accuracy(logits: ArrayLike, label: ArrayLike) -> float:

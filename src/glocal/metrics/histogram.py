@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glocal.errors import DataError
 from glocal.metrics.arrays import ArrayLike, FloatArray, IntArray, as_float, as_mask
+from glocal_runtime.errors import DataError
 
 BINS = 100
 

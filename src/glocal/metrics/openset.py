@@ -12,8 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from glocal.errors import DataError
 from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_mask
+from glocal_runtime.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glocal.errors import DataError, RecipeError
 from glocal.metrics.arrays import ArrayLike, FloatArray, as_float
+from glocal_runtime.errors import DataError, RecipeError
 
 
 @dataclass(frozen=True)

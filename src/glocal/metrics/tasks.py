@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glocal.errors import DataError
 from glocal.metrics import closed, openset
 from glocal.metrics.arrays import ArrayLike, FloatArray, as_float, as_label, known_mask
 from glocal.metrics.openset import Answers
+from glocal_runtime.errors import DataError
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.errors import DataError, RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 RATIO = 2  # the early map is this many times as wide and as high as the last
 PACKED = RATIO * RATIO  # channels that one channel of the early map becomes

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.errors import DataError, RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float32, a 5-way task of 150 needs 2
 

@@ -4,7 +4,7 @@
 """
 
 from glocal.recognizer.eye import Unreadable
-from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.recognizer import Recognizer
+from glocal_runtime.prediction import Prediction
 
 __all__ = ["Prediction", "Recognizer", "Unreadable"]

@@ -15,9 +15,9 @@ from pathlib import Path
 from glocal.backbones import build_backbone
 from glocal.engine.calibrate import ScoreModel, score_model_of
 from glocal.engine.checkpoint import Model, find_checkpoint, load_model, save_model
-from glocal.errors import RecipeError
 from glocal.methods import build_method
 from glocal_runtime.base import NEEDS_RIVALS, check_way
+from glocal_runtime.errors import RecipeError
 
 DEFAULT = "photos-gel"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes

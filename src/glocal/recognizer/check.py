@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from glocal.errors import DataError
 from glocal.recognizer.eye import Unreadable
 from glocal.recognizer.gather import Labelled, labelled_sources
 from glocal.recognizer.look import Progress
-from glocal.recognizer.naming import UNKNOWN_NAME
-from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.recognizer import Recognizer
+from glocal_runtime.errors import DataError
+from glocal_runtime.naming import UNKNOWN_NAME
+from glocal_runtime.prediction import Prediction
 
 Z95 = 1.959963984540054
 WORST = 10

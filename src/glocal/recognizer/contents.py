@@ -7,9 +7,9 @@ import json
 from dataclasses import dataclass
 
 from glocal.recognizer.brain import Brain
-from glocal.recognizer.decision import Decision, Promise
 from glocal.recognizer.support import Bank, Support
 from glocal.types import Views
+from glocal_runtime.decision import Decision, Promise
 from glocal_runtime.support import carried_over, png
 
 __all__ = ["Contents", "Probes", "carried_over", "png"]

@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from glocal.engine.calibrate import Threshold, left_out_scores, plain_threshold
 from glocal.methods.protonet import ProtoNet
 from glocal.recognizer.brain import DEFAULT
-from glocal.recognizer.naming import UNKNOWN_NAME
 from glocal.recognizer.recognizer import Recognizer
 from glocal.types import Views
+from glocal_runtime.naming import UNKNOWN_NAME
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin

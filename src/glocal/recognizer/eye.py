@@ -7,11 +7,11 @@ from typing import TypeAlias
 import numpy as np
 import torch
 
-from glocal.data.images import Pixels
 from glocal.engine.checkpoint import Model
 from glocal.types import Views
 from glocal_runtime import eye
 from glocal_runtime.eye import AHEAD, BATCH, Image_, Picture, Source, Unreadable, as_source, take
+from glocal_runtime.images import Pixels
 
 Batch: TypeAlias = eye.Batch[Views]
 

@@ -24,16 +24,16 @@ from safetensors.torch import save as tensor_bytes
 from torch import Tensor
 
 from glocal.data.archives import Limits, archive_kind, open_zip_member, zip_entries
-from glocal.engine.threshold import Threshold
-from glocal.errors import DataError, GlocalError
-from glocal.files import replacing
 from glocal.recognizer.brain import brain_from_bytes
 from glocal.recognizer.contents import Contents, Probes
-from glocal.recognizer.decision import Decision, Promise
 from glocal.recognizer.manifest import Manifest, PhotoPart, left_out_of, manifest_of, parse_manifest
 from glocal.recognizer.support import Bank, Photo, Support, join
 from glocal.recognizer.twins import CELLS
 from glocal.types import Views
+from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.errors import DataError, GlocalError
+from glocal_runtime.files import replacing
+from glocal_runtime.threshold import Threshold
 
 SUFFIX = ".glocal"
 MANIFEST, MODEL, SUPPORT = "manifest.json", "model.safetensors", "support.safetensors"

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from glocal.data.images import IMAGE_SUFFIXES
 from glocal.data.layouts import Listing, list_folder, list_zip
 from glocal.recognizer.eye import Source
 from glocal_runtime.gather import Labelled, Photos, named_classes, sources_by_name, sources_of
+from glocal_runtime.images import IMAGE_SUFFIXES
 
 __all__ = ["Labelled", "Photos", "labelled_sources", "nested_folders", "sources_of"]
 

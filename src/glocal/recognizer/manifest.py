@@ -8,10 +8,10 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glocal import __version__
-from glocal.engine.threshold import Threshold
-from glocal.errors import DataError
 from glocal.recognizer.contents import Contents
 from glocal.recognizer.left_out import LeftOut
+from glocal_runtime.errors import DataError
+from glocal_runtime.threshold import Threshold
 
 FORMAT = "glocal recognizer"
 SCHEMA = 1

@@ -14,12 +14,8 @@ from pathlib import Path
 from glocal.engine.calibrate import Threshold
 from glocal.engine.checkpoint import Model
 from glocal.engine.device import pick_device
-from glocal.engine.threshold import check_promise
-from glocal.errors import DataError
 from glocal.recognizer.brain import DEFAULT, load_brain
-from glocal.recognizer.checkup import Finding, tidy
 from glocal.recognizer.contents import Contents
-from glocal.recognizer.decision import Decision, Promise
 from glocal.recognizer.eye import Eye, Image_, Source, Unreadable, as_source, take
 from glocal.recognizer.file import read_contents, write_contents
 from glocal.recognizer.gather import Labelled, Photos, labelled_sources, nested_folders, sources_of
@@ -28,6 +24,10 @@ from glocal.recognizer.look import Progress, look, probes_of
 from glocal.recognizer.support import Bank, Support, on_cpu
 from glocal.types import Views
 from glocal_runtime.base import Answered, AnyRecognizer, first_of
+from glocal_runtime.checkup import Finding, tidy
+from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.errors import DataError
+from glocal_runtime.threshold import check_promise
 
 __all__ = ["Answered", "Recognizer"]
 

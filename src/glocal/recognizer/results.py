@@ -15,10 +15,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from glocal.errors import DataError
 from glocal.recognizer.eye import BATCH, Unreadable
 from glocal.recognizer.file import check_target
-from glocal.recognizer.prediction import Prediction
+from glocal_runtime.errors import DataError
+from glocal_runtime.prediction import Prediction
 
 ODD_NAMES = "surrogateescape"  # file names need not be Unicode
 

@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.images import Pixels
-from glocal.errors import DataError
-from glocal.files import replacing
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import replacing
+from glocal_runtime.images import Pixels
 
 CELL, GAP, MARGIN = 96, 6, 12  # pixels
 MOST = 5_000  # pictures: 150 MB of pixels

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from glocal.errors import DataError
 from glocal.report.plots import BLUE, INK, VERMILLION, canvas, legend
+from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

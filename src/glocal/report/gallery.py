@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from glocal.errors import DataError
 from glocal.report.html import Html, text
+from glocal_runtime.errors import DataError
 
 LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen and keeps the page small
 SMALL = 64  # pictures below this are shown as crisp squares instead of a blur

@@ -6,8 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from glocal.errors import DataError
 from glocal.metrics import METRICS, Interval, PairedDifference
+from glocal_runtime.errors import DataError
 
 EMPTY = "–"
 

@@ -18,8 +18,8 @@ from html import escape
 from importlib.resources import files
 from pathlib import Path
 
-from glocal.errors import GlocalError
-from glocal.files import write_text
+from glocal_runtime.errors import GlocalError
+from glocal_runtime.files import write_text
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from glocal.errors import DataError, GlocalError
 from glocal.metrics import Answers, ScoreHistogram, auroc
 from glocal.metrics.arrays import ArrayLike, FloatArray, as_float, as_mask
+from glocal_runtime.errors import DataError, GlocalError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

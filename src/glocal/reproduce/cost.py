@@ -18,8 +18,8 @@ from glocal.backbones import build_backbone
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import LAST, find_checkpoint, read_checkpoint
 from glocal.engine.recipe import Recipe
-from glocal.errors import DataError
 from glocal.reproduce.runs import DONE, Run, folder_of
+from glocal_runtime.errors import DataError
 
 GPU, CPU = 15e12, 50e9  # floating-point operations per second
 HEAD_SECONDS = {"paper": 0.01, "cpu": 0.03, "embedded": 0.03}  # of one task on cached maps

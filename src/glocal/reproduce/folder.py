@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from glocal.files import replacing, write_text
 from glocal.report.comparison import Result
 from glocal.report.html import Html, Section, code, facts, page, side_by_side, write_page
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
 from glocal.report.table import to_html, to_latex, to_markdown
+from glocal_runtime.files import replacing, write_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

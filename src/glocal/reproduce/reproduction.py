@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from glocal import __version__
-from glocal.errors import RecipeError
 from glocal.reproduce import figures, pieces
 from glocal.reproduce.cpu_scale import CPU
 from glocal.reproduce.embedded_scale import EMBEDDED
@@ -18,6 +17,7 @@ from glocal.reproduce.paper_scale import PAPER
 from glocal.reproduce.runs import Run, Workshop, about_run, commit, ensure_runs, program
 from glocal.reproduce.scales import Scale
 from glocal.reproduce.tables import SHOTS, TABLES, Line
+from glocal_runtime.errors import RecipeError
 
 SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, CPU, EMBEDDED)}
 DENSITY, PIXELS = "figure-density", "figure-pixels"

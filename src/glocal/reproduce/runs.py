@@ -27,7 +27,7 @@ from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.train import train
 from glocal.engine.watchers import Watcher
-from glocal.files import write_text
+from glocal_runtime.files import write_text
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
 LOCKS = "locks"  # beside the runs

@@ -10,8 +10,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from glocal.errors import RecipeError
 from glocal.reproduce.runs import Run
+from glocal_runtime.errors import RecipeError
 
 # Values of top-k that a sweep tries, by the pixels of a map.
 SWEPT_TOP_K = {4: (1, 2, 3, 4), 9: (1, 2, 3, 5, 7, 9), 16: (1, 2, 3, 4, 6, 8, 12, 16), 25: (1, 2, 5, 10, 15, 20, 25)}

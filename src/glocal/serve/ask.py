@@ -12,7 +12,6 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from glocal.recognizer import Prediction, Unreadable
-from glocal.recognizer.explain import explain
 from glocal.recognizer.eye import Batch
 from glocal.recognizer.support import thumbnail
 from glocal.serve.batcher import Result
@@ -21,6 +20,7 @@ from glocal.serve.remembered import Query
 from glocal.serve.schemas import Answers, Digest, problems
 from glocal.serve.server import Server
 from glocal.serve.uploads import form_schema, read_form
+from glocal_runtime.explain import explain
 
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from glocal.recognizer import Recognizer
-from glocal.recognizer.naming import UNKNOWN_NAME
 from glocal.serve.judged import Recent
 from glocal.serve.promises import expected_share
+from glocal_runtime.naming import UNKNOWN_NAME
 
 BINS = 32
 FAR = 1e12

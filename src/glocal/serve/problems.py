@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from glocal.errors import GlocalError
+from glocal_runtime.errors import GlocalError
 
 KIND = "application/problem+json"
 log = logging.getLogger("glocal.serve")

@@ -19,11 +19,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from glocal.files import replacing
 from glocal.recognizer.eye import Picture
 from glocal.recognizer.support import Bank, Photo, join, thumbnail
 from glocal.recognizer.twins import stacked
 from glocal.types import Views
+from glocal_runtime.files import replacing
 
 MOST = 200
 QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written

@@ -15,12 +15,12 @@ from urllib.parse import quote
 import uvicorn
 from fastapi import FastAPI
 
-from glocal.errors import RecipeError
 from glocal.recognizer.brain import load_brain
 from glocal.serve.app import create_app
 from glocal.serve.patience import Impatient
 from glocal.serve.settings import LOOPBACK, Settings
 from glocal.serve.workspace import Workspace
+from glocal_runtime.errors import RecipeError
 
 BACKLOG = 512  # connections that wait to be taken
 

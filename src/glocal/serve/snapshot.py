@@ -7,9 +7,9 @@ from functools import cached_property
 from typing import Any
 
 from glocal.recognizer import Recognizer
-from glocal.recognizer.checkup import Finding
 from glocal.recognizer.support import Photo
 from glocal.serve.promises import promise_curve
+from glocal_runtime.checkup import Finding
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 
 from fastapi import Request
 
-from glocal.data.images import decode
 from glocal.recognizer.eye import Source
 from glocal.serve.multipart import read_parts
 from glocal.serve.problems import Problem
 from glocal.serve.settings import Settings
+from glocal_runtime.images import decode
 
 LONGEST_NAME = 120  # characters of a file name that are kept
 

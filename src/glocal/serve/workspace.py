@@ -14,10 +14,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from glocal.errors import DataError
 from glocal.recognizer import Recognizer
 from glocal.recognizer.brain import DEFAULT
-from glocal.recognizer.checkup import Finding
 from glocal.recognizer.eye import Source
 from glocal.recognizer.file import check_target, read_manifest
 from glocal.serve.history import History, folder_of
@@ -25,6 +23,8 @@ from glocal.serve.judged import Judged
 from glocal.serve.problems import Problem, empty, missing
 from glocal.serve.remembered import Remembered, bank_of
 from glocal.serve.snapshot import Snapshot
+from glocal_runtime.checkup import Finding
+from glocal_runtime.errors import DataError
 
 Step = Callable[[Recognizer], list[Finding]]
 

@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 NAME = "caltech-photos"
 BOUNDS = {"train": (0, 60), "val": (60, 75), "test": (75, 100)}

@@ -23,8 +23,8 @@ from glocal.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet, fonts
 from glocal.data.benchmarks.handwriting import enlarge, write
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
-from glocal.errors import DataError
-from glocal.files import replacing
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import replacing
 
 
 class Pictures(NamedTuple):

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image, ImageDraw, ImageFont
 
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 Floats = npt.NDArray[np.floating[Any]]
 Mask = npt.NDArray[np.uint8]

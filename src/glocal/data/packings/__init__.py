@@ -37,7 +37,7 @@ from glocal.data.packings.tables import csv_per_split, one_csv
 from glocal.data.packings.tree import Tree, open_tree
 from glocal.data.preparing import Pictures
 from glocal.data.published_splits import PUBLISHED, canonical_name
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 __all__ = ["Packing", "recognise"]
 

@@ -9,7 +9,7 @@ from glocal.data.packings.stores import Store, open_store
 from glocal.data.packings.tree import Tree
 from glocal.data.pickles import read_pickle, text_keys
 from glocal.data.published_splits import CIFAR100
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 _SUFFIXES = (".pkl", ".pickle", ".npz")
 _EXTRA = ("train_phase_val", "train_phase_test")  # further pictures of training classes, in no published split

@@ -17,7 +17,7 @@ from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, joined
 from glocal.data.published_splits import CIFAR100, PUBLISHED, published_classes
 from glocal.data.split_writer import Sample
 from glocal.data.splits import Splits, check_disjoint, seeded_split
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 _CIFAR = ("cifar-fs", "fc100")
 Renamed = Mapping[str, str]  # label -> class name

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, of_files, side_of_files, split_named
 from glocal.data.packings.tree import Tree
 from glocal.data.published_splits import SUPERCLASSES
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 
 def listed_classes(tree: Tree) -> Found | None:

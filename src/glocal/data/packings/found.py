@@ -14,10 +14,10 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.data.images import UnusableImage, decode
 from glocal.data.packings.tree import Tree
 from glocal.data.split_writer import Sample
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import UnusableImage, decode
 
 SPLITS = ("train", "val", "test")
 WHOLE = ""  # the split of pictures that are not divided

@@ -20,7 +20,7 @@ from glocal.data.packings.found import Part, Releasing, check_pairs, common_side
 from glocal.data.packings.tree import Tree
 from glocal.data.pickles import raw_bytes, read_pickle, text_keys
 from glocal.data.split_writer import Sample
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 _PICTURES = ("image_data", "images", "data", "features")
 _LABELS = ("labels", "fine_labels", "targets", "label", "label_specific")

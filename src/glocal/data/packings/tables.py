@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 from glocal.data.layouts import FILE_COLUMNS, LABEL_COLUMNS
 from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, of_files, side_of_files, split_named
 from glocal.data.packings.tree import Tree, signature
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 _SPLIT_COLUMNS = ("split", "set", "phase")
 

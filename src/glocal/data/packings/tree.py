@@ -17,10 +17,10 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from glocal.data.archives import archive_kind, inner_name, read_members, zip_entries
-from glocal.data.images import IMAGE_SUFFIXES, UnusableImage
 from glocal.data.layouts import is_litter, walk_once
 from glocal.data.sources import PICTURE_LIMITS
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
+from glocal_runtime.images import IMAGE_SUFFIXES, UnusableImage
 
 _TABLES = frozenset({".csv", ".pkl", ".pickle", ".npz"})
 _BARE = frozenset({"train", "test", "meta"})  # files of cifar-100-python

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from glocal.files import write_text
 from glocal.report.method_pages import pages
+from glocal_runtime.files import write_text
 
 
 def main(arguments: list[str]) -> int:

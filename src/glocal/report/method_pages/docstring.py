@@ -10,7 +10,7 @@ import inspect
 import re
 from dataclasses import dataclass
 
-from glocal.errors import DataError
+from glocal_runtime.errors import DataError
 
 DIFFERS = "Differs from the paper:"
 # Markdown takes a backslash before punctuation for an escape, and a star for emphasis, also within a formula.

@@ -10,7 +10,6 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from glocal.errors import DataError
 from glocal.methods import METHODS, SWITCHES, Method
 from glocal.metrics import METRICS
 from glocal.ops.confidence import OPEN_SCORES
@@ -18,6 +17,7 @@ from glocal.report.method_pages.docstring import explain
 from glocal.report.method_pages.ours import Ours, read_results
 from glocal.report.method_pages.records import RECORDS, MethodRecord, Paper
 from glocal.report.published import TASKS, published
+from glocal_runtime.errors import DataError
 
 COMMAND = "python -m glocal.report.method_pages docs/methods"
 GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the record instead. -->"

@@ -1,0 +1,20 @@
+"""``with refused("too-few-classes"): ...``: an error of ours with that code, whatever its wording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from glocal_runtime.errors import GlocalError
+
+
+@contextmanager
+def refused(code: str, *words: str) -> Iterator[None]:
+    """``words`` that the sentence must contain: names and numbers that came in, not its wording."""
+    with pytest.raises(GlocalError) as caught:
+        yield
+    assert caught.value.code == code, f"code {caught.value.code!r}: {caught.value}"
+    for word in words:
+        assert word in str(caught.value), f"{word!r} is not in: {caught.value}"
