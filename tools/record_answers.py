@@ -191,7 +191,7 @@ def main() -> int | None:
     if given.command == "record":
         return record(given.out, given.data, given.sections)
     mismatches = compare(*(json.loads(path.read_text()) for path in given.records), given.tolerance)
-    print(*mismatches, sep="\n")
+    print(*mismatches, f"{len(mismatches)} mismatches", sep="\n")
     return 1 if mismatches else 0
 
 

@@ -70,6 +70,7 @@ def test_a_line_for_each_section_and_each_mismatch(
         "photos: 1 numbers, 0 errors, 0 mismatches, largest difference 0",
         "heads: 4 numbers, 0 errors, 1 mismatches, largest difference 0.125",
         "heads/x/mean: 0.5 -> 0.625",
+        "1 mismatches",
     ]
     monkeypatch.setattr(sys, "argv", ["record_answers.py", "compare", str(files[0]), str(files[0])])
     assert record_answers.main() == 0
