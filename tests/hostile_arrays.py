@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile_registry import PIXELS, Runs, hostile
+from hostile import PIXELS, Runs, hostile
 
 
 def _npy(array: np.ndarray, **changed: object) -> bytes:

@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+# Importing them enters their files.
+import hostile_archives  # noqa: F401
+import hostile_arrays  # noqa: F401
+import hostile_pickles  # noqa: F401
 from hostile import HOSTILE, WORDS
 from packings import dump
 
@@ -40,8 +44,8 @@ _PICKLES = {
     "pickle that leads outside": "persistent-id out-of-band-buffer extension",
     "pickle of objects": "new-object bare-class calls-a-list changes-a-dict",
     "pickle that claims too much": "huge-bytes huge-bytearray huge-frame bytearray-of-length copies",
-    "array in a pickle that cannot be": "huge-array negative-axis empty-strings objects-from-bytes made-up-dtype",
-    "pickle in circles": "deep laughs list-in-itself tuple-key",
+    "array in a pickle that cannot be": "huge-array negative-axis empty-strings objects-from-bytes object-array made-up-dtype",
+    "pickle in circles": "deep laughs list-in-itself tuple-key colliding-keys",
     "damaged pickle": "empty text cut stops-early protocol-9",
 }
 _ARCHIVES = {

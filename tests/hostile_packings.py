@@ -12,7 +12,7 @@ import numpy as np
 
 from glocal.data.published_splits import CIFAR100
 from hostile_inputs import Write, hostile_input
-from hostile_registry import Runs
+from hostile import Runs
 from packings import PACKINGS, Content, dump, make_content, png, write_file
 
 CIFAR, CUB, MINI, TIERED = "cifar-fs", "cub", "mini-imagenet", "tiered-imagenet"
@@ -155,7 +155,7 @@ for _label, _picture, _words in (
     ("cut", _good[:-40], "damaged, truncated or of a rare kind"),
     ("empty", b"", "the file is empty"),
     ("number", 5, "it must hold bytes, got a int"),
-    ("unicode", "\u20ac" * 9, "it must hold bytes, got text"),
+    ("unicode", "\u20ac" * 9, "it must hold bytes, got a str"),
     ("small", png(np.zeros((4, 4, 3), np.uint8)), "each side must have at least 8 pixels"),
     ("floats", np.zeros((8, 8, 3)), r"pixels must be uint8 \(H, W, 3\), got float64"),
 ):

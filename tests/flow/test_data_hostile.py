@@ -15,7 +15,7 @@ import hostile_packings  # noqa: F401
 from fuzzed import FORMS, UNCHECKED, change_bytes
 from glocal.data.prepared import read_index
 from hostile_inputs import KINDS, Input
-from hostile_registry import RAN
+from hostile import RAN
 
 ROUNDS = 12  # of fuzzing, for each form
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import hostile_arrays  # noqa: F401
 from glocal.data.npz import map_npy, npz_names, open_npz_array
 from glocal_runtime.errors import DataError
 from hostile import HOSTILE, RAN, WORDS
