@@ -44,7 +44,8 @@ _PICKLES = {
     "pickle that leads outside": "persistent-id out-of-band-buffer extension",
     "pickle of objects": "new-object bare-class calls-a-list changes-a-dict",
     "pickle that claims too much": "huge-bytes huge-bytearray huge-frame bytearray-of-length copies",
-    "array in a pickle that cannot be": "huge-array negative-axis empty-strings objects-from-bytes object-array made-up-dtype",
+    "array in a pickle that cannot be": "huge-array negative-axis empty-strings objects-from-bytes made-up-dtype",
+    "array of objects": "object-array",
     "pickle in circles": "deep laughs list-in-itself tuple-key colliding-keys",
     "damaged pickle": "empty text cut stops-early protocol-9",
 }

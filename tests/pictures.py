@@ -25,7 +25,7 @@ def write_tree(root: Path, tree: Tree) -> Path:
     for name, pixels in tree.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(root / name)
-        os.utime(root / name, (1_000_000_000, 1_000_000_000))  # long settled, so that the cache may trust it
+        os.utime(root / name, (1_000_000_000, 1_000_000_000))  # as unpacking does
     return root
 
 

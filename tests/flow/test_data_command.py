@@ -17,10 +17,11 @@ import torch
 from PIL import Image
 
 from glocal.data import DATASETS, loader, open_dataset, packings
-from glocal.data.facts import FACTS
+from glocal.data.catalogue import CATALOGUE
 from glocal.data.packings import Packing
+from glocal.data.prepare import work_folder
 from glocal.data.prepared import is_prepared
-from glocal.data.preparing import Sample, work_folder
+from glocal.data.prepared_writer import Sample
 from glocal.engine.checkpoint import save_model
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe
@@ -56,7 +57,7 @@ def test_list(glocal: Any, home: Path) -> None:
     code, shown, err = glocal("data", "list", "--json")
     assert (code, err) == (0, "")
     found = {each["name"]: each for each in json.loads(shown)}
-    assert set(found) == {*FACTS} >= {*DATASETS, "mini-imagenet", "tiered-imagenet", "cifar-fs", "fc100", "cub"}
+    assert set(found) == {*CATALOGUE} >= {*DATASETS, "mini-imagenet", "tiered-imagenet", "cifar-fs", "fc100", "cub"}
     assert found["tiered-imagenet"]["parts"]["val"] == {"classes": 97, "images": 124_261}
     assert found["mini-imagenet"]["images"] == 60_000
     assert set(found["mini-imagenet"]["variants"]) >= {"original-jpeg", "84px-pickle", "cache-pickle"}
@@ -65,7 +66,7 @@ def test_list(glocal: Any, home: Path) -> None:
     _, shown, _ = glocal("data", "list")
     assert "448,695 / 124,261 / 206,209" in shown
     assert shown.count("a folder as it came") == 1
-    assert all(each.terms in shown and each.home in shown and each.todo in shown for each in FACTS.values())
+    assert all(each.terms in shown and each.home in shown and each.todo in shown for each in CATALOGUE.values())
 
 
 def test_pictures_of_ones_own_from_folder_to_evaluation(glocal: Any, home: Path, tmp_path: Path) -> None:
@@ -282,6 +283,6 @@ def test_the_real_cifar_fs(glocal: Any, home: Path, cifar_fs: Path) -> None:
     assert (len(within), sum(within), len(across), sum(across)) == (11, 22, 15, 30)
     for kind, counted in (("within", within), ("across", across)):
         assert (verdict[kind]["groups"], verdict[kind]["pictures"]) == (len(counted), sum(counted))
-    assert FACTS["cifar-fs"].repeats == (11, 15)
+    assert CATALOGUE["cifar-fs"].repeats == (11, 15)
     for split in ("train", "val", "test"):
         assert open_dataset("cifar-fs", split).manifest == open_dataset(cifar_fs, split).manifest

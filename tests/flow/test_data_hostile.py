@@ -14,8 +14,8 @@ import hostile_files  # noqa: F401
 import hostile_packings  # noqa: F401
 from fuzzed import FORMS, UNCHECKED, change_bytes
 from glocal.data.prepared import read_index
-from hostile_inputs import KINDS, Input
 from hostile import RAN
+from hostile_inputs import KINDS, Input
 
 ROUNDS = 12  # of fuzzing, for each form
 

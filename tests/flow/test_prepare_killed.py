@@ -15,14 +15,15 @@ from pathlib import Path
 import numpy as np
 
 from glocal.data.dataset import ClassDataset
+from glocal.data.prepare import prepare, work_folder
 from glocal.data.prepared import open_prepared
-from glocal.data.preparing import Sample, prepare, work_folder
+from glocal.data.prepared_writer import Sample
 
 PER_SPLIT, KILLS = 24, 6
 CLASSES = {"train": "abc", "val": "de", "test": "fgh"}
 
 PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.data.preparing"])
+PROCESSES.set_forkserver_preload(["glocal.data.prepare"])
 
 
 def pictures(split: str) -> np.ndarray:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.data import augment
 from glocal.data.augment import Augment, colour_jitter, random_crop, shift, turn, window
-from glocal.data.features import View
+from glocal.data.views import View
 from glocal_runtime.errors import RecipeError
 
 

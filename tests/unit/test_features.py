@@ -15,9 +15,10 @@ import torch
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.backbones import build_backbone
-from glocal.data.bank_files import _bytes_on_disk
+from glocal.data.cache import _bytes_on_disk, bank_sizes, clear_banks
 from glocal.data.dataset import ClassDataset
-from glocal.data.features import FeatureBank, View, bank_key, bank_sizes, clear_banks, encode
+from glocal.data.features import FeatureBank, bank_key
+from glocal.data.views import View, encode
 from glocal.types import Preprocess
 from glocal_runtime.errors import DataError
 

@@ -16,9 +16,9 @@ from PIL import Image
 from torch import Tensor
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
-from glocal.data.bank_files import BankFiles
+from glocal.data.cache import clear_banks
 from glocal.data.dataset import ClassDataset
-from glocal.data.features import FeatureBank, clear_banks
+from glocal.data.features import BankFiles, FeatureBank
 from glocal_runtime.errors import DataError
 
 

@@ -11,9 +11,9 @@ import pytest
 import packings
 from glocal.data.dataset import ClassDataset
 from glocal.data.packings import Packing, recognise
+from glocal.data.prepare import prepare
 from glocal.data.prepared import PreparedIndex, open_prepared
-from glocal.data.preparing import prepare
-from glocal.data.published_splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
+from glocal.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from glocal_runtime.errors import DataError
 from packings import (
     NUMBERED,

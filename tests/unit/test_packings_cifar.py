@@ -13,9 +13,9 @@ from PIL import Image
 
 import packings
 from glocal.data.packings import recognise
+from glocal.data.prepare import prepare
 from glocal.data.prepared import PreparedIndex
-from glocal.data.preparing import prepare
-from glocal.data.published_splits import published_classes
+from glocal.data.splits import published_classes
 from packings import Content
 
 SHEETS = Path(__file__).parents[3] / "shared" / "data" / "cifar-fs"  # a class as 30 x 20 pictures in one WebP

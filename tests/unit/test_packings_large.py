@@ -24,7 +24,7 @@ MEASURE = """
 import sys
 from glocal.data.packings import recognise
 from glocal.data.pickles import read_pickle
-from glocal.data.preparing import prepare as write
+from glocal.data.prepare import prepare as write
 
 def memory(what):  # of this program alone: the peak that getrusage gives is inherited from the parent
     return int(next(line for line in open("/proc/self/status") if line.startswith(what)).split()[1]) << 10

@@ -18,8 +18,9 @@ from PIL import Image
 
 from glocal.data import prepared as form
 from glocal.data.dataset import ClassDataset
+from glocal.data.prepare import prepare, work_folder
 from glocal.data.prepared import is_prepared, open_prepared, read_index
-from glocal.data.preparing import Sample, prepare, work_folder
+from glocal.data.prepared_writer import Sample
 from glocal.data.registry import open_dataset
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import UnusableImage
@@ -324,7 +325,8 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
 MEASURE = """
 import sys
 import numpy as np
-from glocal.data.preparing import Sample, prepare
+from glocal.data.prepare import prepare
+from glocal.data.prepared_writer import Sample
 
 def memory(what):  # of this program alone: the peak that getrusage gives is inherited from the parent
     return int(next(line for line in open("/proc/self/status") if line.startswith(what)).split()[1]) << 10

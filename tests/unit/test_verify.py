@@ -14,10 +14,11 @@ import pytest
 from PIL import Image
 
 from glocal.data import verify as module
-from glocal.data.facts import FACTS, Facts, Part, Variant
+from glocal.data.catalogue import CATALOGUE, Entry, SplitSize, Variant
+from glocal.data.prepare import prepare
 from glocal.data.prepared import open_prepared, read_index, write_index
-from glocal.data.preparing import Sample, prepare
-from glocal.data.published_splits import published_classes
+from glocal.data.prepared_writer import Sample
+from glocal.data.splits import published_classes
 from glocal.data.verify import Verdict, verify
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import decode, picture_size
@@ -25,10 +26,10 @@ from pictures import png
 
 Rows = list[tuple[str, np.ndarray]]  # class name, pixels
 
-TOY = Facts(
+TOY = Entry(
     name="toy",
     title="Toy",
-    parts={"train": Part(2, 6), "test": Part(2, 6)},
+    parts={"train": SplitSize(2, 6), "test": SplitSize(2, 6)},
     per_class=3,
     size="8 px",
     source="nobody",
@@ -63,7 +64,7 @@ def said(verdict: Verdict, about: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(module.FACTS, "toy", TOY)  # type: ignore[index]
+    monkeypatch.setitem(module.CATALOGUE, "toy", TOY)  # type: ignore[index]
 
 
 @pytest.fixture
@@ -174,8 +175,10 @@ def test_sizes_of_encoded_pictures_come_from_their_headers(tmp_path: Path, good:
 def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FC100's classes by their superclasses: one moved, one strange, one missing; and names that say nothing."""
     lists = published_classes("fc100")
-    facts = replace(FACTS["fc100"], parts={split: Part(len(c), len(c)) for split, c in lists.items()}, per_class=1)
-    monkeypatch.setitem(module.FACTS, "fc100", facts)  # type: ignore[index]
+    entry = replace(
+        CATALOGUE["fc100"], parts={split: SplitSize(len(c), len(c)) for split, c in lists.items()}, per_class=1
+    )
+    monkeypatch.setitem(module.CATALOGUE, "fc100", entry)  # type: ignore[index]
 
     def one_each(names: Mapping[str, list[str]]) -> dict[str, Rows]:
         numbers = {name: i for i, name in enumerate(sorted(c for each in names.values() for c in each))}
@@ -256,14 +259,14 @@ def test_an_index_from_before_there_were_variants(tmp_path: Path, good: dict[str
 def test_the_facts_fit_the_published_lists() -> None:
     total = {"mini-imagenet": 60_000, "tiered-imagenet": 779_165, "cifar-fs": 60_000, "fc100": 60_000, "cub": 11_788}
     for name, images in total.items():
-        facts = FACTS[name]
-        assert facts.images == images
+        entry = CATALOGUE[name]
+        assert entry.images == images
         lists = published_classes(name)
-        assert {split: part.classes for split, part in facts.parts.items()} == {s: len(c) for s, c in lists.items()}
-    for facts in FACTS.values():
-        if facts.per_class is not None:
-            assert all(part.images == part.classes * facts.per_class for part in facts.parts.values())
-    assert [FACTS["tiered-imagenet"].parts[split].images for split in ("train", "val", "test")] == [
+        assert {split: part.classes for split, part in entry.parts.items()} == {s: len(c) for s, c in lists.items()}
+    for entry in CATALOGUE.values():
+        if entry.per_class is not None:
+            assert all(part.images == part.classes * entry.per_class for part in entry.parts.values())
+    assert [CATALOGUE["tiered-imagenet"].parts[split].images for split in ("train", "val", "test")] == [
         448_695,
         124_261,
         206_209,

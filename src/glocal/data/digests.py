@@ -1,17 +1,29 @@
-"""What a picture is, whatever it is called and however it is packed: the hash of its pixels."""
+"""What a picture is, whatever it is called and however it is packed: the hash of its pixels.
+
+Digests are kept, so that opening the same folder again is quick.  What keeps them may be deleted, damaged or unwritable
+at any time: then pictures are decoded again, nothing else happens.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import json
+import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from glocal.data.cache import load_digests, store_digests
+import PIL
+from PIL import features
+
+from glocal.data.cache import cache_dir
 from glocal.data.sources import ImageSource
+from glocal_runtime.files import write_text
 from glocal_runtime.images import Pixels, UnusableImage
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
@@ -73,5 +85,44 @@ def _digest(source: ImageSource, i: int) -> bytes | BadImage:
 
 
 def _changed_at(stamp: str) -> int:
-    """Every stamp ends in the time its file was last changed, in ns."""
-    return int(stamp.rpartition("|")[2])
+    """Every stamp ends in the two times of its file, in ns: of the change itself, and the one that can be set."""
+    return max(map(int, stamp.split("|")[-2:]))
+
+
+def _decoder() -> str:
+    """Another decoder may give other pixels; raise the 1 when images.py changes them."""
+    heif = ""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        heif = f", pillow_heif {metadata.version('pillow_heif')}"
+    return f"1, Pillow {PIL.__version__}, libjpeg {features.version('libjpeg_turbo')}{heif}"
+
+
+_DECODER = _decoder()
+
+
+def digest_cache_file(root: Path) -> Path:
+    """The file that remembers the digests of everything below ``root`` (a folder, CSV or zip)."""
+    return cache_dir() / "digests" / f"{hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]}.json"
+
+
+def load_digests(root: Path) -> dict[str, bytes]:
+    """stamp -> content digest, as far as a readable cache of this decoder exists."""
+    try:
+        stored = json.loads(digest_cache_file(root).read_text("utf-8"))
+        if stored["decoder"] != _DECODER or stored["root"] != str(root.absolute()):
+            return {}
+        digests = {stamp: bytes.fromhex(text) for stamp, text in stored["digests"].items()}
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return {}
+    return digests if all(len(digest) == 32 for digest in digests.values()) else {}
+
+
+def store_digests(root: Path, digests: dict[str, bytes]) -> None:
+    """Replace the cache of ``root`` in one step; silently without effect where nothing can be written."""
+    content = {
+        "decoder": _DECODER,
+        "root": str(root.absolute()),
+        "digests": {stamp: digest.hex() for stamp, digest in digests.items()},
+    }
+    with contextlib.suppress(OSError):
+        write_text(digest_cache_file(root), json.dumps(content))

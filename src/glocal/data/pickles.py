@@ -192,7 +192,7 @@ class _DataUnpickler(pickle._Unpickler):
     pop_mark: Callable[[], list[Any]]
 
     def __init__(self, reader: _Reader) -> None:
-        super().__init__(reader, encoding="bytes")
+        super().__init__(reader, encoding="bytes")  # type: ignore[arg-type]  # memoryviews serve as well
         self._reader, self._copies_left, self.memo = reader, _COPIES * reader.size, _Memo()
 
     def find_class(self, module: str, name: str) -> object:
@@ -329,7 +329,7 @@ def _refuse(_: object) -> None:
     raise _NotData("it has an object, a set or something outside the file, which no data set needs")
 
 
-_DataUnpickler.dispatch = {
+_OPCODES: dict[int, Any] = {
     **pickle._Unpickler.dispatch,
     **{getattr(pickle, opcode)[0]: _refuse for opcode in f"{_REFUSED} FROZENSET".split()},
     pickle.FRAME[0]: _DataUnpickler._frame,
@@ -340,3 +340,4 @@ _DataUnpickler.dispatch = {
     pickle.SETITEMS[0]: _DataUnpickler._set_items,
     pickle.DICT[0]: _DataUnpickler._new_dict,
 }
+_DataUnpickler.dispatch = _OPCODES

@@ -20,7 +20,7 @@ packings hold CIFAR-100's 32 px pixels.  miniImageNet's pickles of 84 px were ma
 with its own resizing, so JPEG files, 84 px pickles and cache pickles are three variants.  tieredImageNet was published
 through OpenCV: its npz arrays hold blue, green, red; its PNG files decode to red, green, blue.  The two are taken as
 they are, as everybody who published numbers did, and differ by the order of colours; a packer who used one order for
-both makes them equal.  Class names never enter the manifest; ``dividing`` says what classes are called.
+both makes them equal.  Class names never enter the manifest; ``division`` says what classes are called.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from glocal.data.packings.arrays import arrays, cifar100_batches
-from glocal.data.packings.dividing import divide_own, divide_published, guess
+from glocal.data.packings.content import Content, Form
+from glocal.data.packings.division import divide_own, divide_published, guess
 from glocal.data.packings.folders import class_folders, cub, divided_folders, listed_classes
-from glocal.data.packings.found import Form, Found
-from glocal.data.packings.tables import csv_per_split, one_csv
+from glocal.data.packings.lists import csv_per_split, one_csv
 from glocal.data.packings.tree import Tree, open_tree
-from glocal.data.preparing import Pictures
-from glocal.data.published_splits import PUBLISHED, canonical_name
+from glocal.data.prepare import Pictures
+from glocal.data.splits import PUBLISHED, canonical_name
 from glocal_runtime.errors import DataError
 
 __all__ = ["Packing", "recognise"]
@@ -99,7 +99,7 @@ def recognise(
     )
 
 
-def _look(tree: Tree) -> Found:
+def _look(tree: Tree) -> Content:
     for form in FORMS:
         found = form(tree)
         if found is not None:
@@ -114,7 +114,7 @@ def _seen(tree: Tree) -> str:
     return f"{len(tree.names)} files ({first}), {len(tree.pictures)} of them pictures"
 
 
-def _variant(dataset: str, found: Found) -> str:
+def _variant(dataset: str, found: Content) -> str:
     """Pixels of one variant can be compared; those of two cannot."""
     if dataset not in PUBLISHED:
         return "own"

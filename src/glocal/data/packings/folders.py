@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, of_files, side_of_files, split_named
+from glocal.data.packings.content import SPLITS, WHOLE, Content, Part, of_files, side_of_files, split_named
 from glocal.data.packings.tree import Tree
-from glocal.data.published_splits import SUPERCLASSES
+from glocal.data.splits import SUPERCLASSES
 from glocal_runtime.errors import DataError
 
 
-def listed_classes(tree: Tree) -> Found | None:
+def listed_classes(tree: Tree) -> Content | None:
     """``data/<class>/pictures`` and ``splits/<whose>/{train,val,test}.txt``, each a list of classes."""
     lists: dict[str, dict[str, str]] = {}  # folder -> split -> file
     for name in (name for name in tree.names if name.endswith(".txt")):
@@ -43,7 +43,7 @@ def listed_classes(tree: Tree) -> Found | None:
     return _found(tree, words, parts)
 
 
-def cub(tree: Tree) -> Found | None:
+def cub(tree: Tree) -> Content | None:
     """CUB-200-2011 as published: ``images/<class>/``, ``images.txt``, ``image_class_labels.txt``, ``classes.txt``."""
     lists = ("images.txt", "image_class_labels.txt", "classes.txt")
     if not all(name in tree.names for name in lists):
@@ -73,7 +73,7 @@ def _numbered(tree: Tree, name: str) -> dict[str, str]:
     return rows
 
 
-def divided_folders(tree: Tree) -> Found | None:
+def divided_folders(tree: Tree) -> Content | None:
     """``{train,val,test}/<class>/**/picture``."""
     inside: dict[str, dict[str, str]] = {}  # split -> picture -> the rest of its name
     for name in tree.pictures:
@@ -89,7 +89,7 @@ def divided_folders(tree: Tree) -> Found | None:
     return _found(tree, f"class folders in {', '.join(parts)}", parts)
 
 
-def class_folders(tree: Tree) -> Found | None:
+def class_folders(tree: Tree) -> Content | None:
     """``<class>/**/picture``, or ``<superclass>/<class>/picture`` with the superclasses of CIFAR-100."""
     if not tree.pictures or any("/" not in name for name in tree.pictures):
         return None
@@ -128,6 +128,6 @@ def _refuse_empty(tree: Tree, *, depth: int) -> None:
         raise DataError(f"{tree.path}: folder {empty[0]!r} has no picture; add pictures of that class or remove it")
 
 
-def _found(tree: Tree, words: str, parts: Mapping[str, Part]) -> Found:
+def _found(tree: Tree, words: str, parts: Mapping[str, Part]) -> Content:
     packed = " in an archive" if tree.is_archive else ""
-    return Found(f"{words}{packed}", parts, "files", side_of_files(tree, tree.pictures))
+    return Content(f"{words}{packed}", parts, "files", side_of_files(tree, tree.pictures))

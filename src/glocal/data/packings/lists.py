@@ -7,24 +7,15 @@ import io
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import PurePosixPath
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
-from glocal.data.layouts import FILE_COLUMNS, LABEL_COLUMNS
-from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, of_files, side_of_files, split_named
+from glocal.data.layouts import Row, csv_header, csv_rows
+from glocal.data.packings.content import SPLITS, WHOLE, Content, Part, of_files, side_of_files, split_named
 from glocal.data.packings.tree import Tree, signature
 from glocal_runtime.errors import DataError
 
-_SPLIT_COLUMNS = ("split", "set", "phase")
 
-
-class Row(NamedTuple):
-    line: int
-    filename: str
-    label: str
-    split: str  # WHOLE when the list does not say
-
-
-def csv_per_split(tree: Tree) -> Found | None:
+def csv_per_split(tree: Tree) -> Content | None:
     """``images/*.jpg`` and ``{train,val,test}.csv``, with or without a header."""
     lists: dict[str, dict[str, str]] = {}  # folder -> split -> file
     for name in (name for name in tree.names if name.lower().endswith(".csv")):
@@ -42,16 +33,16 @@ def csv_per_split(tree: Tree) -> Found | None:
     for split in SPLITS:
         if split in found[0]:
             name = found[0][split]
-            class_of = _resolved(tree, name, read_rows(tree, name), index)
+            class_of = _resolved(tree, name, _read_rows(tree, name), index)
             for picture in class_of.keys() & seen.keys():
                 raise DataError(f"{tree.where(name)}: picture {picture!r} is in {seen[picture]} already; list it once")
             seen.update(dict.fromkeys(class_of, found[0][split]))
             parts[split] = of_files(tree, class_of)
     words = f"pictures and one list per split ({{{','.join(parts)}}}.csv)"
-    return Found(words, parts, "files", side_of_files(tree, seen))
+    return Content(words, parts, "files", side_of_files(tree, seen))
 
 
-def one_csv(tree: Tree) -> Found | None:
+def one_csv(tree: Tree) -> Content | None:
     """One CSV of filename, label and perhaps split: given itself, or alone beside the pictures it lists."""
     lists = [name for name in tree.names if name.lower().endswith(".csv")]
     if len(lists) != 1 or not (tree.pictures or (tree.path.is_file() and not tree.is_archive)):
@@ -59,7 +50,7 @@ def one_csv(tree: Tree) -> Found | None:
     outside = not tree.pictures
     if not outside and not _lists_pictures(tree, lists[0]):
         return None  # a table of something else beside class folders
-    rows = read_rows(tree, lists[0])
+    rows = _read_rows(tree, lists[0])
     if outside:  # the list is its owner's: absolute names and ".." are followed wherever they lead
         for row in rows:
             if not (tree.base / row.filename).is_file():
@@ -76,7 +67,7 @@ def one_csv(tree: Tree) -> Found | None:
         for split in splits
     }
     words = "one list of filename, label and split" if WHOLE not in parts else "one list of filename and label"
-    return Found(
+    return Content(
         f"{words} (CSV)",
         parts,
         "files",
@@ -85,28 +76,17 @@ def one_csv(tree: Tree) -> Found | None:
     )
 
 
-def read_rows(tree: Tree, name: str) -> list[Row]:
-    """Rows ``filename,label[,split]``; a first row that names the columns is a header."""
+def _read_rows(tree: Tree, name: str) -> list[Row]:
+    """The rows of a list, each of another picture, with the split it names or WHOLE."""
     where, rows = tree.where(name), list[Row]()
     first_seen: dict[str, Row] = {}
-    columns: tuple[int, int, int | None] = (0, 1, 2)
-    reader = csv.reader(io.StringIO(tree.text(name), newline=""))
-    try:
-        for cells in ([cell.strip() for cell in row] for row in reader):
-            if not any(cells):
-                continue
-            if not rows and (named := _header(cells)) is not None:
-                columns = named
-                continue
-            row = _row(cells, columns, reader.line_num, where)
-            if (earlier := first_seen.setdefault(row.filename, row)) is not row:
-                what = "repeats" if earlier.label == row.label else f"gives {row.filename!r} another label than"
-                raise DataError(f"{where}: line {row.line} {what} line {earlier.line}; list every picture once")
-            rows.append(row)
-    except csv.Error as error:
-        raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error
-    if not rows:
-        raise DataError(f"{where}: no rows; it must hold one row filename,label per picture")
+    for row in csv_rows(tree.text(name), where):
+        if row.split and split_named(row.split) is None:
+            raise DataError(f"{where}: line {row.line}: a split must be train, val or test, got {row.split[:40]!r}")
+        if (earlier := first_seen.setdefault(row.filename, row)) is not row:
+            what = "repeats" if earlier.label == row.label else f"gives {row.filename!r} another label than"
+            raise DataError(f"{where}: line {row.line} {what} line {earlier.line}; list every picture once")
+        rows.append(row._replace(split=split_named(row.split) or WHOLE))
     return rows
 
 
@@ -114,27 +94,7 @@ def _lists_pictures(tree: Tree, name: str) -> bool:
     """Whether a CSV says so in its header, or names a picture in its first row."""
     cells = [cell.strip() for cell in next(csv.reader(io.StringIO(tree.text(name)[:4096])), [])]
     first = Row(1, cells[0], cells[1], WHOLE) if len(cells) > 1 else None
-    return _header(cells) is not None or (first is not None and _Index(tree).find("", first) is not None)
-
-
-def _header(cells: list[str]) -> tuple[int, int, int | None] | None:
-    lower = [cell.lower() for cell in cells]
-
-    def column(names: tuple[str, ...]) -> int | None:
-        return next((lower.index(name) for name in names if name in lower), None)
-
-    file, label = column(FILE_COLUMNS), column(LABEL_COLUMNS)
-    return None if file is None or label is None else (file, label, column(_SPLIT_COLUMNS))
-
-
-def _row(cells: list[str], columns: tuple[int, int, int | None], line: int, where: str) -> Row:
-    file, label, split = columns
-    if len(cells) <= max(file, label) or not cells[file] or not cells[label]:
-        raise DataError(f"{where}: line {line} must give a file name and a label, got {','.join(cells)[:80]!r}")
-    told = cells[split] if split is not None and split < len(cells) else ""
-    if told and split_named(told) is None:
-        raise DataError(f"{where}: line {line}: a split must be train, val or test, got {told[:40]!r}")
-    return Row(line, cells[file], cells[label], split_named(told) or WHOLE)
+    return csv_header(cells) is not None or (first is not None and _Index(tree).find("", first) is not None)
 
 
 class _Index:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.packings.tree import Tree
-from glocal.data.split_writer import Sample
+from glocal.data.prepared_writer import Sample
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import UnusableImage, decode
 
@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
+class Content:
     words: str
     parts: Mapping[str, Part]  # by split, or WHOLE
     kind: str  # "files", "pickle", "cache-pickle", "array", "png" or "batches"
@@ -44,7 +44,7 @@ class Found:
     key: str = ""  # of files outside the tree
 
 
-Form: TypeAlias = Callable[[Tree], Found | None]
+Form: TypeAlias = Callable[[Tree], Content | None]
 
 
 def split_of(name: str) -> str | None:
