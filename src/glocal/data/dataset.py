@@ -52,7 +52,8 @@ class ClassDataset:
         """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
         image = self.image(i)
         if content_digest(image) != self.digest[i].tobytes():
-            raise DataError(f"picture {self.where(i)} changed since the data set was opened; open it again")
+            told = f"picture {self.where(i)} changed since the data set was opened; open it again"
+            raise DataError(told, code="picture-changed")
         return image
 
     def where(self, i: int) -> str:
@@ -195,7 +196,7 @@ def _build(
         raise DataError(f"data set {name!r} has no pictures; give at least one per class")
     bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
     if bad and not skip_bad:
-        raise DataError(_bad_pictures(name, bad))
+        raise DataError(_bad_pictures(name, bad), code="bad-pictures")
     good = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)]
     if empty := sorted(set(class_of) - {class_of[i] for i in good}):
         raise DataError(

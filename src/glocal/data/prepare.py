@@ -77,7 +77,7 @@ def prepare(
                 shutil.rmtree(work, ignore_errors=True)
                 raise
     except Timeout:
-        raise DataError(f"another process is preparing {target}; wait until it is done") from None
+        raise DataError(f"another process is preparing {target}; wait until it is done", code="busy") from None
     except OSError as error:
         raise DataError(
             f"data set {name!r} cannot be written to {target} ({error.strerror or error}); "
@@ -148,7 +148,7 @@ def _is_whole(data: Path, split: str, record: PreparedSplit) -> bool:
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         what = "holds a prepared data set already" if is_prepared(target) else "exists already"
-        raise DataError(f"{target} {what} and is not overwritten; remove it or choose another folder")
+        raise DataError(f"{target} {what} and is not overwritten; remove it or choose another folder", code="exists")
 
 
 def _sync_folder(folder: Path) -> None:
