@@ -51,16 +51,15 @@ def read_pickle(source: str | Path | BinaryIO, *, name: str | None = None) -> An
             raise _NotData(f"it ends at byte {reader.at:,} of {reader.size:,} with parts left over")
         _check_tree(value, MAX_DEPTH, [max(1_000_000, 4 * len(data))])
     except _NotData as refused:
-        told = f"{where}: this pickle is refused: {refused}; get the data in another form"
-        raise DataError(told, code="pickle") from None
+        what = f"this pickle is refused: {refused}; get the data in another form"
     except MemoryError:
-        told = f"{where}: not enough memory to read this pickle; get the data in another form"
-        raise DataError(told, code="pickle") from None
+        what = "not enough memory to read this pickle; get the data in another form"
     except Exception as error:  # damaged bytes make an unpickler fail in any way
-        what = " ".join(str(error).split())[:100] or type(error).__name__
-        told = f"{where}: not a pickle of data, or a damaged one ({what}); copy it again"
-        raise DataError(told, code="pickle") from error
-    return value
+        reason = " ".join(str(error).split())[:100] or type(error).__name__
+        what = f"not a pickle of data, or a damaged one ({reason}); copy it again"
+    else:
+        return value
+    raise DataError(f"{where}: {what}", code="pickle")
 
 
 def text_keys(mapping: object, *, where: str) -> dict[str, Any]:
