@@ -214,3 +214,12 @@ def test_shares_must_be_shares(tmp_path: Path) -> None:
     for shares in ((0.5, 0.5, 0.5), (0, 0.5, 0.5), (1.5, -0.5, 0)):
         with pytest.raises(DataError, match="three numbers that add up to 1"):
             recognise("own", folder, shares=shares)
+
+
+def test_the_real_cifar_fs_is_recognised() -> None:
+    folder = Path(os.environ.get("GLOCAL_DATA", "")) / "cifar-fs"
+    if not (folder / "train").is_dir():
+        pytest.skip("there is no folder cifar-fs below GLOCAL_DATA")
+    found = recognise(None, folder)
+    assert (found.dataset, found.counts) == ("cifar-fs", {"train": 38_400, "val": 9_600, "test": 12_000})
+    assert recognise("fc100", folder).counts == {"train": 36_000, "val": 12_000, "test": 12_000}

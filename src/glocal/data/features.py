@@ -60,7 +60,8 @@ class FeatureBank:
         rows = self._row[indices]
         if (rows < 0).any():
             absent = int(indices[rows < 0][0])
-            raise DataError(f"image {absent} is not in this feature bank; name it in `wanted` when building the bank")
+            told = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
+            raise DataError(told, code="not-in-bank")
         return torch.from_numpy(self._maps[rows]).float()
 
     @classmethod
@@ -110,7 +111,8 @@ class FeatureBank:
         except OSError as error:
             raise DataError(
                 f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
-                "point GLOCAL_CACHE at another disk, what was encoded so far is kept"
+                "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
+                code="cache",
             ) from error
 
     @classmethod
