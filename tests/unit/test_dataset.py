@@ -126,22 +126,14 @@ def test_bad_pictures_are_listed_up_to_eight_and_counted(tmp_path: Path, tree: T
     assert (len(part.skipped), part.ignored) == (11, 1)
 
 
-def test_progress_reaches_the_end_and_an_interruption_gets_out(tmp_path: Path, tree: Tree, monkeypatch) -> None:
-    monkeypatch.setattr(digests, "_SETTLED_AFTER", -(10**18))
-    root = write_tree(tmp_path / "pets", tree)
-    steps: list[tuple[int, int]] = []
-    ClassDataset.from_folder(root, progress=lambda done, total: steps.append((done, total)))
-    assert steps == [(i, 5) for i in range(1, 6)]
-    steps.clear()
-    ClassDataset.from_folder(root, progress=lambda done, total: steps.append((done, total)))
-    assert steps == [(5, 5)]
-
-    def interrupt(done: int, total: int) -> None:
+def test_an_interruption_gets_out(tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(image: np.ndarray) -> bytes:
         raise KeyboardInterrupt
 
-    before = threading.active_count()
+    root, before = write_tree(tmp_path / "pets", tree), threading.active_count()
+    monkeypatch.setattr(digests, "content_digest", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        ClassDataset.from_folder(root, progress=interrupt)
+        ClassDataset.from_folder(root)
     assert threading.active_count() == before
 
 

@@ -80,10 +80,9 @@ def zip_entries(path: Path) -> list[zipfile.ZipInfo]:
         declared = _declared_entries(path)
         _check_own_names(path, entries)
     except (*_DAMAGE, NotImplementedError) as error:
-        raise DataError(f"{path}: not a readable zip file ({error}); pack it again", code="archive") from error
+        raise DataError(f"{path}: not a readable zip file ({error}); pack it again") from error
     if declared not in (_ZIP64, len(entries)):
-        told = f"{path}: damaged: its directory must list {declared} entries, and {len(entries)} can be found"
-        raise DataError(told, code="archive")
+        raise DataError(f"{path}: damaged: its directory must list {declared} entries, and {len(entries)} can be found")
     names: set[str] = set()
     for entry in entries:
         mode = stat.S_IFMT(entry.external_attr >> 16)  # 0 where the packer was no Unix program
