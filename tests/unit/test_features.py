@@ -87,11 +87,10 @@ def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else(monkeypatch: p
         bank_key(Doubling(), dataset(seed=1)),
         bank_key(Doubling(), data, view=View(flip=True)),
         bank_key(Doubling(), data, view=View(down=1)),
-        bank_key(Doubling(), data, dtype="float16"),
         bank_key(Doubling(), data, batch_size=64),
         bank_key(Doubling(), data, device="cuda:1"),
     }
-    assert len(keys) == 9
+    assert len(keys) == 8
     assert bank_key(Doubling(), data, device="cuda:0") in keys
     assert bank_key(Doubling(scale=9.0), dataset(name="same pictures")) in keys
     for program in (torch, PIL):  # those that make a map
@@ -126,18 +125,6 @@ def test_indices_outside_the_data_are_refused(build: Callable[..., FeatureBank])
     for make in (build, FeatureBank.in_memory):
         with refused("data", "at least one image"):
             make(Doubling(), dataset(), wanted=np.array([], np.int64))
-
-
-def test_float16_takes_half_the_space(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
-    data = dataset()
-    maps = build(Doubling(), data, dtype="float16")(np.arange(N))
-    assert (folder_of(tmp_path / "banks") / "maps.bin").stat().st_size == N * 6 * 8 * 8 * 2
-    expected = np.stack([by_hand(data, i) for i in range(N)])
-    assert maps.dtype == torch.float32
-    np.testing.assert_array_equal(maps, maps.half().float())
-    np.testing.assert_allclose(maps, expected, rtol=1e-3)
-    with refused("data", "beyond the range of float16 (65504)"):
-        build(Doubling("large", scale=1e5), data, dtype="float16")
 
 
 def test_a_view_changes_the_picture_before_it_is_encoded(build: Callable[..., FeatureBank]) -> None:

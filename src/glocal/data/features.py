@@ -4,7 +4,7 @@ A bank is named by everything its numbers depend on.  Every picture is compared 
 that a map cannot get under the name of another picture.  Two builders at once take turns, and the second finds the
 work done.  A bank is a folder of the cache:
 
-    maps.bin   n rows of C * H * W numbers, row i = map of dataset image i; holes where nothing was encoded yet
+    maps.bin   n rows of C * H * W float32, row i = map of dataset image i; holes where nothing was encoded yet
     sums.bin   n checksums, 0 where the row is not there; written after the rows they vouch for
     bank.json  shape of one map, written last at creation
     lock       held while building; the system frees it when its holder dies, so it cannot go stale
@@ -20,7 +20,7 @@ import json
 import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,6 @@ class FeatureBank:
         *,
         wanted: Indices | None = None,
         view: View = PLAIN,
-        dtype: Literal["float32", "float16"] = "float32",
         folder: Path | None = None,
         batch_size: int = BATCH,
         workers: int = 2,
@@ -83,13 +82,13 @@ class FeatureBank:
 
         ``wanted`` are dataset indices (all when None), e.g. ``tasks.images()``; ``folder`` is where banks live.
         """
-        key = bank_key(encoder, dataset, view=view, dtype=dtype, batch_size=batch_size, device=device)
+        key = bank_key(encoder, dataset, view=view, batch_size=batch_size, device=device)
         home = (folder or cache_dir() / "banks") / key[:32]
         rows = _wanted_rows(wanted, dataset)
         try:
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(home / "lock"):
-                files = BankFiles(home, key, len(dataset), dtype)
+                files = BankFiles(home, key, len(dataset))
                 missing = rows[~files.intact(rows)]
                 batches = encode(
                     encoder,
@@ -133,14 +132,13 @@ def bank_key(
     dataset: ClassDataset,
     *,
     view: View = PLAIN,
-    dtype: str = "float32",
     batch_size: int = BATCH,
     device: torch.device | str = "cpu",
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
     programs = [torch.device(device).type, str(torch.__version__), PIL.__version__]
     prepared = encoder.preprocess.fingerprint()
-    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), dtype, batch_size, *programs]
+    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), "float32", batch_size, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -167,8 +165,8 @@ def _places(images: Indices, rows: Indices, n: int) -> Indices:
 class BankFiles:
     """The files of one bank, opened under its lock; files that do not fit together are started anew."""
 
-    def __init__(self, home: Path, key: str, n: int, dtype: str):
-        self.home, self.key, self.n, self.dtype = home, key, n, np.dtype(dtype)
+    def __init__(self, home: Path, key: str, n: int):
+        self.home, self.key, self.n = home, key, n
         for stray in home.glob(".*.partial"):  # of a builder that was killed while it wrote
             stray.unlink(missing_ok=True)
         self.shape = self._stored_shape()
@@ -184,7 +182,7 @@ class BankFiles:
         return shape if fits else None
 
     def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        return {"maps.bin": self.n * int(np.prod(shape)) * self.dtype.itemsize, "sums.bin": self.n * 4}
+        return {"maps.bin": self.n * int(np.prod(shape)) * 4, "sums.bin": self.n * 4}
 
     def intact(self, rows: Indices) -> npt.NDArray[np.bool_]:
         """Which of these rows are there, as they were written, for this bank."""
@@ -196,7 +194,7 @@ class BankFiles:
 
     def write(self, indices: Indices, maps: Tensor) -> None:
         """Write rows by file calls, not through a memory map: a full disk is then an error and not a crash."""
-        rows = self._narrow(maps)
+        rows = np.ascontiguousarray(maps.float().cpu().numpy())
         if self.shape != rows.shape[1:]:
             self._create(rows.shape[1:])
         with open(self.home / "maps.bin", "r+b") as file:
@@ -209,7 +207,7 @@ class BankFiles:
 
     def maps(self) -> npt.NDArray[Any]:
         assert self.shape is not None
-        return np.asarray(np.memmap(self.home / "maps.bin", self.dtype, mode="r", shape=(self.n, *self.shape)))
+        return np.asarray(np.memmap(self.home / "maps.bin", np.float32, mode="r", shape=(self.n, *self.shape)))
 
     def _create(self, shape: tuple[int, ...]) -> None:
         (self.home / "bank.json").unlink(missing_ok=True)
@@ -219,13 +217,6 @@ class BankFiles:
             with open(self.home / name, "wb") as file:
                 file.truncate(size)
         write_text(self.home / "bank.json", json.dumps({"shape": shape}))
-
-    def _narrow(self, maps: Tensor) -> npt.NDArray[Any]:
-        with np.errstate(over="ignore"):
-            rows = np.ascontiguousarray(maps.float().cpu().numpy().astype(self.dtype))
-        if self.dtype == np.float16 and not np.isfinite(rows).all():
-            raise DataError("maps have values beyond the range of float16 (65504); build the bank with dtype float32")
-        return rows
 
     def _sum(self, row: npt.NDArray[Any]) -> int:
         """Checksum of a row of this bank and no other; never 0, which means that the row is not there."""

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from glocal.data.archives import LIMITS, Limits, open_zip_member, zip_entries
+from glocal.data.archives import LIMITS, open_zip_member, zip_entries
 from glocal_runtime.errors import DataError
 
 BLOCK = 16 << 20  # bytes read at a time
@@ -30,7 +30,6 @@ class NpzArray:
     entry: zipfile.ZipInfo
     shape: tuple[int, ...]  # (rows, ...)
     dtype: np.dtype[Any]
-    limits: Limits
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -46,7 +45,7 @@ class NpzArray:
         blocks may be kept only after the iterator ended.
         """
         step = max(1, max_bytes // max(1, self.row_bytes))
-        with _member(self.path, self.entry, self.limits) as stream:
+        with _member(self.path, self.entry) as stream:
             _header(stream, self._where)
             for row in range(0, len(self), step):
                 block = np.empty((min(step, len(self) - row), *self.shape[1:]), self.dtype)
@@ -73,13 +72,13 @@ def npz_names(path: Path) -> list[str]:
     ]
 
 
-def open_npz_array(path: Path, name: str, *, limits: Limits = LIMITS) -> NpzArray:
+def open_npz_array(path: Path, name: str) -> NpzArray:
     """The array ``name`` of an npz, stored or deflated; only its header is read."""
     found = [entry for entry in zip_entries(_regular(path)) if entry.filename in (name, f"{name}.npy")]
     if not found:
         raise DataError(f"{path}: it has no array {name!r}, but {', '.join(npz_names(path)[:8]) or 'none at all'}")
     entry, where = found[0], f"{path}:{found[0].filename}"
-    with _member(path, entry, limits) as stream:
+    with _member(path, entry) as stream:
         shape, fortran, dtype, length = _header(stream, where)
     if not shape:
         raise DataError(f"{where}: it must have rows, got a single number")
@@ -90,15 +89,15 @@ def open_npz_array(path: Path, name: str, *, limits: Limits = LIMITS) -> NpzArra
         raise DataError(
             f"{where}: an array of {dtype} {shape} takes {needed:,} bytes, and {held:,} are there; copy it again"
         )
-    array = NpzArray(path, entry, shape, dtype, limits)
+    array = NpzArray(path, entry, shape, dtype)
     if array.row_bytes > MAX_ROW:
         raise DataError(f"{where}: one row of {shape} takes {array.row_bytes:,} bytes, more than {MAX_ROW:,} allowed")
     return array
 
 
 @contextmanager
-def _member(path: Path, entry: zipfile.ZipInfo, limits: Limits) -> Iterator[BinaryIO]:
-    with zipfile.ZipFile(path) as archive, open_zip_member(path, archive, entry, limits) as stream:
+def _member(path: Path, entry: zipfile.ZipInfo) -> Iterator[BinaryIO]:
+    with zipfile.ZipFile(path) as archive, open_zip_member(path, archive, entry, LIMITS) as stream:
         yield stream
 
 
