@@ -31,9 +31,15 @@ from pathlib import Path
 
 from glocal.data.packings.arrays import arrays, cifar100_batches
 from glocal.data.packings.content import Content, Form
-from glocal.data.packings.division import divide_own, divide_published, guess
-from glocal.data.packings.folders import class_folders, cub, divided_folders, listed_classes
-from glocal.data.packings.lists import csv_per_split, one_csv
+from glocal.data.packings.division import divide_own, divide_published
+from glocal.data.packings.picture_files import (
+    class_folders,
+    csv_per_split,
+    cub,
+    divided_folders,
+    listed_classes,
+    one_csv,
+)
 from glocal.data.packings.tree import Tree, open_tree
 from glocal.data.prepare import Pictures
 from glocal.data.splits import PUBLISHED, canonical_name
@@ -68,34 +74,28 @@ class Packing:
 
 
 def recognise(
-    name: str | None,
-    path: str | Path,
-    *,
-    seed: int = 0,
-    shares: tuple[float, float, float] = (0.6, 0.16, 0.24),
+    name: str, path: str | Path, *, seed: int = 0, shares: tuple[float, float, float] = (0.6, 0.16, 0.24)
 ) -> Packing:
-    """Look at ``path`` and say how to read the data set ``name`` from it; without a name, which one it is.
+    """Look at ``path`` and say how to read the data set ``name`` from it.
 
     A published name gives the published splits, any other name is one's own data: divided as it is, or its classes
     dealt to train, val and test by ``seed`` in ``shares``.  Pictures are read only when the splits are.
     """
-    source = Path(path)
-    tree = open_tree(source)
+    tree = open_tree(Path(path))
     found = _look(tree)
-    dataset = canonical_name(name) if name is not None else guess(found)
+    dataset = canonical_name(name)
     if dataset in PUBLISHED:
-        splits, note = divide_published(found, str(dataset))
+        splits, note = divide_published(found, dataset)
     else:
-        dataset = name or source.name.partition(".")[0]
         splits, note = divide_own(found, seed, shares)
     words = "; ".join(filter(None, [found.words, note]))
     return Packing(
-        dataset=str(dataset),
+        dataset=dataset,
         words=words,
         splits={split: each.samples for split, each in splits.items()},
         counts={split: each.count for split, each in splits.items()},
         key=f"{tree.key} {found.key} {dataset} {words}",
-        variant=_variant(str(dataset), found),
+        variant=_variant(dataset, found),
     )
 
 

@@ -15,7 +15,7 @@ from functools import partial
 
 from glocal.data.packings.content import SPLITS, WHOLE, Content, Part, joined
 from glocal.data.prepared_writer import Sample
-from glocal.data.splits import CIFAR100, PUBLISHED, Splits, check_disjoint, published_classes, seeded_split
+from glocal.data.splits import CIFAR100, Splits, check_disjoint, published_classes, seeded_split
 from glocal_runtime.errors import DataError
 
 _CIFAR = ("cifar-fs", "fc100")
@@ -36,21 +36,6 @@ class Split:
     def samples(self) -> Iterator[Sample]:
         for sample in self.part.samples(self.names.keys()):
             yield sample._replace(class_name=self.names[sample.class_name])
-
-
-def guess(found: Content) -> str | None:
-    """The published data set whose every class is there, divided as published or not at all; None for any other."""
-    fitting = []
-    for name in PUBLISHED:
-        published = published_classes(name)
-        names, _ = _class_names(found, name)
-        divided = {split: frozenset(each.values()) for split, each in names.items()}
-        whole = frozenset(each for classes in published.values() for each in classes)
-        if divided in ({split: frozenset(classes) for split, classes in published.items()}, {WHOLE: whole}):
-            fitting.append(name)
-    if len(fitting) > 1:
-        raise DataError(f"these pictures make {' or '.join(fitting)}; say which of them is wanted by its name")
-    return fitting[0] if fitting else None
 
 
 def divide_published(found: Content, name: str) -> tuple[dict[str, Split], str]:
