@@ -29,6 +29,16 @@ def write_tree(root: Path, tree: Tree) -> Path:
     return root
 
 
+def write_classes(folder: Path, *names: str, seed: int = 0, per_class: int = 2, side: int = 8) -> Path:
+    """Class folders of noise, added to those that are there."""
+    rng = np.random.default_rng(seed)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for i in range(per_class):
+            Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(folder / name / f"{i}.png")
+    return folder
+
+
 def png(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG")

@@ -8,21 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from glocal.data import registry
 from glocal.data.dataset import ClassDataset
 from glocal.data.registry import DATASETS, SPLITS, open_dataset
+from pictures import write_classes
 from refusal import refused
-
-
-def write_classes(folder: Path, *names: str, seed: int = 0, per_class: int = 2) -> Path:
-    rng = np.random.default_rng(seed)
-    for name in names:
-        (folder / name).mkdir(parents=True)
-        for i in range(per_class):
-            Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / name / f"{i}.png")
-    return folder
 
 
 def zipped(folder: Path, target: Path) -> Path:
