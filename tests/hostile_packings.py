@@ -114,6 +114,8 @@ hostile_inputs(
     ("half", "whole number from 0, got 0.5", cifar_labels([0.5] * 6)),
     ("nan", "whole number from 0, got nan", cifar_labels([float("nan")] * 6)),
     ("negative", "whole number from 0, got -1", cifar_labels([-1] * 6)),
+    ("huge", "whole number from 0, got a number that does not end", cifar_labels([10**5000] * 6)),
+    ("infinite", "whole number from 0, got inf", cifar_labels([float("inf")] * 6)),
     ("lists", "whole number, got a list", cifar_labels([[1]] * 6)),
     ("yes and no", "whole number, got a bool", cifar_labels([True] * 6)),
     ("dict", "labels must be a list or an array, got a dict", cifar_labels({})),

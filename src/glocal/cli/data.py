@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import Json, bar, bars, show
+from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
     from glocal.data.catalogue import Entry
@@ -122,7 +123,6 @@ def show_(
     """Draw a contact sheet: some pictures of some classes, with their names."""
     from glocal.data import open_dataset
     from glocal.report.contact_sheet import contact_sheet
-    from glocal_runtime.errors import DataError
 
     if out.suffix.lower() != ".png":
         raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
@@ -134,7 +134,6 @@ def show_(
 
 def _folder(name: str, instead: str) -> Path:
     from glocal.data.splits import canonical_name
-    from glocal_runtime.errors import DataError
 
     home = os.environ.get("GLOCAL_DATA")
     if not home:
@@ -150,7 +149,6 @@ def _refuse_ready(name: str) -> None:
     """Data sets that the package makes or reads by rules of their own have no prepared form."""
     from glocal.data import DATASETS
     from glocal.data.catalogue import CATALOGUE
-    from glocal_runtime.errors import DataError
 
     if name in DATASETS:
         todo = f" ({CATALOGUE[name].todo})" if name in CATALOGUE else ""
@@ -158,8 +156,6 @@ def _refuse_ready(name: str) -> None:
 
 
 def _shares(text: str) -> tuple[float, float, float]:
-    from glocal_runtime.errors import DataError
-
     try:
         train, val, test = (float(part) for part in text.split(","))
     except ValueError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import re
 from collections import Counter
@@ -22,6 +21,7 @@ from glocal_runtime.images import UnusableImage, decode
 SPLITS = ("train", "val", "test")
 WHOLE = ""  # the split of pictures that are not divided
 _SPLIT_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+_TOO_LARGE = 1 << 63  # for a label; Python refuses to print a number of thousands of digits
 _LOOKED_AT = 4  # pictures whose size is looked at
 _RELEASE_AFTER = 32 << 20  # bytes read from a memory map before its pages are given back
 
@@ -111,9 +111,11 @@ def label_text(label: object, where: str) -> str:
         return bytes(label).decode("utf-8", "backslashreplace")
     if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer | float | np.floating):
         raise DataError(f"{where}: a label must be a name or a whole number, got a {type(label).__name__}")
-    if not math.isfinite(label) or int(label) != label or label < 0:
-        raise DataError(f"{where}: a label must be a name or a whole number from 0, got {label}")
-    return str(int(label))
+    number: Any = label
+    if not 0 <= number < _TOO_LARGE or int(number) != number:  # the first is false for nan
+        told = label if not isinstance(label, int) or abs(label) < _TOO_LARGE else "a number that does not end"
+        raise DataError(f"{where}: a label must be a name or a whole number from 0, got {told}")
+    return str(int(number))
 
 
 def labels_text(labels: Any, where: str) -> list[str]:
