@@ -29,7 +29,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from glocal.data.packings.arrays import arrays, cifar100_batches
+from glocal.data.packings.array_files import arrays, cifar100_batches
 from glocal.data.packings.content import Content, Form
 from glocal.data.packings.division import divide_own, divide_published
 from glocal.data.packings.picture_files import (
