@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from glocal.data.episodes import EpisodeSpec
-from glocal.data.shares import unknown_share, with_unknown_share
+from glocal.data.unknown_share import unknown_share, with_unknown_share
 from refusal import refused
 
 
