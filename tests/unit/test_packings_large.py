@@ -79,7 +79,7 @@ def grown(work: str, *arguments: Path) -> int:
 
 
 @pytest.mark.parametrize(
-    ("total", "limit"), [(600 * MIB, 256 * MIB), pytest.param(9_500_000_000, 1024 * MIB, marks=pytest.mark.long)]
+    ("total", "limit"), [(400 * MIB, 256 * MIB), pytest.param(9_500_000_000, 1024 * MIB, marks=pytest.mark.long)]
 )
 def test_an_npz_larger_than_the_memory_it_takes(tmp_path: Path, total: int, limit: int) -> None:
     if shutil.disk_usage(tmp_path).free < 2 * total + (1 << 30):
