@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 import hostile_pickles  # noqa: F401
 from glocal.data import pickles
-from glocal.data.pickles import raw_bytes, read_pickle, text_keys
+from glocal.data.packings.content import raw_bytes, text_keys
+from glocal.data.pickles import read_pickle
 from glocal_runtime.errors import DataError
 from hostile import HOSTILE, WORDS
 from refusal import refused

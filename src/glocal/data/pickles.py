@@ -12,7 +12,7 @@ import math
 import mmap
 import pickle
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO, Final, TypeAlias
 
@@ -37,7 +37,7 @@ def read_pickle(source: str | Path | BinaryIO, *, name: str | None = None) -> An
 
     A path is memory-mapped and its arrays are read-only views of the map, so a pickle larger than the memory can be
     read; a stream is read to its end, which whoever opened it must have bounded.  Byte strings of 1 KiB and more come
-    as memoryviews, text of Python 2 and byte arrays as bytes: ``raw_bytes`` takes them all.  Ordered and default dicts
+    as memoryviews, text of Python 2 and byte arrays as bytes.  Ordered and default dicts
     come as dicts.
     """
     where = name or (str(source) if isinstance(source, str | Path) else getattr(source, "name", "(unnamed pickle)"))
@@ -60,30 +60,6 @@ def read_pickle(source: str | Path | BinaryIO, *, name: str | None = None) -> An
     else:
         return value
     raise DataError(f"{where}: {what}", code="pickle")
-
-
-def text_keys(mapping: object, *, where: str) -> dict[str, Any]:
-    """A dict whose keys are text, whichever Python wrote them."""
-    if not isinstance(mapping, Mapping):
-        raise DataError(f"{where}: it must hold a dict, got a {type(mapping).__name__}")
-    named: dict[str, Any] = {}
-    for key, value in mapping.items():
-        text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
-        if not isinstance(text, str):
-            raise DataError(f"{where}: the keys of its dict must be text, got {key!r}")
-        if text in named:
-            raise DataError(f"{where}: its dict has the key {text!r} twice, as text and as bytes; keep one of them")
-        named[text] = value
-    return named
-
-
-def raw_bytes(value: object, *, where: str) -> bytes:
-    """The bytes of an encoded picture: bytes in any spelling, or an array of uint8."""
-    if isinstance(value, np.ndarray) and value.dtype in (np.uint8, np.int8):
-        return value.tobytes()
-    if isinstance(value, bytes | memoryview):
-        return bytes(value)
-    raise DataError(f"{where}: it must hold bytes, got a {type(value).__name__}")
 
 
 def _mapped(path: Path) -> mmap.mmap | bytes:

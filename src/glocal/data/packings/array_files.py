@@ -27,10 +27,12 @@ from glocal.data.packings.content import (
     joined,
     label_text,
     labels_text,
+    raw_bytes,
     split_of,
+    text_keys,
 )
 from glocal.data.packings.tree import Tree
-from glocal.data.pickles import raw_bytes, read_pickle, text_keys
+from glocal.data.pickles import read_pickle
 from glocal.data.prepared_writer import Sample
 from glocal.data.splits import CIFAR100
 from glocal_runtime.errors import DataError

@@ -101,6 +101,30 @@ def side_of_files(tree: Tree, names: Collection[str]) -> int | None:
     return common_side(few)
 
 
+def text_keys(mapping: object, *, where: str) -> dict[str, Any]:
+    """A dict whose keys are text, whichever Python wrote them."""
+    if not isinstance(mapping, Mapping):
+        raise DataError(f"{where}: it must hold a dict, got a {type(mapping).__name__}")
+    named: dict[str, Any] = {}
+    for key, value in mapping.items():
+        text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
+        if not isinstance(text, str):
+            raise DataError(f"{where}: the keys of its dict must be text, got {key!r}")
+        if text in named:
+            raise DataError(f"{where}: its dict has the key {text!r} twice, as text and as bytes; keep one of them")
+        named[text] = value
+    return named
+
+
+def raw_bytes(value: object, *, where: str) -> bytes:
+    """The bytes of an encoded picture: bytes in any spelling, or an array of uint8."""
+    if isinstance(value, np.ndarray) and value.dtype in (np.uint8, np.int8):
+        return value.tobytes()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)
+    raise DataError(f"{where}: it must hold bytes, got a {type(value).__name__}")
+
+
 def label_text(label: object, where: str) -> str:
     """A label as text, whichever type it came in."""
     if isinstance(label, bytes):
