@@ -27,8 +27,9 @@ from torch import Tensor, nn
 from glocal.backbones import build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader
+from glocal.data.prepare import prepare
 from glocal.data.prepared import open_prepared
-from glocal.data.preparing import Sample, prepare
+from glocal.data.prepared_writer import Sample
 from glocal.engine.recipe import load_recipe
 from glocal.ops.similarity import pool
 

@@ -12,7 +12,7 @@ import tarfile
 import zipfile
 from pathlib import Path
 
-from hostile_registry import hostile
+from hostile import hostile
 
 
 def _zip(path: Path, *names: str, content: bytes = b"content") -> None:

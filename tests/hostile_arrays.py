@@ -1,4 +1,4 @@
-"""npz and npy files that claim what they do not hold; the array is called ``images``."""
+"""npz files that claim what they do not hold; the array is called ``images``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile_registry import PIXELS, Runs, hostile
+from hostile import PIXELS, Runs, hostile
 
 
 def _npy(array: np.ndarray, **changed: object) -> bytes:
@@ -35,7 +35,6 @@ _CLAIMS: dict[str, tuple[str, dict[str, object]]] = {
 }
 for _label, (_words, _claim) in _CLAIMS.items():
     hostile(f"{_label}.npz", _words)(lambda path, c=_claim: _npz(path, _npy(PIXELS, **c)))
-    hostile(f"{_label}.npy", _words)(lambda path, c=_claim: path.write_bytes(_npy(PIXELS, **c)) and None)
 
 
 @hostile("pickle.npz", "not an array that numpy saved")
@@ -86,13 +85,3 @@ def _(path: Path) -> None:
 def _(path: Path) -> None:
     np.savez(path, images=PIXELS)
     path.write_bytes(path.read_bytes()[:300])
-
-
-@hostile("cut.npy", "takes 384 bytes, and 284 are there")
-def _(path: Path) -> None:
-    path.write_bytes(_npy(PIXELS)[:-100])
-
-
-@hostile("text.npy", "not an array that numpy saved")
-def _(path: Path) -> None:
-    path.write_text("no array")

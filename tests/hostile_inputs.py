@@ -9,6 +9,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+# Importing them enters their files.
+import hostile_archives  # noqa: F401
+import hostile_arrays  # noqa: F401
+import hostile_pickles  # noqa: F401
 from hostile import HOSTILE, WORDS
 from packings import dump
 
@@ -25,13 +29,12 @@ class Input(NamedTuple):
 KINDS: dict[str, dict[str, Input]] = {}
 
 
-def hostile_input(
-    kind: str, label: str, words: str, write: Write, *, name: str = "mine", shares: str = "1,0,0"
-) -> None:
-    """``shares`` that put every class into train let nothing but the fault itself be refused."""
+def hostile_inputs(kind: str, *cases: tuple[str, str, Write], name: str = "mine", shares: str = "1,0,0") -> None:
+    """Cases of (label, words, write); ``shares`` that put every class into train let only the fault be refused."""
     inputs = KINDS.setdefault(kind, {})
-    assert label not in inputs, (kind, label)
-    inputs[label] = Input(write, words, name, shares)
+    for label, words, write in cases:
+        assert label not in inputs, (kind, label)
+        inputs[label] = Input(write, words, name, shares)
 
 
 _PICKLES = {
@@ -41,7 +44,8 @@ _PICKLES = {
     "pickle of objects": "new-object bare-class calls-a-list changes-a-dict",
     "pickle that claims too much": "huge-bytes huge-bytearray huge-frame bytearray-of-length copies",
     "array in a pickle that cannot be": "huge-array negative-axis empty-strings objects-from-bytes made-up-dtype",
-    "pickle in circles": "deep laughs list-in-itself tuple-key",
+    "array of objects": "object-array",
+    "pickle in circles": "deep laughs list-in-itself tuple-key colliding-keys",
     "damaged pickle": "empty text cut stops-early protocol-9",
 }
 _ARCHIVES = {
@@ -82,11 +86,8 @@ def _with_labels(file: str) -> Write:
 
 
 for _kind, _files in _PICKLES.items():
-    for _file in _files.split():
-        hostile_input(_kind, _file, WORDS[f"{_file}.pkl"], _alone(f"{_file}.pkl"))
+    hostile_inputs(_kind, *((each, WORDS[f"{each}.pkl"], _alone(f"{each}.pkl")) for each in _files.split()))
 for _kind, _files in _ARCHIVES.items():
-    for _file in _files.split():
-        hostile_input(_kind, _file, WORDS[_file], _alone(_file))
+    hostile_inputs(_kind, *((each, WORDS[each], _alone(each)) for each in _files.split()))
 for _kind, _files in _ARRAYS.items():
-    for _file in _files.split():
-        hostile_input(_kind, _file, WORDS[f"{_file}.npz"], _with_labels(_file))
+    hostile_inputs(_kind, *((each, WORDS[f"{each}.npz"], _with_labels(each)) for each in _files.split()))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile_registry import PIXELS, Runs, hostile
+from hostile import PIXELS, Runs, hostile
 
 
 def pickled(name: str, words: str, content: bytes) -> None:
@@ -52,23 +52,18 @@ for _protocol in range(6):
         path.write_bytes(pickle.dumps({"data": PIXELS, "labels": Runs(path)}, protocol))
 
 
-@hostile("runs-inside-object-array.pkl", r"asks for '(posix|nt|os)\.mkdir'")
+@hostile("runs-inside-object-array.pkl", "array of dtype 'O8'")
 def _(path: Path) -> None:
     path.write_bytes(pickle.dumps({"data": np.array([Runs(path), None], object)}))
 
 
-@hostile("persistent-id.pkl", "a reference to something outside the file")
+@hostile("persistent-id.pkl", "something outside the file")
 def _(path: Path) -> None:
     with path.open("wb") as file:
         _Persistent(file, 4).dump({"data": b"picture"})
 
 
-@hostile("instance.pkl", "asks for '__main__.Data'")
-def _(path: Path) -> None:
-    path.write_bytes(b"(i__main__\nData\n.")
-
-
-@hostile("out-of-band-buffer.pkl", "a buffer that lies outside the file")
+@hostile("out-of-band-buffer.pkl", "something outside the file")
 def _(path: Path) -> None:
     path.write_bytes(pickle.dumps(PIXELS, 5, buffer_callback=lambda _: None))
 
@@ -79,10 +74,11 @@ pickled(
 pickled("getattr.pkl", r"asks for 'builtins\.getattr'", b"\x80\x04\x8c\x08builtins\x8c\x07getattr\x93.")
 pickled("numpy-load.pkl", r"asks for 'numpy\.load'", b"\x80\x02cnumpy\nload\nU\x05a.npy\x85R.")
 pickled("dotted-name.pkl", r"asks for 'numpy\.ndarray\.tofile'", b"\x80\x04\x8c\x05numpy\x8c\x0endarray.tofile\x93.")
-pickled("extension.pkl", "extension registry", b"\x80\x02\x82\x01.")
-pickled("new-object.pkl", "an object of a class", b"\x80\x02cnumpy\nndarray\n)\x81.")
+pickled("instance.pkl", "it has an object", b"(i__main__\nData\n.")
+pickled("extension.pkl", "something outside the file", b"\x80\x02\x82\x01.")
+pickled("new-object.pkl", "it has an object", b"\x80\x02cnumpy\nndarray\n)\x81.")
 pickled("bare-class.pkl", "the name of a class", b"cnumpy\nndarray\n.")
-pickled("calls-a-list.pkl", "it calls 'list'", b"\x80\x02]K\x01\x85R.")
+pickled("calls-a-list.pkl", "it calls a list", b"\x80\x02]K\x01\x85R.")
 pickled("changes-a-dict.pkl", "changes the attributes of a dict", b"\x80\x02}}b.")
 
 # Pickles that ask for too much.
@@ -93,8 +89,9 @@ pickled("huge-frame.pkl", "asks|ends|damaged|left over", b"\x80\x04\x95" + struc
 pickled("huge-array.pkl", "bytes to fill it with", _array("u1", (1 << 40,), b"x" * 9))
 pickled("negative-axis.pkl", "impossible shape", _array("u1", (-1,), b"x" * 9))
 pickled("empty-strings.pkl", "array of dtype 'S0'", _array("S0", (1 << 40,), b""))
-pickled("objects-from-bytes.pkl", "array of objects", _array("O8", (1,), b"\x01" * 8))  # pointers to anywhere
+pickled("objects-from-bytes.pkl", "array of dtype 'O8'", _array("O8", (1,), b"\x01" * 8))  # pointers to anywhere
 pickled("made-up-dtype.pkl", "dtype of its own making", _array("u1", (9,), b"x" * 9, order="?"))
+pickled("object-array.pkl", "array of dtype 'O8'", pickle.dumps(np.array([1, None], object)))
 pickled("bytearray-of-length.pkl", "byte array of a int", b"\x80\x02c__builtin__\nbytearray\nJ\xff\xff\xff\x7f\x85R.")
 pickled(
     "copies.pkl",
@@ -108,7 +105,7 @@ pickled(
 pickled("deep.pkl", "more than 32 deep", b"\x80\x02" + b"]" * 100_000 + b"a" * 99_999 + b".")
 pickled(
     "laughs.pkl",
-    "repeat one another too often",
+    "too often",
     b"\x80\x02]"
     + b"("
     + b"K\x01" * 9
@@ -116,7 +113,9 @@ pickled(
     + b"".join(b"q" + bytes([i]) + b"0](" + (b"h" + bytes([i])) * 9 + b"e" for i in range(20))
     + b".",
 )
-pickled("list-in-itself.pkl", "contains itself", b"\x80\x02]q\x00h\x00a.")
+_COLLIDING = b"".join(b"\x8a\x09" + (i * (2**61 - 1)).to_bytes(9, "little", signed=True) + b"N" for i in range(1, 9))
+pickled("colliding-keys.pkl", "a int as a key", b"\x80\x02}(" + _COLLIDING + b"u.")
+pickled("list-in-itself.pkl", "contain themselves", b"\x80\x02]q\x00h\x00a.")
 pickled("tuple-key.pkl", "a tuple as a key", b"\x80\x02}K\x01\x85" + b"2\x86" * 60 + b"K\x01s.")
 
 # Pickles that came to harm.

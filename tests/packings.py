@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from glocal.data.published_splits import CIFAR100, SUPERCLASSES, published_classes
+from glocal.data.splits import CIFAR100, SUPERCLASSES, published_classes
 
 Pixels = np.ndarray
 Content = dict[str, dict[str, Pixels]]  # split -> class -> (n, 32, 32, 3)

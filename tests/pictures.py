@@ -25,8 +25,18 @@ def write_tree(root: Path, tree: Tree) -> Path:
     for name, pixels in tree.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(pixels).save(root / name)
-        os.utime(root / name, (1_000_000_000, 1_000_000_000))  # long settled, so that the cache may trust it
+        os.utime(root / name, (1_000_000_000, 1_000_000_000))  # as unpacking does
     return root
+
+
+def write_classes(folder: Path, *names: str, seed: int = 0, per_class: int = 2, side: int = 8) -> Path:
+    """Class folders of noise, added to those that are there."""
+    rng = np.random.default_rng(seed)
+    for name in names:
+        (folder / name).mkdir(parents=True)
+        for i in range(per_class):
+            Image.fromarray(rng.integers(0, 256, (side, side, 3), dtype=np.uint8)).save(folder / name / f"{i}.png")
+    return folder
 
 
 def png(pixels: np.ndarray) -> bytes:

@@ -17,14 +17,16 @@ import torch
 from PIL import Image
 
 from glocal.data import DATASETS, loader, open_dataset, packings
-from glocal.data.facts import FACTS
+from glocal.data.catalogue import CATALOGUE
 from glocal.data.packings import Packing
+from glocal.data.prepare import work_folder
 from glocal.data.prepared import is_prepared
-from glocal.data.preparing import Sample, work_folder
+from glocal.data.prepared_writer import Sample
 from glocal.engine.checkpoint import save_model
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe
 from glocal.engine.train import TrainStage
+from pictures import write_classes
 from tiny_models import tiny_model
 from tiny_runs import fields, make_dataset
 
@@ -42,21 +44,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def class_folders(root: Path, classes: int, *, per_class: int = 4) -> Path:
-    rng = np.random.default_rng(0)
-    for c in range(classes):
-        (root / f"class {c}").mkdir(parents=True)
-        for i in range(per_class):
-            pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
-            Image.fromarray(pixels).save(root / f"class {c}" / f"{i}.png")
-    return root
+def class_folders(root: Path, classes: int) -> Path:
+    return write_classes(root, *(f"class {c}" for c in range(classes)), per_class=4, side=16)
 
 
 def test_list(glocal: Any, home: Path) -> None:
     code, shown, err = glocal("data", "list", "--json")
     assert (code, err) == (0, "")
     found = {each["name"]: each for each in json.loads(shown)}
-    assert set(found) == {*FACTS} >= {*DATASETS, "mini-imagenet", "tiered-imagenet", "cifar-fs", "fc100", "cub"}
+    assert set(found) == {*CATALOGUE} >= {*DATASETS, "mini-imagenet", "tiered-imagenet", "cifar-fs", "fc100", "cub"}
     assert found["tiered-imagenet"]["parts"]["val"] == {"classes": 97, "images": 124_261}
     assert found["mini-imagenet"]["images"] == 60_000
     assert set(found["mini-imagenet"]["variants"]) >= {"original-jpeg", "84px-pickle", "cache-pickle"}
@@ -65,7 +61,7 @@ def test_list(glocal: Any, home: Path) -> None:
     _, shown, _ = glocal("data", "list")
     assert "448,695 / 124,261 / 206,209" in shown
     assert shown.count("a folder as it came") == 1
-    assert all(each.terms in shown and each.home in shown and each.todo in shown for each in FACTS.values())
+    assert all(each.terms in shown and each.home in shown and each.todo in shown for each in CATALOGUE.values())
 
 
 def test_pictures_of_ones_own_from_folder_to_evaluation(glocal: Any, home: Path, tmp_path: Path) -> None:
@@ -116,8 +112,7 @@ def test_training_has_the_same_numbers_from_memory_and_through_the_map(
 
 
 def test_another_spelling_of_a_published_name_leads_to_one_folder(glocal: Any, home: Path, tmp_path: Path) -> None:
-    for name in ("apple", "beaver", "baby"):  # of train, val and test
-        class_folders(tmp_path / "in", 1).joinpath("class 0").rename(tmp_path / "in" / name)
+    write_classes(tmp_path / "in", "apple", "beaver", "baby")  # of train, val and test
     assert glocal("data", "prepare", "CIFAR_FS", "--from", tmp_path / "in")[0] == 0
     assert [path.name for path in home.iterdir()] == ["cifar-fs"]
     code, shown, _ = glocal("data", "verify", "CIFAR_FS", "--json")
@@ -180,28 +175,26 @@ def test_what_the_user_can_mend(glocal: Any, home: Path, tmp_path: Path, monkeyp
     source = class_folders(tmp_path / "photos", 6)
     (tmp_path / "taken").mkdir()
 
-    def refused(*arguments: Any) -> str:
+    def refused(words: str, *arguments: Any) -> None:
         code, out, err = glocal("data", *arguments)
         assert (code, out, err.count("\n")) == (2, "", 1), (out, err)
-        return err
+        assert words in err, err
 
-    assert "taken exists already and is not overwritten" in refused(
-        "prepare", "x", "--from", source, "--out", tmp_path / "taken"
-    )
-    assert "nowhere: there is no such file or folder" in refused("prepare", "x", "--from", tmp_path / "nowhere")
-    assert "got '1,2'" in refused("prepare", "x", "--from", source, "--shares", "1,2")
-    assert "got '-1,5,5'" in refused("prepare", "x", "--from", source, "--shares=-1,5,5")
-    assert "got 'nan,1,1'" in refused("prepare", "x", "--from", source, "--shares", "nan,1,1")
-    assert "has a plain name, got 'a/b'; rename it, or say --out DIR" in refused("prepare", "a/b", "--from", source)
-    assert "class 'class 0' is not one of the 100 classes" in refused("prepare", "cifar-fs", "--from", source)
-    assert "embedded is opened by its name as it is" in refused("prepare", "embedded", "--from", source)
-    assert "there is no prepared form of it" in refused("verify", "caltech-photos")
-    assert "holds no prepared data set" in refused("verify", "photos", source)
+    of_source = ("--from", source)
+    refused("taken exists already and is not overwritten", "prepare", "x", *of_source, "--out", tmp_path / "taken")
+    refused("nowhere: there is no such file or folder", "prepare", "x", "--from", tmp_path / "nowhere")
+    for shares in ("1,2", "-1,5,5", "nan,1,1"):
+        refused(f"got '{shares}'", "prepare", "x", *of_source, f"--shares={shares}")
+    refused("has a plain name, got 'a/b'; rename it, or say --out DIR", "prepare", "a/b", *of_source)
+    refused("class 'class 0' is not one of the 100 classes", "prepare", "cifar-fs", *of_source)
+    refused("embedded is opened by its name as it is", "prepare", "embedded", *of_source)
+    refused("there is no prepared form of it", "verify", "caltech-photos")
+    refused("holds no prepared data set", "verify", "photos", source)
     (source / "class 0" / "bad.jpg").write_bytes(b"no picture")
-    assert "bad.jpg" in refused("prepare", "x", "--from", source)
+    refused("bad.jpg", "prepare", "x", *of_source)
     monkeypatch.delenv("GLOCAL_DATA")
-    assert "below GLOCAL_DATA, which is not set; set it, or say --out DIR" in refused("prepare", "x", "--from", source)
-    assert "which is not set; set it, or say DIR" in refused("verify", "x")
+    refused("below GLOCAL_DATA, which is not set; set it, or say --out DIR", "prepare", "x", *of_source)
+    refused("which is not set; set it, or say DIR", "verify", "x")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "photos", "taken"]
     assert list(home.iterdir()) == []
 
@@ -282,6 +275,6 @@ def test_the_real_cifar_fs(glocal: Any, home: Path, cifar_fs: Path) -> None:
     assert (len(within), sum(within), len(across), sum(across)) == (11, 22, 15, 30)
     for kind, counted in (("within", within), ("across", across)):
         assert (verdict[kind]["groups"], verdict[kind]["pictures"]) == (len(counted), sum(counted))
-    assert FACTS["cifar-fs"].repeats == (11, 15)
+    assert CATALOGUE["cifar-fs"].repeats == (11, 15)
     for split in ("train", "val", "test"):
         assert open_dataset("cifar-fs", split).manifest == open_dataset(cifar_fs, split).manifest

@@ -63,6 +63,7 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
         *source.glob("glocal/recipes/*.toml"),
         *source.glob("glocal/weights/**/*.safetensors"),
         *source.glob("glocal/data/class_lists/*.json"),
+        source / "glocal" / "data" / "catalogue.toml",
     ]
     assert len([path for path in wanted if path.suffix == ".toml"]) > 0
     assert len([path for path in wanted if path.suffix == ".json"]) > 0

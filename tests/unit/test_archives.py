@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import hostile_archives  # noqa: F401
 from glocal.data.archives import Limits, archive_kind, read_members
 from glocal_runtime.errors import DataError
 from hostile import HOSTILE, WORDS

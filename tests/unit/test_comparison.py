@@ -13,8 +13,8 @@ import pytest
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.data.episodes import EpisodeSpec
-from glocal.data.shares import with_unknown_share
 from glocal.data.splits import published_split
+from glocal.data.unknown_share import with_unknown_share
 from glocal.engine.checkpoint import Model
 from glocal.engine.contestants import Contestant
 from glocal.methods import build_method

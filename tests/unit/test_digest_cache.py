@@ -10,8 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data.cache import _decoder, cache_dir, digest_cache_file
+from glocal.data import digests
+from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
+from glocal.data.digests import _decoder, digest_cache_file
 from pictures import Tree, count_decodes, make_tree, write_tree
 
 
@@ -20,6 +22,13 @@ def tree() -> Tree:
     return make_tree()
 
 
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files just written may be trusted."""
+    monkeypatch.setattr(digests, "_SETTLED_AFTER", -(10**18))
+
+
+@pytest.mark.usefixtures("settled")
 def test_cache_is_used_and_noticed_stale_per_file(tmp_path: Path, tree: Tree, monkeypatch, own_cache: Path) -> None:
     root = write_tree(tmp_path / "pets", tree)
     decoded = count_decodes(monkeypatch)
@@ -43,14 +52,15 @@ def test_cache_is_used_and_noticed_stale_per_file(tmp_path: Path, tree: Tree, mo
 
 
 def test_a_file_that_changed_just_now_is_not_trusted(tmp_path: Path, tree: Tree, monkeypatch) -> None:
+    """``write_tree`` sets the time back, as unpacking an archive does; when a file really changed cannot be set."""
     root = write_tree(tmp_path / "pets", tree)
-    os.utime(root / "dog/1.png")
     ClassDataset.from_folder(root)
     decoded = count_decodes(monkeypatch)
     ClassDataset.from_folder(root)
-    assert len(decoded) == 1
+    assert len(decoded) == 5
 
 
+@pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"decoder": 3}', "other", "short"])
 def test_a_broken_or_foreign_cache_is_ignored_and_rewritten(
     tmp_path: Path, tree: Tree, monkeypatch, content: str
@@ -88,6 +98,7 @@ def test_cache_dir_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
     assert not (tmp_path / "mine").exists()
 
 
+@pytest.mark.usefixtures("settled")
 def test_a_change_that_keeps_size_and_time_is_noticed(tmp_path: Path, tree: Tree) -> None:
     root = write_tree(
         tmp_path / "pets", {name.replace("png", "bmp").replace("PNG", "bmp"): tree[name] for name in tree}

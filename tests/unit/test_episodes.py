@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.types import UNKNOWN
-from glocal_runtime.errors import DataError
+from refusal import refused
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)
 
@@ -63,10 +61,12 @@ def test_tasks_are_those_of_every_version_and_machine() -> None:
     sampler = EpisodeSampler(
         dataset((8,) * 6), EpisodeSpec(way=2, shot=1, query=2, unknown_way=1, unknown_query=1), seed=7
     )
-    assert [(t.drawn, t.support.tolist(), t.query.tolist()) for t in map(sampler.__getitem__, (0, 1))] == FROZEN
-
-
-FROZEN = [((3, 4, 0), [24, 39], [30, 29, 38, 32, 2]), ((1, 3, 2), [13, 28], [12, 9, 25, 26, 19])]
+    assert [(t.drawn, t.support.tolist(), t.query.tolist()) for t in map(sampler.__getitem__, (0, 1))] == [
+        ((3, 4, 0), [24, 39], [30, 29, 38, 32, 2]),
+        ((1, 3, 2), [13, 28], [12, 9, 25, 26, 19]),
+    ]
+    tasks = EpisodeSampler(dataset(), SPEC, seed=0).take(50)
+    assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"
 
 
 def test_mirror_adds_and_changes_nothing_else() -> None:
@@ -74,6 +74,7 @@ def test_mirror_adds_and_changes_nothing_else() -> None:
     spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=2, unknown_query=3)
     plain, mirrored = (EpisodeSampler(data, spec, seed=5, mirror=mirror).take(30) for mirror in (False, True))
     assert plain.fingerprint() == mirrored.fingerprint()
+    assert {int(n) for task in plain for n in np.bincount(task.support_label)} == {1, 2, 3}  # every shot of the range
     for before, after in zip(plain, mirrored, strict=True):
         assert after.support.tolist() == before.support.tolist()
         assert after.query.tolist() == before.query.tolist()
@@ -83,17 +84,6 @@ def test_mirror_adds_and_changes_nothing_else() -> None:
         assert not set(support.tolist()) & set(after.query.tolist())
         assert after.mirror_query_label.tolist() == [UNKNOWN] * 12 + [0] * 3 + [1] * 3
         assert set(support.tolist()) <= set(after.images().tolist())
-
-
-def test_unequal_shots_take_every_number_in_the_range() -> None:
-    spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=0)
-    seen = set()
-    for task in EpisodeSampler(dataset(), spec).take(40):
-        shots = np.bincount(task.support_label, minlength=3)
-        seen.update(shots.tolist())
-        assert len(task.query) == 12
-        assert not set(task.support.tolist()) & set(task.query.tolist())
-    assert seen == {1, 2, 3}
 
 
 def test_rows_restrict_support_and_query() -> None:
@@ -109,45 +99,37 @@ def test_rows_restrict_support_and_query() -> None:
         ({"way": 0}, "way must be at least 1, got 0"),
         ({"shot": 0}, "shot must be at least 1, got 0"),
         ({"shot": (0, 3)}, "shot must be at least 1, got 0"),
-        ({"shot": (3, 2)}, r"from least to most, got \(3, 2\)"),
-        ({"shot": (1, 2, 3)}, r"one number, or two \(least, most\), got \(1, 2, 3\)"),
+        ({"shot": (3, 2)}, "from least to most, got (3, 2)"),
+        ({"shot": (1, 2, 3)}, "one number, or two (least, most), got (1, 2, 3)"),
         ({"query": 0}, "query must be at least 1, got 0"),
         ({"unknown_way": -1}, "unknown_way must be at least 0, got -1"),
         ({"unknown_query": -1}, "unknown_query must be at least 0, got -1"),
     ],
 )
 def test_impossible_specs_are_refused(settings: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence):
+    with refused("data", sentence):
         EpisodeSpec(**settings)
 
 
 @pytest.mark.parametrize(
-    ("spec", "how", "sentence"),
+    ("spec", "how", "words"),
     [
-        (EpisodeSpec(way=5, unknown_way=2), {}, r"toys has 6 classes, but a task needs 7 \(5 known \+ 2 unknown\)"),
+        (EpisodeSpec(5, 1, 15, 2), {}, "toys has 6 classes, but a task needs 7 (5 known + 2 unknown)"),
         (
-            EpisodeSpec(way=3, shot=4, query=4, unknown_way=0),
+            EpisodeSpec(3, 4, 4, 0),
             {},
-            r"class 'c-7' of toys has 7 images, but a task needs 8 \(4 support \+ 4 queries\): add",
+            "'c-7' of toys has 7 images, but a task needs 8 (4 support + 4 queries): add",
         ),
-        (
-            EpisodeSpec(way=3, shot=(1, 6), query=3, unknown_way=0),
-            {},
-            r"'c-7' .* needs 9 \(6 support \+ 3 queries\) \(2 classes",
-        ),
-        (EpisodeSpec(way=3, query=1, unknown_way=2, unknown_query=8), {}, r"'c-7' .* needs 8 \(8 unknown queries\)"),
-        (
-            EpisodeSpec(way=3, shot=2, query=1, unknown_way=2, unknown_query=6),
-            {"mirror": True},
-            r"'c-7' .* needs 8 \(6 unknown queries \+ 2 mirrored support\)",
-        ),
-        (EpisodeSpec(way=3, query=1, unknown_way=0), {"mirror": True}, "mirrored task needs unknown classes"),
-        (EpisodeSpec(way=3, query=1, unknown_way=0), {"rows": np.arange(3)}, "has 0 images"),
+        (EpisodeSpec(3, (1, 6), 3, 0), {}, "needs 9 (6 support + 3 queries) (2 classes"),
+        (EpisodeSpec(3, 1, 1, 2, 8), {}, "needs 8 (8 unknown queries)"),
+        (EpisodeSpec(3, 2, 1, 2, 6), {"mirror": True}, "needs 8 (6 unknown queries + 2 mirrored support)"),
+        (EpisodeSpec(3, 1, 1, 0), {"mirror": True}, "mirrored task needs unknown classes"),
+        (EpisodeSpec(3, 1, 1, 0), {"rows": np.arange(3)}, "has 0 images"),
         (SPEC, {"seed": -1}, "seed must be 0 or more, got -1"),
     ],
 )
-def test_infeasible_tasks_are_refused_at_construction(spec: EpisodeSpec, how: dict[str, Any], sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence):
+def test_infeasible_tasks_are_refused_at_construction(spec: EpisodeSpec, how: dict[str, Any], words: str) -> None:
+    with refused("data", words):
         EpisodeSampler(dataset(), spec, **how)
 
 
@@ -156,27 +138,8 @@ def test_the_smallest_feasible_class_is_enough() -> None:
     assert len(EpisodeSampler(dataset(), spec).take(5).images()) > 30
     with pytest.raises(IndexError, match="must not be negative"):
         EpisodeSampler(dataset(), spec)[-1]
-    with pytest.raises(DataError, match="at least 1 task, got 0"):
+    with refused("data", "at least 1 task, got 0"):
         EpisodeSampler(dataset(), spec).take(0)
-
-
-def test_the_same_pictures_packed_otherwise_give_the_same_tasks(tmp_path: Path) -> None:
-    arrays = dataset((7, 9, 8, 7, 10))
-    folder, archive = tmp_path / "folder", tmp_path / "packed.zip"
-    for i in np.random.default_rng(1).permutation(len(arrays)).tolist():  # other file order, other names
-        path = folder / f"renamed {arrays.label[i] * 37 % 5}" / f"{i * 7919 % 1009}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(arrays.image(i)).save(path)
-    with zipfile.ZipFile(archive, "w") as file:
-        for path in sorted(folder.rglob("*.png"), reverse=True):
-            file.write(path, path.relative_to(folder))
-    expected = EpisodeSampler(arrays, SPEC, seed=1).take(20)
-    pixels = [arrays.image(i) for i in expected[3].query]
-    for packed in (ClassDataset.from_folder(folder), ClassDataset.from_zip(archive)):
-        tasks = EpisodeSampler(packed, SPEC, seed=1).take(20)
-        assert tables(tasks) == tables(expected)
-        assert tasks.fingerprint() == expected.fingerprint()
-        np.testing.assert_array_equal([packed.image(i) for i in tasks[3].query], pixels)
 
 
 def test_take_starts_where_it_is_told() -> None:
@@ -212,21 +175,16 @@ def test_a_task_list_survives_its_file(tmp_path: Path) -> None:
 def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     path = tmp_path / "tasks.json"
     EpisodeSampler(dataset(), SPEC, mirror=True).take(3).save(path)
+    other = dataset(seed=1, name="other toys")
+    with refused("other-data", "other toys", other.manifest[:12]):
+        TaskList.load(path, other)
     record = json.loads(path.read_text())
     change(record)
     path.write_text(json.dumps(record))
-    with pytest.raises(DataError, match=r"tasks\.json was altered"):
+    with refused("altered", "tasks.json"):
         TaskList.load(path, dataset())
-
-
-def test_a_foreign_task_list_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "tasks.json"
-    EpisodeSampler(dataset(), SPEC).take(2).save(path)
-    other = dataset(seed=1, name="other toys")
-    with pytest.raises(DataError, match=f"drawn from other pictures .* than other toys holds .*{other.manifest[:12]}"):
-        TaskList.load(path, other)
     path.write_text(path.read_text().replace("glocal-tasks-1", "glocal-tasks-9"))
-    with pytest.raises(DataError, match="has format 'glocal-tasks-9'"):
+    with refused("format", "glocal-tasks-9"):
         TaskList.load(path, dataset())
 
 
@@ -236,9 +194,9 @@ def test_a_foreign_task_list_is_refused(tmp_path: Path) -> None:
 def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)
-    with pytest.raises(DataError, match=r"notes\.txt is not a task list of glocal"):
+    with refused("data", "notes.txt is not a task list of glocal"):
         TaskList.load(path, dataset())
-    with pytest.raises(DataError, match=r"absent\.json cannot be read: No such file"):
+    with refused("data", "absent.json cannot be read: No such file"):
         TaskList.load(tmp_path / "absent.json", dataset())
 
 
@@ -280,13 +238,8 @@ def test_a_picture_that_is_there_twice_is_never_on_both_sides_of_a_task() -> Non
     second = np.flatnonzero(~np.isin(np.arange(24), np.concatenate([data.distinct(data.members(c)) for c in range(3)])))
     of_rows = EpisodeSampler(data, EpisodeSpec(way=2, shot=1, query=3, unknown_way=0), rows=second)
     assert np.isin(of_rows.take(5).images(), second).all()  # where only the copies are allowed, they are used
-    with pytest.raises(DataError, match=r"has 4 images \(repeated ones counted once\), but a task needs 5"):
+    with refused("data", "has 4 images (repeated ones counted once), but a task needs 5"):
         EpisodeSampler(data, EpisodeSpec(way=2, shot=1, query=4, unknown_way=0))
-
-
-def test_tasks_of_data_without_duplicates_stay_what_they_were() -> None:
-    tasks = EpisodeSampler(dataset(), SPEC, seed=0).take(50)
-    assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"
 
 
 def test_a_list_that_keeps_nothing_holds_the_same_tasks(tmp_path: Path) -> None:

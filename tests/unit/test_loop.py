@@ -13,6 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from glocal.data import registry
+from glocal.data.views import views
 from glocal.engine import evaluate, loop, pretrain, train
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
 from glocal.engine.distributed import StepLosses
@@ -20,7 +21,7 @@ from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.runs import METRICS
-from glocal.engine.train import TrainStage, views
+from glocal.engine.train import TrainStage
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from tiny_runs import fields, make_dataset
 

@@ -11,9 +11,9 @@ import pytest
 import packings
 from glocal.data.dataset import ClassDataset
 from glocal.data.packings import Packing, recognise
+from glocal.data.prepare import prepare
 from glocal.data.prepared import PreparedIndex, open_prepared
-from glocal.data.preparing import prepare
-from glocal.data.published_splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
+from glocal.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from glocal_runtime.errors import DataError
 from packings import (
     NUMBERED,
@@ -92,19 +92,11 @@ def test_names_of_data_sets_are_spelled_in_many_ways(tmp_path: Path) -> None:
     assert {recognise(name, folder).dataset for name in ("miniImageNet", "mini_imagenet")} == {"mini-imagenet"}
 
 
-def test_a_whole_published_data_set_needs_no_name(tmp_path: Path) -> None:
+def test_undivided_classes_get_the_published_split(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), dtype=np.uint8)
-    content = {split: dict.fromkeys(names, pixels) for split, names in published_classes("mini-imagenet").items()}
-    found = recognise(None, by_split(tmp_path / "mini", content))
-    assert (found.dataset, found.words) == ("mini-imagenet", "class folders in train, val, test")
-    cifar = {"": dict.fromkeys(CIFAR100, pixels)}
-    folder = by_class(tmp_path / "cifar", cifar)
-    with pytest.raises(DataError, match="these pictures make cifar-fs or fc100; say which"):
-        recognise(None, folder)
+    folder = by_class(tmp_path / "cifar", {"": dict.fromkeys(CIFAR100, pixels)})
     assert recognise("cifar-fs", folder).counts == {"train": 64, "val": 16, "test": 20}
     assert recognise("fc100", folder).counts == {"train": 60, "val": 20, "test": 20}
-    fruit = by_class(tmp_path / "fruit", {"": dict.fromkeys(("apple", "orange", "pear"), pixels)})
-    assert recognise(None, fruit).dataset == "fruit"
 
 
 def test_pictures_of_many_sizes_are_the_original_ones(tmp_path: Path) -> None:
@@ -179,7 +171,7 @@ def test_ones_own_splits_are_taken_as_they_are(tmp_path: Path) -> None:
     content = {s: {name: OWN[""][name] for name in names[i::3]} for i, s in enumerate(("train", "val", "test"))}
     folder = by_split(tmp_path / "folder", content)
     for i, form in enumerate((folder, packings.zipped(folder), own_csv(tmp_path / "table", split=True))):
-        index = prepared(recognise(None, form), tmp_path / f"out{i}")
+        index = prepared(recognise("mine", form), tmp_path / f"out{i}")
         for split, classes in content.items():
             assert index.splits[split].manifest == of_arrays(classes).manifest
             assert set(index.splits[split].classes) == classes.keys()
@@ -214,3 +206,11 @@ def test_shares_must_be_shares(tmp_path: Path) -> None:
     for shares in ((0.5, 0.5, 0.5), (0, 0.5, 0.5), (1.5, -0.5, 0)):
         with pytest.raises(DataError, match="three numbers that add up to 1"):
             recognise("own", folder, shares=shares)
+
+
+def test_the_real_cifar_fs_is_recognised() -> None:
+    folder = Path(os.environ.get("GLOCAL_DATA", "")) / "cifar-fs"
+    if not (folder / "train").is_dir():
+        pytest.skip("there is no folder cifar-fs below GLOCAL_DATA")
+    assert recognise("cifar-fs", folder).counts == {"train": 38_400, "val": 9_600, "test": 12_000}
+    assert recognise("fc100", folder).counts == {"train": 36_000, "val": 12_000, "test": 12_000}

@@ -13,10 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.data import pickle_values
-from glocal.data.pickles import raw_bytes, read_pickle, text_keys
+import hostile_pickles  # noqa: F401
+from glocal.data import pickles
+from glocal.data.packings.content import raw_bytes, text_keys
+from glocal.data.pickles import read_pickle
 from glocal_runtime.errors import DataError
-from hostile import HOSTILE, RAN, WORDS
+from hostile import HOSTILE, WORDS
+from refusal import refused
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
 ARRAYS = [
@@ -40,17 +43,20 @@ def same(a: Any, b: Any) -> bool:
         return type(a) is dict and list(a) == list(b) and all(same(a[key], b[key]) for key in b)
     if isinstance(b, list | tuple):
         return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
-    return (type(a) is type(b) or isinstance(a, memoryview)) and a == b
+    return (type(a) is type(b) or isinstance(a, bytes | memoryview)) and a == b
+
+
+def of(value: Any, protocol: int) -> Any:
+    return read_pickle(io.BytesIO(pickle.dumps(value, protocol)))
 
 
 @pytest.mark.parametrize("protocol", range(6))
 def test_every_kind_of_data_in_every_protocol(tmp_path: Path, protocol: int) -> None:
-    plain = [None, True, -5, 2**70, 0.5, 1j, "é", b"", b"ab\xff", bytes(5000), (), (1,)]
+    plain = [None, True, -5, 2**70, 0.5, "é", b"", b"ab\xff", bytes(5000), (), (1,)]
     plain += [bytearray(b"xy"), bytearray(), bytearray(5000)]
     value = {
         "arrays": ARRAYS,
         "plain": plain,
-        "sets": [{1, 2}, frozenset("a"), set()],
         "scalars": [np.float32(2.5), np.True_, np.int64(-3), np.bytes_(b"q")],
         7: (1, 2, 3, 4, [{}]),
         b"bytes": "value",
@@ -58,27 +64,13 @@ def test_every_kind_of_data_in_every_protocol(tmp_path: Path, protocol: int) -> 
     path = tmp_path / "data.pkl"
     path.write_bytes(pickle.dumps(value, protocol))
     assert same(read_pickle(path), value)
-    assert same(read_pickle(io.BytesIO(path.read_bytes())), value)
-
-
-@pytest.mark.parametrize("protocol", range(6))
-def test_object_arrays_and_special_dicts(protocol: int) -> None:
-    ragged = np.array([[1, "a"], [None, PIXELS[0]]], object)
-    value = [ragged, collections.OrderedDict(b=1, a=2), collections.defaultdict(list, {"k": [1]})]
-    array, ordered, default = read_pickle(io.BytesIO(pickle.dumps(value, protocol)))
-    assert array.shape == (2, 2)
-    assert array[0].tolist() == [1, "a"]
-    np.testing.assert_array_equal(array[1, 1], PIXELS[0])
-    assert (ordered, default, type(default)) == ({"b": 1, "a": 2}, {"k": [1]}, dict)
-
-
-def test_both_names_of_the_core_of_numpy() -> None:
-    for protocol in range(6):
-        content = pickle.dumps([PIXELS, PIXELS[0, 0, 0, 0]], protocol)
-        if protocol < 4:  # names are lines there, and may change their length
-            content = content.replace(b"numpy._core", b"numpy.core")
-        for array in read_pickle(io.BytesIO(content)):
-            assert array.dtype == np.uint8
+    assert same(of(value, protocol), value)
+    special = [collections.OrderedDict(b=1, a=2), collections.defaultdict(list, {"k": [1]})]
+    assert same(of(special, protocol), [{"b": 1, "a": 2}, {"k": [1]}])
+    core = pickle.dumps([PIXELS, PIXELS[0, 0, 0, 0]], protocol)
+    if protocol < 4:  # names are lines there, and may change their length: as numpy 1 called itself
+        core = core.replace(b"numpy._core", b"numpy.core")
+    assert [array.dtype for array in read_pickle(io.BytesIO(core))] == [np.uint8, np.uint8]
 
 
 def test_pickles_of_python_2() -> None:
@@ -94,7 +86,7 @@ def test_pickles_of_python_2() -> None:
             + spelled
             + b"tbsU\x06labels]h\x01as."
         )
-        found = read_pickle(io.BytesIO(content))
+        found = text_keys(read_pickle(io.BytesIO(content)), where="x")
         assert found["data"].tobytes() == raw
         assert found["labels"][0] is found["data"]
 
@@ -110,47 +102,49 @@ def test_arrays_of_a_mapped_pickle_are_views(tmp_path: Path) -> None:
         path.unlink()
 
 
-def test_containers_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pickle_values, "MAX_CONTAINERS", 1000)
-    sets = b"\x80\x04" + b"\x8f0" * 1000  # two bytes make a set and drop it
-    assert read_pickle(io.BytesIO(sets + b"N.")) is None
-    with pytest.raises(DataError, match="more than 1,000 lists, dicts and sets"):
-        read_pickle(io.BytesIO(sets + b"\x8f0N."))
+@pytest.mark.parametrize("part", [b"(", b"]0", b"}0", b"\x94", b"N0"])
+def test_parts_are_counted(monkeypatch: pytest.MonkeyPatch, part: bytes) -> None:
+    """One byte makes a mark, a list, a dict or an entry of the memo, of a hundred bytes."""
+    monkeypatch.setattr(pickles, "MAX_STEPS", 2000)
+    start, n = b"\x80\x04N", 1000 // len(part)
+    end = b"1N." if part == b"(" else b"."
+    read_pickle(io.BytesIO(start + part * (n if part != b"(" else 1) + end))
+    with refused("pickle", "more parts"):
+        read_pickle(io.BytesIO(start + part * 3 * n + end))
 
 
 def test_text_keys() -> None:
     assert text_keys({b"data": 1, "labels": 2}, where="x") == {"data": 1, "labels": 2}
     for bad, words in [({b"a": 1, "a": 2}, "'a' twice"), ({3: 1}, "must be text, got 3"), ([], "a dict, got a list")]:
-        with pytest.raises(DataError, match=words):
+        with refused("data", words):
             text_keys(bad, where="x")
 
 
 def test_raw_bytes() -> None:
-    for value in (b"\x89P", bytearray(b"\x89P"), memoryview(b"\x89P"), "\x89P", np.array([0x89, 0x50], np.uint8)):
+    for value in (b"\x89P", memoryview(b"\x89P"), np.array([0x89, 0x50], np.uint8)):
         assert raw_bytes(value, where="x") == b"\x89P"
     for value in ("\u1234", 5, np.zeros(2)):
-        with pytest.raises(DataError, match="must hold bytes, got"):
+        with refused("data", "must hold bytes"):
             raw_bytes(value, where="x")
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if name.endswith(".pkl")])
 def test_hostile_pickles_are_refused_and_not_run(tmp_path: Path, name: str) -> None:
     HOSTILE[name](tmp_path / name)
-    with pytest.raises(DataError, match=WORDS[name]) as refused:
+    with pytest.raises(DataError, match=WORDS[name]) as caught:
         read_pickle(tmp_path / name)
-    assert str(refused.value).startswith(str(tmp_path / name))
-    assert "\n" not in str(refused.value)
-    assert [path.name for path in tmp_path.iterdir()] == [name]
-    assert not (tmp_path / RAN).exists()
+    assert (str(caught.value).startswith(str(tmp_path / name)), caught.value.code) == (True, "pickle")
+    assert "\n" not in str(caught.value)
+    assert [path.name for path in tmp_path.iterdir()] == [name]  # RAN would be beside it
 
 
 def test_a_path_that_is_no_file(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "absent.pkl"):
-        with pytest.raises(DataError, match="no such file"):
+        with refused("data", "no such file"):
             read_pickle(path)
 
 
-VALUE = {"data": PIXELS, "labels": [0, 0, 1, 1], b"names": ("cat", b"dog"), "s": {1}, "f": np.float64(0.5)}
+VALUE = {"data": PIXELS, "labels": [0, 0, 1, 1], b"names": ("cat", b"dog"), "f": np.float64(0.5)}
 
 
 @settings(max_examples=300)
@@ -170,12 +164,11 @@ def test_flipped_bytes_give_data_or_one_sentence(protocol: int, flips: list[tupl
 
 
 def only_data(value: Any) -> None:
-    if isinstance(value, dict | list | tuple | set | frozenset):
+    if isinstance(value, dict | list | tuple):
         for each in [*value, *value.values()] if isinstance(value, dict) else value:
             only_data(each)
     else:
-        kinds = str | bytes | bytearray | memoryview | int | float | complex | None | np.ndarray | np.generic
-        assert isinstance(value, kinds)
+        assert isinstance(value, str | bytes | memoryview | int | float | None | np.ndarray | np.generic)
 
 
 @given(st.integers(0, 5), st.floats(0, 1, exclude_max=True))
@@ -197,7 +190,7 @@ def test_a_changed_pixel_is_the_only_change(at: int, change: int) -> None:
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
-        lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.integers(), inner),
+        lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.booleans(), inner),
     ),
     st.integers(0, 5),
 )

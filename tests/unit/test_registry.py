@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from glocal.data import registry
 from glocal.data.dataset import ClassDataset
 from glocal.data.registry import DATASETS, SPLITS, open_dataset
-from glocal_runtime.errors import DataError
+from pictures import write_classes
+from refusal import refused
 
 
-def write_classes(folder: Path, *names: str, seed: int = 0) -> Path:
-    rng = np.random.default_rng(seed)
-    for name in names:
-        (folder / name).mkdir(parents=True)
-        for i in range(2):
-            Image.fromarray(rng.integers(0, 256, (8, 8, 3), dtype=np.uint8)).save(folder / name / f"{i}.png")
-    return folder
+def zipped(folder: Path, target: Path) -> Path:
+    return Path(shutil.make_archive(str(target), "zip", folder))
 
 
 @pytest.fixture
@@ -36,33 +32,29 @@ def test_the_splits_of_a_divided_folder(divided: Path) -> None:
         data = open_dataset(divided, part)
         assert data.name == f"birds/{part}"
         assert sorted(data.classes) == [f"{part}-a", f"{part}-b"]
-    with pytest.raises(DataError, match="divided into train, val, test; ask for one of these splits, got 'all'"):
+    with refused("no-such-split", "divided into train, val, test; ask for one of these splits, got 'all'"):
         open_dataset(divided, "all")
-
-
-def test_a_folder_without_validation_classes_is_still_divided(tmp_path: Path) -> None:
-    for seed, part in enumerate(("train", "test")):
-        write_classes(tmp_path / part, "a", "b", seed=seed)
-    assert sorted(open_dataset(tmp_path, "test").classes) == ["a", "b"]
+    shutil.rmtree(divided / "val")  # without validation classes it is still divided
+    assert sorted(open_dataset(divided, "test").classes) == ["test-a", "test-b"]
     for split in ("val", "all"):
-        with pytest.raises(DataError, match=f"divided into train, test; .* got '{split}'"):
-            open_dataset(tmp_path, split)
+        with refused("no-such-split", "divided into train, test", split):
+            open_dataset(divided, split)
 
 
 def test_a_plain_folder_of_classes_opens_as_a_whole(tmp_path: Path) -> None:
     folder = write_classes(tmp_path / "vehicles", "bus", "train")  # a class may be called like a split
     assert sorted(open_dataset(str(folder), "all").classes) == ["bus", "train"]
-    with pytest.raises(DataError, match=r"vehicles is not divided .* no split 'test'; use --split all"):
+    with refused("no-such-split", "vehicles is not divided", "no split 'test'; use --split all"):
         open_dataset(folder, "test")
 
 
 def test_names_are_looked_up_below_glocal_data(divided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    with pytest.raises(DataError, match=r"'birds' is not one of .*embedded.* GLOCAL_DATA \(not set\)"):
+    with refused("no-such-dataset", "'birds' is not one of", "embedded", "GLOCAL_DATA (not set)"):
         open_dataset("birds", "val")
     monkeypatch.setenv("GLOCAL_DATA", str(divided.parent))
     assert open_dataset("birds", "val").name == "birds/val"
-    with pytest.raises(DataError, match="no folder fish here or below GLOCAL_DATA"):
+    with refused("no-such-dataset", "fish"):
         open_dataset("fish", "val")
 
 
@@ -76,27 +68,29 @@ def test_registered_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setitem(registry.DATASETS, "tiny", tiny)
     assert open_dataset("tiny", "val").classes == ("only",)
-    with pytest.raises(DataError, match="tiny has the splits train, val, test, got 'all'"):
+    with refused("no-such-split", "tiny has the splits train, val, test, got 'all'"):
         open_dataset("tiny", "all")
     assert asked == ["val"]
+    with refused("skip-bad", "tiny"):  # not silently opened as if it had not been asked for
+        open_dataset("tiny", "val", skip_bad=True)
+    assert open_dataset("embedded", "test", skip_bad=True).skipped == ()
 
 
 def test_bad_pictures_are_refused_or_skipped_as_asked(divided: Path) -> None:
     (divided / "val" / "val-a" / "0.png").write_bytes(b"no picture")
-    with pytest.raises(DataError, match=r"0\.png"):
+    with refused("bad-pictures", "0.png"):
         open_dataset(divided, "val")
     data = open_dataset(divided, "val", skip_bad=True)
     assert (len(data), len(data.skipped)) == (3, 1)
 
 
 def test_a_zip_is_opened_like_the_folder_it_was_made_of(divided: Path, tmp_path: Path) -> None:
-    archive = Path(shutil.make_archive(str(tmp_path / "packed"), "zip", divided))
+    archive, flat = zipped(divided, tmp_path / "packed"), zipped(divided / "val", tmp_path / "flat")
     assert open_dataset(archive, "val").manifest == open_dataset(divided, "val").manifest
-    with pytest.raises(DataError, match=r"packed\.zip is divided into train, val, test; ask for one .* got 'all'"):
-        open_dataset(archive, "all")
-    flat = Path(shutil.make_archive(str(tmp_path / "flat"), "zip", divided / "val"))
     assert open_dataset(flat, "all").manifest == open_dataset(divided, "val").manifest
-    with pytest.raises(DataError, match=r"flat\.zip is not divided .* no split 'test'; use --split all"):
+    with refused("no-such-split", "packed.zip is divided into train, val, test", "'all'"):
+        open_dataset(archive, "all")
+    with refused("no-such-split", "flat.zip is not divided", "'test'"):
         open_dataset(flat, "test")
 
 
@@ -108,14 +102,14 @@ def test_a_lone_folder_around_everything_is_stepped_into(divided: Path, tmp_path
         shutil.copytree(folder, tmp_path / name / "outer" / "photos")
         (tmp_path / name / "outer" / "README.txt").write_text("notes")
         (tmp_path / name / ".DS_Store").touch()
-        return Path(shutil.make_archive(str(tmp_path / name), "zip", tmp_path / name)) if packed else tmp_path / name
+        return zipped(tmp_path / name, tmp_path / name) if packed else tmp_path / name
 
     whole, plain = wrapped(divided, "whole"), wrapped(divided / "val", "plain")
     assert open_dataset(plain, "all").manifest == open_dataset(divided, "val").manifest
     assert open_dataset(plain, "all").ignored == packed
     for part in SPLITS:
         assert sorted(open_dataset(whole, part).classes) == [f"{part}-a", f"{part}-b"]
-    with pytest.raises(DataError, match=r"whole.* is divided into train, val, test"):
+    with refused("no-such-split", "whole", "is divided into train, val, test"):
         open_dataset(whole, "all")
 
 
@@ -123,8 +117,7 @@ def test_a_lone_folder_around_everything_is_stepped_into(divided: Path, tmp_path
 def test_a_lone_class_is_no_wrapper(tmp_path: Path, packed: bool) -> None:
     folder = write_classes(tmp_path / "one", "cat")
     write_classes(folder / "cat", "old", seed=1)
-    data = Path(shutil.make_archive(str(tmp_path / "one"), "zip", folder)) if packed else folder
-    opened = open_dataset(data, "all")
+    opened = open_dataset(zipped(folder, tmp_path / "one") if packed else folder, "all")
     assert (opened.classes, len(opened)) == (("cat",), 4)
 
 
@@ -132,8 +125,27 @@ def test_a_csv_is_one_list(divided: Path, tmp_path: Path) -> None:
     rows = [f"{path},{path.parent.name}" for path in sorted((divided / "val").rglob("*.png"))]
     (tmp_path / "list.csv").write_text("filename,label\n" + "\n".join(rows))
     assert open_dataset(tmp_path / "list.csv", "all").manifest == open_dataset(divided, "val").manifest
-    with pytest.raises(DataError, match="no split 'test'; use --split all"):
+    with refused("no-such-split", "'test'"):
         open_dataset(tmp_path / "list.csv", "test")
     (tmp_path / "list.txt").write_text("")
-    with pytest.raises(DataError, match="neither a folder of class folders, nor a"):
+    with refused("data", "list.txt", "neither a folder"):
         open_dataset(tmp_path / "list.txt", "all")
+
+
+def test_caltech_photos_are_divided_by_the_hash_of_their_class(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    with refused("data", "GLOCAL_DATA (not set)"):
+        open_dataset("caltech-photos", "test")
+    monkeypatch.setenv("GLOCAL_DATA", str(tmp_path))
+    names = [f"class {c}" for c in range(100)]
+    write_classes(tmp_path / "caltech-photos", *names[:3], per_class=1)
+    with refused("data", "has 100 classes, but", "has 3"):
+        open_dataset("caltech-photos", "test")
+    write_classes(tmp_path / "caltech-photos", *names[3:], per_class=1, seed=1)
+    ranked = sorted(names, key=lambda name: hashlib.sha256(name.encode()).hexdigest())
+    for split, part in {"train": ranked[:60], "val": ranked[60:75], "test": ranked[75:]}.items():
+        assert set(open_dataset("caltech-photos", split).classes) == set(part)
+    (tmp_path / "caltech-photos" / "class 0" / "bad.jpg").write_bytes(b"no picture")
+    with refused("bad-pictures", "bad.jpg"):
+        open_dataset("caltech-photos", "test")
+    assert len(open_dataset("caltech-photos", "test", skip_bad=True).skipped) == 1

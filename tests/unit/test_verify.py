@@ -14,21 +14,22 @@ import pytest
 from PIL import Image
 
 from glocal.data import verify as module
-from glocal.data.facts import FACTS, Facts, Part, Variant
+from glocal.data.catalogue import CATALOGUE, Entry, SplitSize, Variant
+from glocal.data.prepare import prepare
 from glocal.data.prepared import open_prepared, read_index, write_index
-from glocal.data.preparing import Sample, prepare
-from glocal.data.published_splits import published_classes
+from glocal.data.prepared_writer import Sample
+from glocal.data.splits import published_classes
 from glocal.data.verify import Verdict, verify
-from glocal_runtime.errors import DataError
 from glocal_runtime.images import decode, picture_size
 from pictures import png
+from refusal import refused
 
 Rows = list[tuple[str, np.ndarray]]  # class name, pixels
 
-TOY = Facts(
+TOY = Entry(
     name="toy",
     title="Toy",
-    parts={"train": Part(2, 6), "test": Part(2, 6)},
+    parts={"train": SplitSize(2, 6), "test": SplitSize(2, 6)},
     per_class=3,
     size="8 px",
     source="nobody",
@@ -63,7 +64,7 @@ def said(verdict: Verdict, about: str) -> list[tuple[str, str]]:
 
 @pytest.fixture(autouse=True)
 def toy(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(module.FACTS, "toy", TOY)  # type: ignore[index]
+    monkeypatch.setitem(module.CATALOGUE, "toy", TOY)  # type: ignore[index]
 
 
 @pytest.fixture
@@ -100,9 +101,6 @@ def test_other_counts_are_problems(tmp_path: Path, good: dict[str, Rows]) -> Non
         ("problem", "train: not 3 pictures in 1 class: b (2)"),
     ]
     assert verdict.problems == 4
-
-
-def test_a_data_set_under_another_name(tmp_path: Path, good: dict[str, Rows]) -> None:
     verdict = verify(made(tmp_path / "x", good, name="mine"), "toy")
     assert said(verdict, "name") == [("problem", "this was prepared as 'mine', not as 'toy'; verify it by its name")]
 
@@ -129,7 +127,7 @@ def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> Non
     assert "; 1 were published" in outside
 
 
-def test_examples_name_pictures_that_are_equal(tmp_path: Path, good: dict[str, Rows]) -> None:
+def test_shared_pictures_are_published_or_a_leak(tmp_path: Path, good: dict[str, Rows]) -> None:
     good["test"][2] = ("c", good["train"][3][1])
     folder = made(tmp_path / "toy", good)
     verdict = verify(folder, "toy")
@@ -137,10 +135,6 @@ def test_examples_name_pictures_that_are_equal(tmp_path: Path, good: dict[str, R
     images = [open_prepared(folder, place.split).image(place.index) for place in group]
     np.testing.assert_array_equal(images[0], images[1])
     assert said(verdict, "repeats")[1][0] == "note"  # as many as are published
-
-
-def test_pictures_shared_by_splits_of_ones_own_are_a_leak(tmp_path: Path, good: dict[str, Rows]) -> None:
-    good["test"][2] = ("c", good["train"][3][1])
     verdict = verify(made(tmp_path / "mine", good, name="mine", variant="own"), "mine")
     assert [each.about for each in verdict.findings if each.severity == "problem"] == ["repeats"]
     assert said(verdict, "counts")[0] == ("ok", "train: 2 classes with 3 pictures each, 6 in all")
@@ -174,8 +168,10 @@ def test_sizes_of_encoded_pictures_come_from_their_headers(tmp_path: Path, good:
 def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """FC100's classes by their superclasses: one moved, one strange, one missing; and names that say nothing."""
     lists = published_classes("fc100")
-    facts = replace(FACTS["fc100"], parts={split: Part(len(c), len(c)) for split, c in lists.items()}, per_class=1)
-    monkeypatch.setitem(module.FACTS, "fc100", facts)  # type: ignore[index]
+    entry = replace(
+        CATALOGUE["fc100"], parts={split: SplitSize(len(c), len(c)) for split, c in lists.items()}, per_class=1
+    )
+    monkeypatch.setitem(module.CATALOGUE, "fc100", entry)  # type: ignore[index]
 
     def one_each(names: Mapping[str, list[str]]) -> dict[str, Rows]:
         numbers = {name: i for i, name in enumerate(sorted(c for each in names.values() for c in each))}
@@ -234,11 +230,11 @@ def test_left_out_pictures_are_told(tmp_path: Path, good: dict[str, Rows]) -> No
 
 def test_what_cannot_be_verified(tmp_path: Path, good: dict[str, Rows]) -> None:
     (tmp_path / "plain").mkdir()
-    with pytest.raises(DataError, match="plain holds no prepared data set; make one with glocal data prepare toy"):
+    with refused("data", "plain holds no prepared data set; make one with glocal data prepare toy"):
         verify(tmp_path / "plain", "toy")
     folder = made(tmp_path / "toy", good)
     (folder / "test.digests.npy").unlink()
-    with pytest.raises(DataError, match="is not as it was prepared"):
+    with refused("damaged", "test.digests.npy"):
         verify(folder, "toy")
 
 
@@ -253,17 +249,17 @@ def test_an_index_from_before_there_were_variants(tmp_path: Path, good: dict[str
     assert verify(folder, "toy").variant == "8px"
 
 
-def test_the_facts_fit_the_published_lists() -> None:
+def test_the_catalogue_fits_the_published_lists() -> None:
     total = {"mini-imagenet": 60_000, "tiered-imagenet": 779_165, "cifar-fs": 60_000, "fc100": 60_000, "cub": 11_788}
     for name, images in total.items():
-        facts = FACTS[name]
-        assert facts.images == images
+        entry = CATALOGUE[name]
+        assert entry.images == images
         lists = published_classes(name)
-        assert {split: part.classes for split, part in facts.parts.items()} == {s: len(c) for s, c in lists.items()}
-    for facts in FACTS.values():
-        if facts.per_class is not None:
-            assert all(part.images == part.classes * facts.per_class for part in facts.parts.values())
-    assert [FACTS["tiered-imagenet"].parts[split].images for split in ("train", "val", "test")] == [
+        assert {split: part.classes for split, part in entry.parts.items()} == {s: len(c) for s, c in lists.items()}
+    for entry in CATALOGUE.values():
+        if entry.per_class is not None:
+            assert all(part.images == part.classes * entry.per_class for part in entry.parts.values())
+    assert [CATALOGUE["tiered-imagenet"].parts[split].images for split in ("train", "val", "test")] == [
         448_695,
         124_261,
         206_209,
@@ -279,5 +275,5 @@ def test_the_size_in_a_header_is_that_of_the_upright_picture(kind: str) -> None:
         Image.new("RGB", (20, 9)).save(buffer, kind, exif=exif)
         size = picture_size(buffer.getvalue(), name="x")
         assert size == decode(buffer.getvalue()).shape[:2] == ((20, 9) if orientation > 4 else (9, 20))
-    with pytest.raises(DataError, match="cannot use picture x: its header cannot be read"):
+    with refused("data", "cannot use picture x: its header cannot be read"):
         picture_size(b"no picture", name="x")

@@ -141,7 +141,7 @@ def parse_shots(text: str) -> list[int]:
 
 def _settings(specs: Sequence[EpisodeSpec], unknown_share: str | None) -> list[EpisodeSpec]:
     """Every shot with every share of unknown queries."""
-    from glocal.data.shares import with_unknown_share
+    from glocal.data.unknown_share import with_unknown_share
     from glocal_runtime.errors import RecipeError
 
     if unknown_share is None:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import Json, bar, bars, show
+from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
-    from glocal.data.facts import Facts
+    from glocal.data.catalogue import Entry
     from glocal.data.prepared import PreparedIndex
     from glocal.data.verify import Verdict
 
@@ -30,11 +31,15 @@ def list_(json: Json = False) -> None:
     """Data sets by name: classes, pictures, source, terms, and what you have to do."""
     from dataclasses import asdict
 
-    from glocal.data.facts import FACTS
+    from glocal.data.catalogue import CATALOGUE
 
-    here = {name: _state(name) for name in FACTS}
-    plain = [{**asdict(facts), "images": facts.images, "here": here[name]} for name, facts in FACTS.items()]
-    show(plain, as_json=json, otherwise=lambda: "\n\n".join(_fact_lines(FACTS[name], here[name]) for name in FACTS))
+    here = {name: _state(name) for name in CATALOGUE}
+    plain = [{**asdict(entry), "images": entry.images, "here": here[name]} for name, entry in CATALOGUE.items()]
+    show(
+        plain,
+        as_json=json,
+        otherwise=lambda: "\n\n".join(_entry_lines(CATALOGUE[name], here[name]) for name in CATALOGUE),
+    )
 
 
 @data.command()
@@ -49,7 +54,7 @@ def prepare(
 ) -> None:
     """Recognise what you have of a data set and convert it once; stopped, the same command goes on."""
     from glocal.data.packings import recognise
-    from glocal.data.preparing import prepare as run
+    from glocal.data.prepare import prepare as run
 
     _refuse_ready(name)
     parts = _shares(shares)
@@ -118,7 +123,6 @@ def show_(
     """Draw a contact sheet: some pictures of some classes, with their names."""
     from glocal.data import open_dataset
     from glocal.report.contact_sheet import contact_sheet
-    from glocal_runtime.errors import DataError
 
     if out.suffix.lower() != ".png":
         raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
@@ -129,8 +133,7 @@ def show_(
 
 
 def _folder(name: str, instead: str) -> Path:
-    from glocal.data.published_splits import canonical_name
-    from glocal_runtime.errors import DataError
+    from glocal.data.splits import canonical_name
 
     home = os.environ.get("GLOCAL_DATA")
     if not home:
@@ -145,17 +148,14 @@ def _folder(name: str, instead: str) -> Path:
 def _refuse_ready(name: str) -> None:
     """Data sets that the package makes or reads by rules of their own have no prepared form."""
     from glocal.data import DATASETS
-    from glocal.data.facts import FACTS
-    from glocal_runtime.errors import DataError
+    from glocal.data.catalogue import CATALOGUE
 
     if name in DATASETS:
-        todo = f" ({FACTS[name].todo})" if name in FACTS else ""
+        todo = f" ({CATALOGUE[name].todo})" if name in CATALOGUE else ""
         raise DataError(f"{name} is opened by its name as it is{todo}; there is no prepared form of it")
 
 
 def _shares(text: str) -> tuple[float, float, float]:
-    from glocal_runtime.errors import DataError
-
     try:
         train, val, test = (float(part) for part in text.split(","))
     except ValueError:
@@ -179,19 +179,19 @@ def _state(name: str) -> str:
     return "in the package" if name == "embedded" else "no"
 
 
-def _fact_lines(facts: Facts, here: str) -> str:
-    classes = " / ".join(str(part.classes) for part in facts.parts.values())
-    images = " / ".join(f"{part.images:,}" for part in facts.parts.values())
+def _entry_lines(entry: Entry, here: str) -> str:
+    classes = " / ".join(str(part.classes) for part in entry.parts.values())
+    images = " / ".join(f"{part.images:,}" for part in entry.parts.values())
     rows = {
         "classes": f"{classes} (train / val / test)",
         "pictures": images,
-        "from": f"{facts.source}; {facts.home}",
-        "terms": facts.terms,
-        "to do": facts.todo,
+        "from": f"{entry.source}; {entry.home}",
+        "terms": entry.terms,
+        "to do": entry.todo,
         "here": here,
     }
     lines = [f"  {title:<10}{text}" for title, text in rows.items()]
-    return "\n".join([f"{facts.name}: {facts.title}, {facts.size}", *lines])
+    return "\n".join([f"{entry.name}: {entry.title}, {entry.size}", *lines])
 
 
 def _prepared(target: Path, index: PreparedIndex) -> dict[str, Any]:
@@ -222,7 +222,7 @@ def _prepared_lines(target: Path, index: PreparedIndex) -> str:
 
 
 def _verdict_lines(verdict: Verdict) -> str:
-    from glocal.data.findings import counted
+    from glocal.data.verify import counted
 
     lines = [f"{verdict.name} in {verdict.folder}, prepared from {verdict.packing}"]
     lines += [f"  {MARKS[each.severity]} {each.severity:<8}{each.about:<9}{each.text}" for each in verdict.findings]

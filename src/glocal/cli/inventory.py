@@ -32,8 +32,7 @@ def cache(
     json: Json = False,
 ) -> None:
     """Show where maps of encoded pictures are kept and how much room they take."""
-    from glocal.data.cache import cache_dir
-    from glocal.data.features import bank_sizes, clear_banks
+    from glocal.data.cache import bank_sizes, cache_dir, clear_banks
 
     if clear:
         clear_banks()

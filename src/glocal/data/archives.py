@@ -15,7 +15,7 @@ import tarfile
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Self, TypeAlias
@@ -167,14 +167,13 @@ def _zip_members(path: Path, wanted: Wanted, limits: Limits) -> Iterator[tuple[s
 
 def _tar_members(path: Path, wanted: Wanted, limits: Limits) -> Iterator[tuple[str, BinaryIO]]:
     seen: set[str] = set()
-    with path.open("rb") as packed, _unpacked(packed, archive_kind(path)) as plain:
-        metered: Any = io.BufferedReader(
-            _Checked(plain, str(path), lambda n: _check_total(path, n, packed.tell(), limits))
-        )
-        with _damage_of(str(path)):
-            archive = tarfile.open(fileobj=metered, mode="r|", tarinfo=_CheckedHeader)  # noqa: SIM115
-        with archive:
-            while (member := _next(archive, path)) is not None:
+    opener: dict[str | None, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
+    opened = opener.get(archive_kind(path), nullcontext)
+    with _damage_of(str(path)), path.open("rb") as packed, opened(packed) as plain:
+        checked = _Checked(plain, str(path), lambda n: _check_total(path, n, packed.tell(), limits))
+        metered: Any = io.BufferedReader(checked)
+        with tarfile.open(fileobj=metered, mode="r|", tarinfo=_CheckedHeader) as archive:
+            while (member := archive.next()) is not None:
                 name = inner_name(path, member.name, seen)
                 if member.isdir():
                     continue
@@ -184,21 +183,10 @@ def _tar_members(path: Path, wanted: Wanted, limits: Limits) -> Iterator[tuple[s
                     raise DataError(f"{path}: entry {member.name!r} {oversized(member.size, member.size, limits)}")
                 if wanted(name):
                     inner = archive.extractfile(member)
-                    assert inner is not None
                     yield name, io.BufferedReader(_Checked(inner, f"{path}: entry {member.name!r}"))
                 archive.members.clear()  # type: ignore[attr-defined]  # tarfile would keep every header it has seen
         while metered.read(_STEP):  # gzip and its kin compare their checksum at the very end
             pass
-
-
-def _next(archive: tarfile.TarFile, path: Path) -> tarfile.TarInfo | None:
-    with _damage_of(str(path)):
-        return archive.next()
-
-
-def _unpacked(packed: BinaryIO, kind: str | None) -> Any:
-    opener: dict[str | None, Any] = {"gz": gzip.open, "bz2": bz2.open, "xz": lzma.open}
-    return opener.get(kind, lambda plain: plain)(packed)
 
 
 class _CheckedHeader(tarfile.TarInfo):

@@ -1,32 +1,13 @@
-"""Digests of pictures already decoded once, so that opening the same folder again is quick.
+"""The folder where work is kept that would only have to be done again: digests of pictures, feature banks, glyphs.
 
-A cache may be deleted, damaged or unwritable at any time: then pictures are decoded again, nothing else happens.
+It may be deleted at any time.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
-from importlib import metadata
+import shutil
 from pathlib import Path
-
-import PIL
-from PIL import features
-
-from glocal_runtime.files import write_text
-
-
-def _decoder() -> str:
-    """Another decoder may give other pixels; raise the 1 when images.py changes them."""
-    heif = ""
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        heif = f", pillow_heif {metadata.version('pillow_heif')}"
-    return f"1, Pillow {PIL.__version__}, libjpeg {features.version('libjpeg_turbo')}{heif}"
-
-
-_DECODER = _decoder()
 
 
 def cache_dir() -> Path:
@@ -36,29 +17,20 @@ def cache_dir() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "glocal"
 
 
-def digest_cache_file(root: Path) -> Path:
-    """The file that remembers the digests of everything below ``root`` (a folder, CSV or zip)."""
-    return cache_dir() / "digests" / f"{hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]}.json"
-
-
-def load_digests(root: Path) -> dict[str, bytes]:
-    """stamp -> content digest, as far as a readable cache of this decoder exists."""
-    try:
-        stored = json.loads(digest_cache_file(root).read_text("utf-8"))
-        if stored["decoder"] != _DECODER or stored["root"] != str(root.absolute()):
-            return {}
-        digests = {stamp: bytes.fromhex(text) for stamp, text in stored["digests"].items()}
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return {}
-    return digests if all(len(digest) == 32 for digest in digests.values()) else {}
-
-
-def store_digests(root: Path, digests: dict[str, bytes]) -> None:
-    """Replace the cache of ``root`` in one step; silently without effect where nothing can be written."""
-    content = {
-        "decoder": _DECODER,
-        "root": str(root.absolute()),
-        "digests": {stamp: digest.hex() for stamp, digest in digests.items()},
+def bank_sizes(folder: Path | None = None) -> dict[str, int]:
+    """Bytes on disk of every bank in the cache (holes not counted)."""
+    home = folder or cache_dir() / "banks"
+    return {
+        bank.name: sum(_bytes_on_disk(file.stat()) for file in bank.iterdir())
+        for bank in sorted(home.glob("*"))
+        if bank.is_dir()
     }
-    with contextlib.suppress(OSError):
-        write_text(digest_cache_file(root), json.dumps(content))
+
+
+def _bytes_on_disk(found: os.stat_result) -> int:
+    blocks: int | None = getattr(found, "st_blocks", None)  # Windows does not say
+    return found.st_size if blocks is None else blocks * 512
+
+
+def clear_banks(folder: Path | None = None) -> None:
+    shutil.rmtree(folder or cache_dir() / "banks", ignore_errors=True)

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.data.digests import BadImage, Progress, content_digest, digest_all
+from glocal.data.digests import BadImage, content_digest, digest_all
 from glocal.data.layouts import Listing, list_csv, list_folder, list_zip
 from glocal.data.sources import ArraySource, ImageSource
 from glocal_runtime.errors import DataError
@@ -52,7 +52,8 @@ class ClassDataset:
         """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
         image = self.image(i)
         if content_digest(image) != self.digest[i].tobytes():
-            raise DataError(f"picture {self.where(i)} changed since the data set was opened; open it again")
+            told = f"picture {self.where(i)} changed since the data set was opened; open it again"
+            raise DataError(told, code="picture-changed")
         return image
 
     def where(self, i: int) -> str:
@@ -107,21 +108,13 @@ class ClassDataset:
         )
 
     @classmethod
-    def from_folder(
-        cls,
-        path: str | Path,
-        *,
-        skip_bad: bool = False,
-        name: str | None = None,
-        workers: int = 2,
-        progress: Progress | None = None,
-    ) -> ClassDataset:
+    def from_folder(cls, path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
         """``path/<class>/**/picture``; hidden files are passed over, other files that are no pictures are counted.
 
         A lone folder around the class folders is stepped into.
         """
         root = Path(path)
-        return _build(list_folder(root), name or root.resolve().name, root, skip_bad, workers, progress)
+        return _build(list_folder(root), name or root.resolve().name, root, skip_bad)
 
     @classmethod
     def from_csv(
@@ -131,8 +124,6 @@ class ClassDataset:
         *,
         skip_bad: bool = False,
         name: str | None = None,
-        workers: int = 2,
-        progress: Progress | None = None,
     ) -> ClassDataset:
         """Rows ``filename,label``, with or without a header; names count from ``image_root`` or the CSV's folder.
 
@@ -140,26 +131,18 @@ class ClassDataset:
         """
         path = Path(csv_path)
         listing = list_csv(path, image_root=None if image_root is None else Path(image_root))
-        return _build(listing, name or path.stem, path, skip_bad, workers, progress)
+        return _build(listing, name or path.stem, path, skip_bad)
 
     @classmethod
     def from_zip(
-        cls,
-        path: str | Path,
-        *,
-        inside: str = "",
-        skip_bad: bool = False,
-        name: str | None = None,
-        workers: int = 2,
-        progress: Progress | None = None,
+        cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
     ) -> ClassDataset:
         """A zip of class folders, read without unpacking it; ``inside`` names the folder that holds them.
 
         A lone folder around all of it, as packing a folder leaves it, is stepped into.
         """
         archive = Path(path)
-        listing = list_zip(archive, inside=inside)
-        return _build(listing, name or archive.stem, archive / inside, skip_bad, workers, progress)
+        return _build(list_zip(archive, inside=inside), name or archive.stem, archive / inside, skip_bad)
 
     @classmethod
     def from_arrays(
@@ -169,7 +152,6 @@ class ClassDataset:
         class_names: Sequence[str] | None = None,
         *,
         name: str = "arrays",
-        workers: int = 2,
     ) -> ClassDataset:
         """uint8 images (n, H, W, 3) or grey (n, H, W); labels (n,) are names, or numbers that ``class_names`` names."""
         images, given = np.asarray(images), np.asarray(labels)
@@ -183,30 +165,27 @@ class ClassDataset:
             if len(set(class_names)) != len(class_names):
                 raise DataError("class_names must differ from each other; rename or merge the classes that share one")
         names = [str(each) if class_names is None else class_names[int(each)] for each in given]
-        return _build(Listing(ArraySource(images), names, 0), name, None, False, workers, None)
+        return _build(Listing(ArraySource(images), names, 0), name, None, False)
 
 
-def _build(
-    listing: Listing, name: str, remember: Path | None, skip_bad: bool, workers: int, progress: Progress | None
-) -> ClassDataset:
-    source, class_of, ignored = listing
-    outcomes = digest_all(source, remember=remember, workers=workers, progress=progress)
+def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> ClassDataset:
+    """``root`` is what the digests are kept for."""
+    outcomes = digest_all(listing.source, root)
     if not outcomes:
         raise DataError(f"data set {name!r} has no pictures; give at least one per class")
     bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
     if bad and not skip_bad:
-        raise DataError(_bad_pictures(name, bad))
-    good = [i for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)]
-    if empty := sorted(set(class_of) - {class_of[i] for i in good}):
+        raise DataError(_bad_pictures(name, bad), code="bad-pictures")
+    good = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)}
+    names = [listing.class_of[i] for i in good]
+    if empty := sorted(set(listing.class_of) - set(names)):
         raise DataError(
             f"data set {name!r}: class {empty[0]!r} has no usable picture (the first bad one is {bad[0].where}: "
             f"{bad[0].reason}); add some or remove the class"
         )
-    digest = np.frombuffer(b"".join(o for o in outcomes if isinstance(o, bytes)), dtype=np.uint8).reshape(-1, 32)
-    names = [class_of[i] for i in good]
-    return in_content_order(
-        source, names, np.array(good, dtype=np.int64), digest, name=name, skipped=bad, ignored=ignored
-    )
+    digest = np.frombuffer(b"".join(good.values()), dtype=np.uint8).reshape(-1, 32)
+    position = np.fromiter(good, np.int64, len(good))
+    return in_content_order(listing.source, names, position, digest, name=name, skipped=bad, ignored=listing.ignored)
 
 
 def in_content_order(

@@ -266,14 +266,17 @@ class TaskList(Sequence[Draw]):
             raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
         if not known:
             raise DataError(
-                f"task list {path} has format {record['format']!r}, this glocal reads {FORMAT!r}: update it"
+                f"task list {path} has format {record['format']!r}, this glocal reads {FORMAT!r}: update it",
+                code="format",
             )
         if _checksum(record) != stated:
-            raise DataError(f"task list {path} was altered: its content no longer gives its own checksum; draw it anew")
+            told = f"task list {path} was altered: its content no longer gives its own checksum; draw it anew"
+            raise DataError(told, code="altered")
         if record["manifest"] != dataset.manifest:
             raise DataError(
                 f"task list {path} was drawn from other pictures (manifest {record['manifest'][:12]}) than "
-                f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data"
+                f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
+                code="other-data",
             )
         draws = tuple(_draw(task) for task in record["tasks"])
         return cls(draws, EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])

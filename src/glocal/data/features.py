@@ -1,17 +1,26 @@
 """The feature bank: every image through the backbone once, its map kept on disk for the next call.
 
-A bank is named by everything its numbers depend on, and ``bank_files`` says how it lies on disk.  Every picture is
-compared with its digest while it is encoded, so that a map cannot get under the name of another picture.  Two builders
-at once take turns, and the second finds the work done.
+A bank is named by everything its numbers depend on.  Every picture is compared with its digest while it is encoded, so
+that a map cannot get under the name of another picture.  Two builders at once take turns, and the second finds the
+work done.  A bank is a folder of the cache:
+
+    maps.bin   n rows of C * H * W float32, row i = map of dataset image i; holes where nothing was encoded yet
+    sums.bin   n checksums, 0 where the row is not there; written after the rows they vouch for
+    bank.json  shape of one map, written last at creation
+    lock       held while building; the system frees it when its holder dies, so it cannot go stale
+
+Whoever opens a bank checks the rows it wants against their checksums.  Rows that a killed builder left half written,
+a bad disk changed or somebody copied from another bank do not match, and are encoded again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +29,12 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
-from glocal.data.bank_files import BankFiles, bank_sizes, clear_banks
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.views import BATCH, PLAIN, View, encode
 from glocal.types import Encoder
 from glocal_runtime.errors import DataError
-
-__all__ = ["PLAIN", "FeatureBank", "View", "bank_key", "bank_sizes", "clear_banks", "encode"]
+from glocal_runtime.files import write_text
 
 Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
@@ -53,7 +60,8 @@ class FeatureBank:
         rows = self._row[indices]
         if (rows < 0).any():
             absent = int(indices[rows < 0][0])
-            raise DataError(f"image {absent} is not in this feature bank; name it in `wanted` when building the bank")
+            told = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
+            raise DataError(told, code="not-in-bank")
         return torch.from_numpy(self._maps[rows]).float()
 
     @classmethod
@@ -64,7 +72,6 @@ class FeatureBank:
         *,
         wanted: Indices | None = None,
         view: View = PLAIN,
-        dtype: Literal["float32", "float16"] = "float32",
         folder: Path | None = None,
         batch_size: int = BATCH,
         workers: int = 2,
@@ -75,13 +82,13 @@ class FeatureBank:
 
         ``wanted`` are dataset indices (all when None), e.g. ``tasks.images()``; ``folder`` is where banks live.
         """
-        key = bank_key(encoder, dataset, view=view, dtype=dtype, batch_size=batch_size, device=device)
+        key = bank_key(encoder, dataset, view=view, batch_size=batch_size, device=device)
         home = (folder or cache_dir() / "banks") / key[:32]
         rows = _wanted_rows(wanted, dataset)
         try:
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(home / "lock"):
-                files = BankFiles(home, key, len(dataset), dtype)
+                files = BankFiles(home, key, len(dataset))
                 missing = rows[~files.intact(rows)]
                 batches = encode(
                     encoder,
@@ -103,7 +110,8 @@ class FeatureBank:
         except OSError as error:
             raise DataError(
                 f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
-                "point GLOCAL_CACHE at another disk, what was encoded so far is kept"
+                "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
+                code="cache",
             ) from error
 
     @classmethod
@@ -124,14 +132,13 @@ def bank_key(
     dataset: ClassDataset,
     *,
     view: View = PLAIN,
-    dtype: str = "float32",
     batch_size: int = BATCH,
     device: torch.device | str = "cpu",
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
     programs = [torch.device(device).type, str(torch.__version__), PIL.__version__]
     prepared = encoder.preprocess.fingerprint()
-    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), dtype, batch_size, *programs]
+    parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), "float32", batch_size, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
@@ -153,3 +160,64 @@ def _places(images: Indices, rows: Indices, n: int) -> Indices:
     place = np.full(n, -1, np.int64)
     place[images] = rows
     return place
+
+
+class BankFiles:
+    """The files of one bank, opened under its lock; files that do not fit together are started anew."""
+
+    def __init__(self, home: Path, key: str, n: int):
+        self.home, self.key, self.n = home, key, n
+        for stray in home.glob(".*.partial"):  # of a builder that was killed while it wrote
+            stray.unlink(missing_ok=True)
+        self.shape = self._stored_shape()
+        self.sums = np.zeros(n, np.uint32) if self.shape is None else np.fromfile(home / "sums.bin", np.uint32)
+
+    def _stored_shape(self) -> tuple[int, ...] | None:
+        try:
+            shape = tuple(map(int, json.loads((self.home / "bank.json").read_text("utf-8"))["shape"]))
+            sizes = {name: (self.home / name).stat().st_size for name in ("maps.bin", "sums.bin")}
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+        fits = len(shape) == 3 and min(shape) > 0 and sizes == self._sizes(shape)
+        return shape if fits else None
+
+    def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
+        return {"maps.bin": self.n * int(np.prod(shape)) * 4, "sums.bin": self.n * 4}
+
+    def intact(self, rows: Indices) -> npt.NDArray[np.bool_]:
+        """Which of these rows are there, as they were written, for this bank."""
+        if self.shape is None:
+            return np.zeros(len(rows), bool)
+        maps, stored = self.maps(), self.sums[rows].tolist()
+        checks = (known != 0 and self._sum(maps[i]) == known for i, known in zip(rows.tolist(), stored, strict=True))
+        return np.fromiter(checks, bool, len(rows))
+
+    def write(self, indices: Indices, maps: Tensor) -> None:
+        """Write rows by file calls, not through a memory map: a full disk is then an error and not a crash."""
+        rows = np.ascontiguousarray(maps.float().cpu().numpy())
+        if self.shape != rows.shape[1:]:
+            self._create(rows.shape[1:])
+        with open(self.home / "maps.bin", "r+b") as file:
+            for index, row in zip(indices.tolist(), rows, strict=True):
+                file.seek(index * row.nbytes)
+                file.write(row.data)
+        self.sums[indices] = [self._sum(row) for row in rows]
+        with open(self.home / "sums.bin", "r+b") as file:
+            file.write(self.sums.data)
+
+    def maps(self) -> npt.NDArray[Any]:
+        assert self.shape is not None
+        return np.asarray(np.memmap(self.home / "maps.bin", np.float32, mode="r", shape=(self.n, *self.shape)))
+
+    def _create(self, shape: tuple[int, ...]) -> None:
+        (self.home / "bank.json").unlink(missing_ok=True)
+        self.shape, self.sums = shape, np.zeros(self.n, np.uint32)
+        for name, size in self._sizes(shape).items():
+            (self.home / name).unlink(missing_ok=True)  # a reader of the old file keeps it
+            with open(self.home / name, "wb") as file:
+                file.truncate(size)
+        write_text(self.home / "bank.json", json.dumps({"shape": shape}))
+
+    def _sum(self, row: npt.NDArray[Any]) -> int:
+        """Checksum of a row of this bank and no other; never 0, which means that the row is not there."""
+        return zlib.crc32(row.data, zlib.crc32(f"{self.key}{self.shape}".encode())) or 1

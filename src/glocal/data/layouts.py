@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 import zipfile
 from collections.abc import Iterator
@@ -16,10 +17,8 @@ from glocal_runtime.images import IMAGE_SUFFIXES
 
 _LITTER = {"__macosx", "thumbs.db", "desktop.ini"}  # what operating systems leave behind; hidden files go too
 _SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}
-FILE_COLUMNS = ("filename", "file", "path", "image")
-LABEL_COLUMNS = ("label", "class")
-
-
+_COLUMNS = (("filename", "file", "path", "image"), ("label", "class"), ("split", "set", "phase"))
+Columns: TypeAlias = tuple[int, int, int | None]  # of file, label and split
 _Entry: TypeAlias = tuple[zipfile.ZipInfo, tuple[str, ...]]  # a file in a zip and the parts of its path
 
 
@@ -121,38 +120,56 @@ def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
     root = path.parent if image_root is None else image_root
     if not root.is_dir():
         raise DataError(f"{root}: no such folder; image_root must be the folder that file names in {path} count from")
+    try:
+        text = path.read_text("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path}: not a CSV in UTF-8 ({error}); save it as comma-separated UTF-8 text") from error
     first_seen: dict[tuple[str, str], int] = {}
-    for line, filename, label in _csv_rows(path):
-        if not filename or not label:
-            raise DataError(f"{path}: line {line} must give a file name and a label, got {filename!r} and {label!r}")
-        if (earlier := first_seen.setdefault((filename, label), line)) != line:
-            raise DataError(f"{path}: line {line} repeats line {earlier} ({filename!r}); list every picture once")
-    if not first_seen:
-        raise DataError(f"{path}: no rows; it must hold one row filename,label per picture")
+    for row in csv_rows(text, str(path)):
+        if (earlier := first_seen.setdefault((row.filename, row.label), row.line)) != row.line:
+            raise DataError(
+                f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every picture once"
+            )
     source = FileSource([root / filename for filename, _ in first_seen])
     return Listing(source, [label for _, label in first_seen], 0)
 
 
-def _csv_rows(path: Path) -> Iterator[tuple[int, str, str]]:
-    """(line number, file name, label); a first line that names both columns is a header."""
-    file_column, label_column = 0, 1
+class Row(NamedTuple):
+    line: int
+    filename: str
+    label: str
+    split: str  # as it is written, empty when the list does not say
+
+
+def csv_rows(text: str, where: str) -> list[Row]:
+    """Rows ``filename,label[,split]``; a first row that names the columns is a header."""
+    rows: list[Row] = []
+    columns: Columns = (0, 1, 2)
+    reader = csv.reader(io.StringIO(text, newline=""))
     try:
-        with path.open(newline="", encoding="utf-8-sig") as stream:
-            reader = csv.reader(stream)
-            for n, row in enumerate(row for row in reader if any(cell.strip() for cell in row)):
-                cells = [cell.strip() for cell in row]
-                if n == 0:
-                    header = [cell.lower() for cell in cells]
-                    files = [header.index(name) for name in FILE_COLUMNS if name in header]
-                    labels = [header.index(name) for name in LABEL_COLUMNS if name in header]
-                    if files and labels:
-                        file_column, label_column = files[0], labels[0]
-                        continue
-                if len(cells) <= max(file_column, label_column):
-                    raise DataError(f"{path}: line {reader.line_num} must have the columns filename,label, got {row}")
-                yield reader.line_num, cells[file_column], cells[label_column]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise DataError(f"{path}: not a CSV in UTF-8 ({error}); save it as comma-separated UTF-8 text") from error
+        for cells in ([cell.strip() for cell in row] for row in reader):
+            if not any(cells):
+                continue
+            if not rows and (named := csv_header(cells)) is not None:
+                columns = named
+                continue
+            file, label, split = ("" if c is None or c >= len(cells) else cells[c] for c in columns)
+            if not file or not label:
+                told = ",".join(cells)[:80]
+                raise DataError(f"{where}: line {reader.line_num} must give a file name and a label, got {told!r}")
+            rows.append(Row(reader.line_num, file, label, split))
+    except csv.Error as error:
+        raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error
+    if not rows:
+        raise DataError(f"{where}: no rows; it must hold one row filename,label per picture")
+    return rows
+
+
+def csv_header(cells: list[str]) -> Columns | None:
+    """Where file, label and split are when these cells are the names of columns."""
+    lower = [cell.lower() for cell in cells]
+    file, label, split = (next((lower.index(name) for name in names if name in lower), None) for names in _COLUMNS)
+    return None if file is None or label is None else (file, label, split)
 
 
 def _inside(root: Path) -> tuple[list[Path], list[Path]]:

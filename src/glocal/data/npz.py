@@ -1,4 +1,4 @@
-"""Arrays on disk that may be larger than the memory: a member of an ``.npz`` by blocks of rows, an ``.npy`` by map."""
+"""Arrays in an ``.npz`` that may be larger than the memory, by blocks of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from glocal.data.archives import LIMITS, Limits, open_zip_member, zip_entries
+from glocal.data.archives import LIMITS, open_zip_member, zip_entries
 from glocal_runtime.errors import DataError
 
 BLOCK = 16 << 20  # bytes read at a time
@@ -30,7 +30,6 @@ class NpzArray:
     entry: zipfile.ZipInfo
     shape: tuple[int, ...]  # (rows, ...)
     dtype: np.dtype[Any]
-    limits: Limits
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -39,17 +38,16 @@ class NpzArray:
     def row_bytes(self) -> int:
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
-    def blocks(self, *, start: int = 0, max_bytes: int = BLOCK) -> Iterator[NDArray[Any]]:
-        """Arrays (some rows, ...) from row ``start`` to the end, each the caller's own.
+    def blocks(self, *, max_bytes: int = BLOCK) -> Iterator[NDArray[Any]]:
+        """Arrays (some rows, ...), each the caller's own.
 
         The checksum covers the whole member, so it is judged when the last block was taken: what was made of the
         blocks may be kept only after the iterator ended.
         """
         step = max(1, max_bytes // max(1, self.row_bytes))
-        with _member(self.path, self.entry, self.limits) as stream:
+        with _member(self.path, self.entry) as stream:
             _header(stream, self._where)
-            _skip(stream, start * self.row_bytes, self._where)
-            for row in range(start, len(self), step):
+            for row in range(0, len(self), step):
                 block = np.empty((min(step, len(self) - row), *self.shape[1:]), self.dtype)
                 _fill(stream, block, self._where)
                 yield block
@@ -74,41 +72,32 @@ def npz_names(path: Path) -> list[str]:
     ]
 
 
-def open_npz_array(path: Path, name: str, *, limits: Limits = LIMITS) -> NpzArray:
+def open_npz_array(path: Path, name: str) -> NpzArray:
     """The array ``name`` of an npz, stored or deflated; only its header is read."""
     found = [entry for entry in zip_entries(_regular(path)) if entry.filename in (name, f"{name}.npy")]
     if not found:
         raise DataError(f"{path}: it has no array {name!r}, but {', '.join(npz_names(path)[:8]) or 'none at all'}")
     entry, where = found[0], f"{path}:{found[0].filename}"
-    with _member(path, entry, limits) as stream:
+    with _member(path, entry) as stream:
         shape, fortran, dtype, length = _header(stream, where)
     if not shape:
         raise DataError(f"{where}: it must have rows, got a single number")
     if fortran and len(shape) > 1:
         raise DataError(f"{where}: its columns lie in a row (Fortran order); save np.ascontiguousarray of it")
-    _check_length(where, shape, dtype, entry.file_size - length)
-    array = NpzArray(path, entry, shape, dtype, limits)
+    needed, held = math.prod(shape) * dtype.itemsize, entry.file_size - length
+    if needed != held:
+        raise DataError(
+            f"{where}: an array of {dtype} {shape} takes {needed:,} bytes, and {held:,} are there; copy it again"
+        )
+    array = NpzArray(path, entry, shape, dtype)
     if array.row_bytes > MAX_ROW:
         raise DataError(f"{where}: one row of {shape} takes {array.row_bytes:,} bytes, more than {MAX_ROW:,} allowed")
     return array
 
 
-def map_npy(path: Path) -> NDArray[Any]:
-    """An npy file as a read-only memory map."""
-    try:
-        with _regular(path).open("rb") as file:
-            shape, fortran, dtype, length = _header(file, str(path))
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read ({error.strerror}); check its permissions") from error
-    _check_length(str(path), shape, dtype, path.stat().st_size - length)
-    if not math.prod(shape):
-        return np.empty(shape, dtype)
-    return np.memmap(path, dtype, mode="r", offset=length, shape=shape, order="F" if fortran else "C")
-
-
 @contextmanager
-def _member(path: Path, entry: zipfile.ZipInfo, limits: Limits) -> Iterator[BinaryIO]:
-    with zipfile.ZipFile(path) as archive, open_zip_member(path, archive, entry, limits) as stream:
+def _member(path: Path, entry: zipfile.ZipInfo) -> Iterator[BinaryIO]:
+    with zipfile.ZipFile(path) as archive, open_zip_member(path, archive, entry, LIMITS) as stream:
         yield stream
 
 
@@ -133,14 +122,6 @@ def _header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dty
     return shape, fortran, dtype, counted.done
 
 
-def _check_length(where: str, shape: tuple[int, ...], dtype: np.dtype[Any], held: int) -> None:
-    needed = math.prod(shape) * dtype.itemsize
-    if needed != held:
-        raise DataError(
-            f"{where}: an array of {dtype} {shape} takes {needed:,} bytes, and {held:,} are there; copy it again"
-        )
-
-
 def _fill(stream: BinaryIO, block: NDArray[Any], where: str) -> None:
     space = block.reshape(-1).view(np.uint8).data
     done = 0
@@ -151,17 +132,9 @@ def _fill(stream: BinaryIO, block: NDArray[Any], where: str) -> None:
         done += got
 
 
-def _skip(stream: BinaryIO, n: int, where: str) -> None:
-    while n > 0:
-        got = len(stream.read(min(n, BLOCK)))
-        if not got:
-            raise DataError(f"{where}: it ends before its last row; copy it again")
-        n -= got
-
-
 def _regular(path: Path) -> Path:
     if not path.is_file():
-        raise DataError(f"{path}: no such file, or not a regular one; name an npz or npy file")
+        raise DataError(f"{path}: no such file, or not a regular one; name an npz file")
     return path
 
 

@@ -135,7 +135,8 @@ def open_prepared(folder: str | Path, split: str) -> ClassDataset:
     index = read_index(home)
     if split not in index.splits:
         splits = ", ".join(index.splits)
-        raise DataError(f"{home} is divided into {splits}; ask for one of these splits, got {split!r}")
+        told = f"{home} is divided into {splits}; ask for one of these splits, got {split!r}"
+        raise DataError(told, code="no-such-split")
     record = index.splits[split]
     tables = check_files(home, split, record)
     order = tables[ORDER]
@@ -180,7 +181,8 @@ def read_index(folder: str | Path) -> PreparedIndex:
         if stored["format"] != FORMAT:
             raise DataError(
                 f"{path} is of format {stored['format']}, this version of glocal reads format {FORMAT}; "
-                "prepare the data set again"
+                "prepare the data set again",
+                code="format",
             )
         if stored["sha256"] != _checksum(stored["content"]):
             _refuse(path, "its checksum is another one")
@@ -214,7 +216,7 @@ def _open_pictures(folder: Path, split: str, record: PreparedSplit, tables: dict
     try:
         images = MappedImages(path)
     except (OSError, ValueError) as error:  # a DataError of a foreign shape among them
-        raise DataError(_not_as_prepared(path, f"it is no array of pictures ({error})")) from error
+        _refuse(path, f"it is no array of pictures ({error})")
     if images.shape != wanted:
         _refuse(path, f"its shape is {images.shape} instead of {wanted}")
     return images
@@ -243,9 +245,5 @@ def _from_json(content: Mapping[str, Any]) -> PreparedIndex:
     return PreparedIndex(content["name"], content["packing"], content["created_by"], splits, variant)
 
 
-def _not_as_prepared(path: Path, what: str) -> str:
-    return f"{path} is not as it was prepared: {what}; copy or prepare the data set again"
-
-
 def _refuse(path: Path, what: str) -> NoReturn:
-    raise DataError(_not_as_prepared(path, what))
+    raise DataError(f"{path} is not as it was prepared: {what}; copy or prepare the data set again", code="damaged")

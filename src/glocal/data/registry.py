@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +16,7 @@ from glocal_runtime.errors import DataError
 
 SPLITS = ("train", "val", "test")
 
-DATASETS: dict[str, Callable[[str], ClassDataset]] = {
+DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, and skip_bad=True when that is asked for
     "embedded": embedded,
     "caltech-photos": caltech_photos,
 }
@@ -30,8 +31,8 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     """
     if str(name) in DATASETS:
         if split not in SPLITS:
-            raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}")
-        return DATASETS[str(name)](split)
+            raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}", code="no-such-split")
+        return _open_registered(str(name), split, skip_bad)
     home = os.environ.get("GLOCAL_DATA")
     candidates = ([Path(home) / name] if home else []) + [Path(name)]
     for folder in candidates:
@@ -42,7 +43,20 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
         if folder.is_file():
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
-    raise DataError(f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}")
+    told = f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}"
+    raise DataError(told, code="no-such-dataset")
+
+
+def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
+    opener = DATASETS[name]
+    if not skip_bad:
+        return opener(split)
+    if "skip_bad" not in inspect.signature(opener).parameters:
+        raise DataError(
+            f"data set {name!r} cannot leave out bad pictures: its function does not take skip_bad; open it without",
+            code="skip-bad",
+        )
+    return opener(split, skip_bad=True)
 
 
 def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
@@ -60,10 +74,12 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
             return ""
         raise DataError(
             f"{where} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
-            "use --split all for all of its class folders"
+            "use --split all for all of its class folders",
+            code="no-such-split",
         )
     if split not in present:
-        raise DataError(f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}")
+        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
+        raise DataError(told, code="no-such-split")
     return split
 
 
@@ -73,6 +89,7 @@ def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
         return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
     if file.suffix.lower() == ".csv":
         if split != "all":
-            raise DataError(f"{file} is one list of pictures, so there is no split {split!r}; use --split all")
+            told = f"{file} is one list of pictures, so there is no split {split!r}; use --split all"
+            raise DataError(told, code="no-such-split")
         return ClassDataset.from_csv(file, skip_bad=skip_bad)
     raise DataError(f"{file} is neither a folder of class folders, nor a .zip of one, nor a .csv of filename,label")

@@ -1,4 +1,7 @@
-"""Which classes are for training, validation and test: the published divisions, and one's own."""
+"""Which classes are for training, validation and test: the published divisions, and one's own.
+
+FC100 is divided by superclass, so its list names superclasses; ``published_classes`` names the classes themselves.
+"""
 
 from __future__ import annotations
 
@@ -16,14 +19,36 @@ PUBLISHED = ("cifar-fs", "cub", "fc100", "mini-imagenet", "tiered-imagenet")
 Splits = dict[str, tuple[str, ...]]  # split name -> class names
 
 
+def _class_list(name: str) -> Splits:
+    text = resources.files("glocal.data").joinpath("class_lists", f"{name}.json").read_text("utf-8")
+    return {key: tuple(classes) for key, classes in json.loads(text).items()}
+
+
+SUPERCLASSES = _class_list("cifar-100")
+CIFAR100 = tuple(sorted(name for names in SUPERCLASSES.values() for name in names))  # its label i is CIFAR100[i]
+_SPELLED = {name.replace("-", ""): name for name in PUBLISHED}
+
+
+def canonical_name(name: str) -> str:
+    """The name of a published data set however it is spelled (CIFAR_FS, miniImageNet); any other name as it is."""
+    return _SPELLED.get(name.lower().replace("-", "").replace("_", ""), name)
+
+
 def published_split(name: str) -> Splits:
     """train, val and test classes as published; FC100 names CIFAR-100's superclasses, ImageNet sets their wnids."""
     if name not in PUBLISHED:
         raise DataError(f"no published split is called {name!r}; there are {', '.join(PUBLISHED)}")
-    text = resources.files("glocal.data").joinpath("class_lists", f"{name}.json").read_text("utf-8")
-    splits = {split: tuple(classes) for split, classes in json.loads(text).items()}
+    splits = _class_list(name)
     check_disjoint(splits)
     return splits
+
+
+def published_classes(name: str) -> Splits:
+    """train, val and test classes of a published data set, FC100's too."""
+    splits = published_split(name)
+    if name != "fc100":
+        return splits
+    return {split: tuple(sorted(c for each in names for c in SUPERCLASSES[each])) for split, names in splits.items()}
 
 
 def check_disjoint(splits: Mapping[str, Iterable[str]]) -> None:

@@ -14,7 +14,7 @@ from glocal.data.augment import shift
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader
 from glocal.types import Encoder
-from glocal_runtime.errors import DataError
+from glocal_runtime.errors import DataError, RecipeError
 
 Indices = npt.NDArray[np.int64]
 
@@ -34,6 +34,16 @@ class View:
 
 
 PLAIN = View()
+
+
+def views(n: int, size: int) -> list[View]:
+    """The first n of: plain, flipped, then shifts by an eighth of the picture, flipped in turn."""
+    step = max(1, size // 8)
+    shifts = [(0, 0), (step, step), (-step, -step), (step, -step), (-step, step)]
+    most = [View(flip, down, right) for down, right in shifts for flip in (False, True)]
+    if n > len(most):
+        raise RecipeError(f"train.views must be at most {len(most)}, got {n}")
+    return most[:n]
 
 
 def encode(

@@ -12,7 +12,7 @@ from glocal.backbones import Backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import TaskList
 from glocal.data.features import FeatureBank
-from glocal.engine.train import views
+from glocal.data.views import views
 
 
 def view_banks(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from glocal.data.shares import unknown_share
+from glocal.data.unknown_share import unknown_share
 from glocal.engine.contestants import Contestant
 from glocal.engine.evaluate import Rows
 from glocal.metrics import METRICS, mean_ci, mean_ranks, paired_difference

@@ -18,14 +18,14 @@ NAME = "caltech-photos"
 BOUNDS = {"train": (0, 60), "val": (60, 75), "test": (75, 100)}
 
 
-def caltech_photos(split: str) -> ClassDataset:
+def caltech_photos(split: str, *, skip_bad: bool = False) -> ClassDataset:
     home = os.environ.get("GLOCAL_DATA")
     if not home or not (Path(home) / NAME).is_dir():
         raise DataError(
             f"{NAME} needs its photos, one folder per class, in a folder {NAME} below GLOCAL_DATA "
             f"({home or 'not set'}); there is none"
         )
-    photos = ClassDataset.from_folder(Path(home) / NAME)
+    photos = ClassDataset.from_folder(Path(home) / NAME, skip_bad=skip_bad)
     if len(photos.classes) != BOUNDS["test"][1]:
         raise DataError(f"{NAME} has {BOUNDS['test'][1]} classes, but {Path(home) / NAME} has {len(photos.classes)}")
     return photos.subset(ordered(photos.classes)[slice(*BOUNDS[split])], name=f"{NAME}/{split}")

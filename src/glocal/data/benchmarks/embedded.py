@@ -35,8 +35,8 @@ class Pictures(NamedTuple):
     class_names: tuple[str, ...]
 
 
-def embedded(split: str, *, seed: int = 0, per_class: int = 60) -> ClassDataset:
-    """The data set ``embedded``; see ``render``."""
+def embedded(split: str, *, seed: int = 0, per_class: int = 60, skip_bad: bool = False) -> ClassDataset:
+    """The data set ``embedded``; see ``render``.  ``skip_bad`` changes nothing: it is drawn, and no drawing is bad."""
     images, labels, class_names = render(split, seed=seed, per_class=per_class)
     return ClassDataset.from_arrays(images, labels, class_names, name=f"embedded/{split}")
 

@@ -20,7 +20,7 @@ packings hold CIFAR-100's 32 px pixels.  miniImageNet's pickles of 84 px were ma
 with its own resizing, so JPEG files, 84 px pickles and cache pickles are three variants.  tieredImageNet was published
 through OpenCV: its npz arrays hold blue, green, red; its PNG files decode to red, green, blue.  The two are taken as
 they are, as everybody who published numbers did, and differ by the order of colours; a packer who used one order for
-both makes them equal.  Class names never enter the manifest; ``dividing`` says what classes are called.
+both makes them equal.  Class names never enter the manifest; ``division`` says what classes are called.
 """
 
 from __future__ import annotations
@@ -29,14 +29,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from glocal.data.packings.arrays import arrays, cifar100_batches
-from glocal.data.packings.dividing import divide_own, divide_published, guess
-from glocal.data.packings.folders import class_folders, cub, divided_folders, listed_classes
-from glocal.data.packings.found import Form, Found
-from glocal.data.packings.tables import csv_per_split, one_csv
+from glocal.data.packings.array_files import arrays, cifar100_batches
+from glocal.data.packings.content import Content, Form
+from glocal.data.packings.division import divide_own, divide_published
+from glocal.data.packings.picture_files import (
+    class_folders,
+    csv_per_split,
+    cub,
+    divided_folders,
+    listed_classes,
+    one_csv,
+)
 from glocal.data.packings.tree import Tree, open_tree
-from glocal.data.preparing import Pictures
-from glocal.data.published_splits import PUBLISHED, canonical_name
+from glocal.data.prepare import Pictures
+from glocal.data.splits import PUBLISHED, canonical_name
 from glocal_runtime.errors import DataError
 
 __all__ = ["Packing", "recognise"]
@@ -68,38 +74,32 @@ class Packing:
 
 
 def recognise(
-    name: str | None,
-    path: str | Path,
-    *,
-    seed: int = 0,
-    shares: tuple[float, float, float] = (0.6, 0.16, 0.24),
+    name: str, path: str | Path, *, seed: int = 0, shares: tuple[float, float, float] = (0.6, 0.16, 0.24)
 ) -> Packing:
-    """Look at ``path`` and say how to read the data set ``name`` from it; without a name, which one it is.
+    """Look at ``path`` and say how to read the data set ``name`` from it.
 
     A published name gives the published splits, any other name is one's own data: divided as it is, or its classes
     dealt to train, val and test by ``seed`` in ``shares``.  Pictures are read only when the splits are.
     """
-    source = Path(path)
-    tree = open_tree(source)
+    tree = open_tree(Path(path))
     found = _look(tree)
-    dataset = canonical_name(name) if name is not None else guess(found)
+    dataset = canonical_name(name)
     if dataset in PUBLISHED:
-        splits, note = divide_published(found, str(dataset))
+        splits, note = divide_published(found, dataset)
     else:
-        dataset = name or source.name.partition(".")[0]
         splits, note = divide_own(found, seed, shares)
     words = "; ".join(filter(None, [found.words, note]))
     return Packing(
-        dataset=str(dataset),
+        dataset=dataset,
         words=words,
         splits={split: each.samples for split, each in splits.items()},
         counts={split: each.count for split, each in splits.items()},
         key=f"{tree.key} {found.key} {dataset} {words}",
-        variant=_variant(str(dataset), found),
+        variant=_variant(dataset, found),
     )
 
 
-def _look(tree: Tree) -> Found:
+def _look(tree: Tree) -> Content:
     for form in FORMS:
         found = form(tree)
         if found is not None:
@@ -114,7 +114,7 @@ def _seen(tree: Tree) -> str:
     return f"{len(tree.names)} files ({first}), {len(tree.pictures)} of them pictures"
 
 
-def _variant(dataset: str, found: Found) -> str:
+def _variant(dataset: str, found: Content) -> str:
     """Pixels of one variant can be compared; those of two cannot."""
     if dataset not in PUBLISHED:
         return "own"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from glocal.data.episodes import EpisodeSpec
-from glocal.data.shares import unknown_share, with_unknown_share
-from glocal_runtime.errors import DataError
+from glocal.data.unknown_share import unknown_share, with_unknown_share
+from refusal import refused
 
 
 @pytest.mark.parametrize(("share", "queries"), [(0.1, (27, 3)), (0.5, (15, 15)), (0.9, (3, 27))])
@@ -47,5 +47,5 @@ def test_the_nearest_share_is_found_among_all() -> None:
     ],
 )
 def test_refuses(spec: EpisodeSpec, share: float, sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence):
+    with refused("data", sentence):
         with_unknown_share(spec, share)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import mmap
 import re
 from collections import Counter
@@ -15,13 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.packings.tree import Tree
-from glocal.data.split_writer import Sample
+from glocal.data.prepared_writer import Sample
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import UnusableImage, decode
 
 SPLITS = ("train", "val", "test")
 WHOLE = ""  # the split of pictures that are not divided
 _SPLIT_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
+_TOO_LARGE = 1 << 63  # for a label; Python refuses to print a number of thousands of digits
 _LOOKED_AT = 4  # pictures whose size is looked at
 _RELEASE_AFTER = 32 << 20  # bytes read from a memory map before its pages are given back
 
@@ -35,7 +35,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
+class Content:
     words: str
     parts: Mapping[str, Part]  # by split, or WHOLE
     kind: str  # "files", "pickle", "cache-pickle", "array", "png" or "batches"
@@ -44,7 +44,7 @@ class Found:
     key: str = ""  # of files outside the tree
 
 
-Form: TypeAlias = Callable[[Tree], Found | None]
+Form: TypeAlias = Callable[[Tree], Content | None]
 
 
 def split_of(name: str) -> str | None:
@@ -101,6 +101,30 @@ def side_of_files(tree: Tree, names: Collection[str]) -> int | None:
     return common_side(few)
 
 
+def text_keys(mapping: object, *, where: str) -> dict[str, Any]:
+    """A dict whose keys are text, whichever Python wrote them."""
+    if not isinstance(mapping, Mapping):
+        raise DataError(f"{where}: it must hold a dict, got a {type(mapping).__name__}")
+    named: dict[str, Any] = {}
+    for key, value in mapping.items():
+        text = key.decode("utf-8", "backslashreplace") if isinstance(key, bytes) else key
+        if not isinstance(text, str):
+            raise DataError(f"{where}: the keys of its dict must be text, got {key!r}")
+        if text in named:
+            raise DataError(f"{where}: its dict has the key {text!r} twice, as text and as bytes; keep one of them")
+        named[text] = value
+    return named
+
+
+def raw_bytes(value: object, *, where: str) -> bytes:
+    """The bytes of an encoded picture: bytes in any spelling, or an array of uint8."""
+    if isinstance(value, np.ndarray) and value.dtype in (np.uint8, np.int8):
+        return value.tobytes()
+    if isinstance(value, bytes | memoryview):
+        return bytes(value)
+    raise DataError(f"{where}: it must hold bytes, got a {type(value).__name__}")
+
+
 def label_text(label: object, where: str) -> str:
     """A label as text, whichever type it came in."""
     if isinstance(label, bytes):
@@ -111,9 +135,11 @@ def label_text(label: object, where: str) -> str:
         return bytes(label).decode("utf-8", "backslashreplace")
     if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer | float | np.floating):
         raise DataError(f"{where}: a label must be a name or a whole number, got a {type(label).__name__}")
-    if not math.isfinite(label) or int(label) != label or label < 0:
-        raise DataError(f"{where}: a label must be a name or a whole number from 0, got {label}")
-    return str(int(label))
+    number: Any = label
+    if not 0 <= number < _TOO_LARGE or int(number) != number:  # the first is false for nan
+        told = label if not isinstance(label, int) or abs(label) < _TOO_LARGE else "a number that does not end"
+        raise DataError(f"{where}: a label must be a name or a whole number from 0, got {told}")
+    return str(int(number))
 
 
 def labels_text(labels: Any, where: str) -> list[str]:

@@ -7,7 +7,7 @@ import io
 import os
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -71,9 +71,9 @@ def write_split(
                 continue
             encoded = sample.picture if isinstance(sample.picture, bytes) else None
             if store is None:
-                store = files.enter_context(_Images(folder / f"{split}.{IMAGES}", pixels.shape))
+                store = files.enter_context(closing(_Images(folder / f"{split}.{IMAGES}", pixels.shape)))
             if isinstance(store, _Images) and not store.takes(pixels, encoded):
-                store = store.turned_into(files.enter_context(_Blobs(folder / f"{split}.{BLOBS}")))
+                store = store.turned_into(files.enter_context(closing(_Blobs(folder / f"{split}.{BLOBS}"))))
             store.append(pixels, encoded)
             class_of.append(c)
             digests += content_digest(pixels)
@@ -141,10 +141,7 @@ class _Images:
         np.lib.format.write_array_header_1_0(self._file, form)
         return self._file.tell()
 
-    def __enter__(self) -> _Images:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
 
@@ -163,10 +160,7 @@ class _Blobs:
     def finish(self) -> None:
         _sync(self._file)
 
-    def __enter__(self) -> _Blobs:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         self._file.close()
 
 

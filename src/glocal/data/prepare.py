@@ -33,12 +33,10 @@ from glocal.data.prepared import (
     read_index,
     write_index,
 )
-from glocal.data.split_writer import Sample, write_split
+from glocal.data.prepared_writer import Sample, write_split
 from glocal.data.splits import check_disjoint
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
-
-__all__ = ["Pictures", "Progress", "Sample", "prepare", "work_folder"]
 
 Pictures: TypeAlias = Callable[[], Iterable[Sample]]  # called only when the split is not there yet
 Progress: TypeAlias = Callable[[str, int], None]  # (split, pictures done)
@@ -79,7 +77,7 @@ def prepare(
                 shutil.rmtree(work, ignore_errors=True)
                 raise
     except Timeout:
-        raise DataError(f"another process is preparing {target}; wait until it is done") from None
+        raise DataError(f"another process is preparing {target}; wait until it is done", code="busy") from None
     except OSError as error:
         raise DataError(
             f"data set {name!r} cannot be written to {target} ({error.strerror or error}); "
@@ -128,7 +126,7 @@ def _continued(work: Path, job: Mapping[str, Any]) -> dict[str, PreparedSplit]:
             splits = read_index(data).splits
             for half in data.glob(".*.partial"):  # of a file that a killed process was writing
                 half.unlink()
-            return {split: record for split, record in splits.items() if _whole(data, split, record)}
+            return {split: record for split, record in splits.items() if _is_whole(data, split, record)}
     except (OSError, ValueError):  # DataError too: no finished split
         pass
     job_file.unlink(missing_ok=True)
@@ -139,7 +137,7 @@ def _continued(work: Path, job: Mapping[str, Any]) -> dict[str, PreparedSplit]:
     return {}
 
 
-def _whole(data: Path, split: str, record: PreparedSplit) -> bool:
+def _is_whole(data: Path, split: str, record: PreparedSplit) -> bool:
     try:
         check_files(data, split, record)
     except DataError:
@@ -150,7 +148,7 @@ def _whole(data: Path, split: str, record: PreparedSplit) -> bool:
 def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         what = "holds a prepared data set already" if is_prepared(target) else "exists already"
-        raise DataError(f"{target} {what} and is not overwritten; remove it or choose another folder")
+        raise DataError(f"{target} {what} and is not overwritten; remove it or choose another folder", code="exists")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -13,10 +13,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
-from glocal.data.packings.found import SPLITS, WHOLE, Found, Part, joined
-from glocal.data.published_splits import CIFAR100, PUBLISHED, published_classes
-from glocal.data.split_writer import Sample
-from glocal.data.splits import Splits, check_disjoint, seeded_split
+from glocal.data.packings.content import SPLITS, WHOLE, Content, Part, joined
+from glocal.data.prepared_writer import Sample
+from glocal.data.splits import CIFAR100, Splits, check_disjoint, published_classes, seeded_split
 from glocal_runtime.errors import DataError
 
 _CIFAR = ("cifar-fs", "fc100")
@@ -39,22 +38,7 @@ class Split:
             yield sample._replace(class_name=self.names[sample.class_name])
 
 
-def guess(found: Found) -> str | None:
-    """The published data set whose every class is there, divided as published or not at all; None for any other."""
-    fitting = []
-    for name in PUBLISHED:
-        published = published_classes(name)
-        names, _ = _class_names(found, name)
-        divided = {split: frozenset(each.values()) for split, each in names.items()}
-        whole = frozenset(each for classes in published.values() for each in classes)
-        if divided in ({split: frozenset(classes) for split, classes in published.items()}, {WHOLE: whole}):
-            fitting.append(name)
-    if len(fitting) > 1:
-        raise DataError(f"these pictures make {' or '.join(fitting)}; say which of them is wanted by its name")
-    return fitting[0] if fitting else None
-
-
-def divide_published(found: Found, name: str) -> tuple[dict[str, Split], str]:
+def divide_published(found: Content, name: str) -> tuple[dict[str, Split], str]:
     """The published splits, and what is to be said about them."""
     published = published_classes(name)
     home = {each: split for split, classes in published.items() for each in classes}
@@ -87,7 +71,7 @@ def divide_published(found: Found, name: str) -> tuple[dict[str, Split], str]:
     return splits, "; ".join(filter(None, [note, "" if whole else f"only {short} classes"]))
 
 
-def _redivided(found: Found, name: str) -> tuple[Found, Mapping[str, Renamed], str]:
+def _redivided(found: Content, name: str) -> tuple[Content, Mapping[str, Renamed], str]:
     """CIFAR-FS and FC100 are the same pictures: what is divided as one of them can be divided as the other."""
     names, note = _class_names(found, name)
     others = [each for each in _CIFAR if each != name] if name in _CIFAR and WHOLE not in names else []
@@ -100,7 +84,7 @@ def _redivided(found: Found, name: str) -> tuple[Found, Mapping[str, Renamed], s
     return found, names, note
 
 
-def divide_own(found: Found, seed: int, shares: tuple[float, float, float]) -> tuple[dict[str, Split], str]:
+def divide_own(found: Content, seed: int, shares: tuple[float, float, float]) -> tuple[dict[str, Split], str]:
     """As the files are divided, or classes dealt to splits by a seed."""
     names, note = _class_names(found, None)
     if WHOLE not in names:
@@ -115,7 +99,7 @@ def divide_own(found: Found, seed: int, shares: tuple[float, float, float]) -> t
     return splits, "; ".join(filter(None, [note, f"classes divided {sizes} by seed {seed}"]))
 
 
-def _class_names(found: Found, name: str | None) -> tuple[Mapping[str, Renamed], str]:
+def _class_names(found: Content, name: str | None) -> tuple[Mapping[str, Renamed], str]:
     """Names of the classes of every split, and what is to be said when they are made up."""
     labels = {split: part.counts.keys() for split, part in found.parts.items()}
     if found.names is not None:

@@ -27,7 +27,7 @@ Group = tuple[Place, ...]  # equal pictures
 
 
 @dataclass(frozen=True)
-class Repeats:
+class Duplicates:
     """Groups of equal pictures; ``by`` counts them for each split, or for those that share them, "train and test"."""
 
     groups: int
@@ -37,7 +37,7 @@ class Repeats:
     examples: tuple[Group, ...]
 
 
-def find_repeats(splits: Mapping[str, ClassDataset]) -> tuple[Repeats, Repeats]:
+def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Duplicates]:
     """Equal pictures within a split, and across splits.
 
     Two equal pictures of one split with a third in another are one group of each kind.
@@ -76,8 +76,8 @@ def _equal_rows(digest: NDArray[np.uint8]) -> list[NDArray[np.intp]]:
     return sorted((order[bounds[g] : bounds[g + 1]] for g in repeated), key=lambda rows: int(rows[0]))
 
 
-def _counted(groups: Sequence[Group]) -> Repeats:
-    return Repeats(
+def _counted(groups: Sequence[Group]) -> Duplicates:
+    return Duplicates(
         groups=len(groups),
         pictures=sum(map(len, groups)),
         mixed=sum(len({place.class_name for place in group}) > 1 for group in groups),
