@@ -16,13 +16,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
+from glocal.engine.compare import measure
+from glocal.engine.named_models import NamedModel, name_model
 
 from glocal.backbones import build_backbone
 from glocal.data import EpisodeSampler, EpisodeSpec, FeatureBank, TaskList
 from glocal.data.dataset import ClassDataset
 from glocal.engine.checkpoint import Model
-from glocal.engine.compare import measure
-from glocal.engine.contestants import Contestant, contestant
 from glocal.methods import METHODS
 from glocal.types import BaseClasses
 
@@ -45,7 +45,7 @@ def bank(data: ClassDataset) -> FeatureBank:
     return FeatureBank(maps, np.arange(len(data)))
 
 
-def everybody() -> list[Contestant]:
+def everybody() -> list[NamedModel]:
     torch.manual_seed(0)
     backbone = build_backbone("resnet12", width=(24, 48, 96, CHANNELS), image_size=32)
     rows = torch.randn(BASE, CHANNELS).relu()
@@ -55,11 +55,11 @@ def everybody() -> list[Contestant]:
         method = build(CHANNELS)
         if method.needs_base:
             method.set_base(base)
-        found.append(contestant(name, Model(backbone, method, {"method": {"name": name, "settings": {}}})))
+        found.append(name_model(name, Model(backbone, method, {"method": {"name": name, "settings": {}}})))
     return found
 
 
-def seconds(contestants: Sequence[Contestant], tasks: TaskList, maps: FeatureBank) -> float:
+def seconds(contestants: Sequence[NamedModel], tasks: TaskList, maps: FeatureBank) -> float:
     start = time.perf_counter()
     measure(contestants, tasks, maps)
     return time.perf_counter() - start

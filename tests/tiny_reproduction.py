@@ -7,7 +7,8 @@ import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from glocal.reproduce.embedded_scale import EmbeddedScale
+from glocal.reproduce.scales import EmbeddedScale
+
 from glocal.reproduce.runs import Run
 from tiny_runs import SERVER, make_dataset
 

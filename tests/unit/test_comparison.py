@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from glocal.engine.named_models import NamedModel
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.shares import with_unknown_share
 from glocal.data.splits import published_split
 from glocal.engine.checkpoint import Model
-from glocal.engine.contestants import Contestant
 from glocal.methods import build_method
 from glocal.metrics import METRICS, mean_ranks, paired_difference
-from glocal.report.comparable import Measured, about, published_beside, why_not
+from glocal.report.comparable import Conditions, about, published_beside, why_not
 from glocal.report.comparison import COMPARED, TEXTS, comma_separated, results
 
-CIFAR = Measured("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
+CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 TRAIN = {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 1}}
 
 
@@ -45,7 +45,7 @@ def made(
     recipe: Mapping[str, Any] = TRAIN,
     trained_on: str = "cifar-fs",
     eye: str = "resnet12",
-) -> Contestant:
+) -> NamedModel:
     record = {
         "backbone": {"name": eye, "settings": {}},
         "method": {"name": method, "settings": dict(settings or {})},
@@ -53,7 +53,7 @@ def made(
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
-    return Contestant(name or method, Model(backbone, head, record), head.open_score, "identity", "eye")
+    return NamedModel(name or method, Model(backbone, head, record), head.open_score, "identity", "eye")
 
 
 class TestBesideThePaper:

@@ -12,7 +12,7 @@ from filelock import FileLock
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.reproduce import runs
-from glocal.reproduce.runs import DONE, LOCKS, Run, Workshop, about_run, ensure_run, ensure_runs, folder_of
+from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, ensure_runs, folder_of
 from tiny_runs import fields, make_dataset
 
 
@@ -83,7 +83,7 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     def watch(title: str) -> None:
         made.append(title)
 
-    shop = Workshop(tmp_path / "runs", watcher=watch)
+    shop = Settings(tmp_path / "runs", watcher=watch)
     head = Run(recipes["head"], init=Run(recipes["eye"]))
     folder = ensure_run(head, shop)
     assert folder is not None
@@ -99,15 +99,15 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
 
 def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["eye"]))
-    whole = ensure_run(head, Workshop(tmp_path / "whole"))
+    whole = ensure_run(head, Settings(tmp_path / "whole"))
     assert whole is not None
     home = tmp_path / "broken"
     with pytest.raises(Interrupted):
-        ensure_run(head, Workshop(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
     folder = folder_of(head, home)
     assert (folder / LAST).exists()
     assert not (folder / DONE).exists()
-    assert ensure_run(head, Workshop(home)) == folder
+    assert ensure_run(head, Settings(home)) == folder
     first, again = read_checkpoint(whole / BEST)[0], read_checkpoint(folder / BEST)[0]
     assert all(first[name].equal(again[name]) for name in first)
 
@@ -115,9 +115,9 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
 def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["eye"]))
     with pytest.raises(Interrupted):
-        ensure_run(head, Workshop(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
     (tmp_path / "old").rename(tmp_path / "new")
-    folder = ensure_run(head, Workshop(tmp_path / "new"))
+    folder = ensure_run(head, Settings(tmp_path / "new"))
     assert folder == folder_of(head, tmp_path / "new")
     assert (folder / DONE).is_file()
 
@@ -135,6 +135,6 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
         if taken.is_locked:
             taken.release()  # the other process has ended, without finishing
 
-    assert ensure_run(first, Workshop(home), wait=False) is None
-    found = ensure_runs([first, second], Workshop(home, watcher=watch))
+    assert ensure_run(first, Settings(home), wait=False) is None
+    found = ensure_runs([first, second], Settings(home, watcher=watch))
     assert order == [found[second].name, found[first].name]

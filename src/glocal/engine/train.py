@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from glocal.data.episodes import EpisodeSampler
-from glocal.data.features import FeatureBank, View
+from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.engine.base_classes import base_classes
@@ -23,6 +23,7 @@ from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
+from glocal.engine.task_maps import views
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -103,16 +104,6 @@ class TrainStage:
     def _images(self, rows: Indices, generator: torch.Generator) -> Tensor:
         images = self.augment(self.images[torch.from_numpy(self.place[rows])], generator)
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
-
-
-def views(n: int, size: int) -> list[View]:
-    """The first n of: plain, flipped, then shifts by an eighth of the picture, flipped in turn."""
-    step = max(1, size // 8)
-    shifts = [(0, 0), (step, step), (-step, -step), (step, -step), (-step, step)]
-    most = [View(flip, down, right) for down, right in shifts for flip in (False, True)]
-    if n > len(most):
-        raise RecipeError(f"train.views must be at most {len(most)}, got {n}")
-    return most[:n]
 
 
 train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model

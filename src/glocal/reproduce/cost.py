@@ -85,10 +85,10 @@ def _flops_of(run: Run) -> float:
 @cache
 def _flops(name: str, settings: str) -> float:
     with torch.device("meta"):  # shapes alone are computed
-        eye = build_backbone(name, **json.loads(settings)).eval()
-        side = eye.preprocess.size
+        encoder = build_backbone(name, **json.loads(settings)).eval()
+        side = encoder.preprocess.size
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            eye(torch.empty(1, 3, side, side))
+            encoder(torch.empty(1, 3, side, side))
     return float(counter.get_total_flops())
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glocal.metrics import PairedDifference
-from glocal.reproduce.measure import Measurement, published_row
-from glocal.reproduce.scales import Scale
-from glocal.reproduce.tables import AHEAD, AHEAD_COMBINE, BASELINE, CONTROL, DELAY_COMBINE, ENERGY, SHOTS, TABLES, Line
+from glocal.reproduce.measurement import Measurement, published_row
+from glocal.reproduce.plans import AHEAD, AHEAD_COMBINE, BASELINE, CONTROL, DELAY_COMBINE, ENERGY, SHOTS, TABLES, Line
+from glocal.reproduce.scale import Scale
 
 Found = Mapping[tuple[str, int], Measurement]  # by data set and shot
 

@@ -22,9 +22,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glocal.data.loader import ImageLoader
-from glocal.engine.evaluate import build_bank, task_maps
-from glocal.reproduce.measure import Bench, Measurement
-from glocal.reproduce.tables import Line
+from glocal.engine.task_maps import build_banks, task_maps
+from glocal.reproduce.measurement import Measurement
+from glocal.reproduce.plans import Line
+from glocal.reproduce.runs import Settings
 
 Kind = Literal["look-alike", "shared background"]
 FOOLED: dict[Kind, str] = {"look-alike": "E_c", "shared background": "E_f"}  # the score that errs
@@ -65,16 +66,16 @@ class _Candidate:
     place: tuple[int, int, int]
 
 
-def examples(line: Line, found: Measurement, bench: Bench) -> Examples:
+def examples(line: Line, found: Measurement, how: Settings) -> Examples:
     """Chosen by the rule above; fewer when the rule finds fewer."""
-    model = found.contestants[line.run, line.score].model
-    method = model.method.to(bench.device).eval()
-    how: dict[str, Any] = {"device": bench.device, "workers": bench.workers}
-    bank = build_bank(model, found.data, found.tasks, **how)
+    model = found.models[line.run, line.score].model
+    device = how.device or "cpu"
+    method = model.method.to(device).eval()
+    (bank,) = build_banks(model.backbone, found.data, [found.tasks], device=device, workers=how.workers)
     count = min(LOOKED_AT, len(found.tasks))
 
     def answers(task: int) -> tuple[Any, Any, dict[str, npt.NDArray[np.float64]], Tensor]:
-        episode = task_maps(found.tasks[task], bank).to(bench.device)
+        episode = task_maps(found.tasks[task], bank).to(device)
         support, query = method.views(episode)
         state = method.enroll(support, episode.support_label, episode.drawn)
         compared = method.compare(state, query)
