@@ -16,13 +16,13 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from glocal.engine.compare import measure
-from glocal.engine.named_models import NamedModel, name_model
 
 from glocal.backbones import build_backbone
 from glocal.data import EpisodeSampler, EpisodeSpec, FeatureBank, TaskList
 from glocal.data.dataset import ClassDataset
 from glocal.engine.checkpoint import Model
+from glocal.engine.evaluate import run_tasks
+from glocal.engine.named_models import NamedModel, name_model
 from glocal.methods import METHODS
 from glocal.types import BaseClasses
 
@@ -59,25 +59,26 @@ def everybody() -> list[NamedModel]:
     return found
 
 
-def seconds(contestants: Sequence[NamedModel], tasks: TaskList, maps: FeatureBank) -> float:
+def seconds(models: Sequence[NamedModel], tasks: TaskList, maps: FeatureBank) -> float:
+    scores = {each.name: (each.model.method, each.score) for each in models}
     start = time.perf_counter()
-    measure(contestants, tasks, maps)
+    run_tasks(scores, tasks, maps)
     return time.perf_counter() - start
 
 
 def main(count: int) -> None:
     data = pictures()
-    maps, contestants = bank(data), everybody()
-    print(f"{len(contestants)} methods, {count} tasks, {torch.get_num_threads()} threads")
+    maps, models = bank(data), everybody()
+    print(f"{len(models)} methods, {count} tasks, {torch.get_num_threads()} threads")
     for shot in (1, 5):
         sampler = EpisodeSampler(data, EpisodeSpec(shot=shot))
         short = sampler.take(max(2, count // 10), keep=False)
-        seconds(contestants, short, maps)  # warm
+        seconds(models, short, maps)  # warm
         print(f"5-way {shot}-shot")
-        for each in contestants:
+        for each in models:
             print(f"  {each.name:16}{len(short) / seconds([each], short, maps):9.0f} tasks/s")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        speed = len(contestants) * count / seconds(contestants, sampler.take(count, keep=False), maps)
+        speed = len(models) * count / seconds(models, sampler.take(count, keep=False), maps)
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         print(f"  all together: {speed:.0f} methods x tasks per second (goal {GOAL}), {grown:.1f} MB more memory")
 

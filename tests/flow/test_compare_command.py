@@ -33,13 +33,13 @@ def own_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Name and shot of everything that is run and not read."""
     names: list[str] = []
-    run = engine._run
+    run = engine.run_tasks
 
-    def noted(scores: Any, tasks: Any, *more: Any) -> Any:
+    def noted(scores: Any, tasks: Any, *more: Any, **how: Any) -> Any:
         names.extend(f"{name} {tasks.spec.shot}" for name in scores)
-        return run(scores, tasks, *more)
+        return run(scores, tasks, *more, **how)
 
-    monkeypatch.setattr(engine, "_run", noted)
+    monkeypatch.setattr(engine, "run_tasks", noted)
     return names
 
 

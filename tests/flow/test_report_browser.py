@@ -6,8 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from glocal.report.plots import Point, curve, joined
-from glocal.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
 from browser import find_browser, show
 from glocal.metrics import Interval, paired_difference, score_histogram
@@ -15,6 +13,8 @@ from glocal.report import plots
 from glocal.report.comparable import Conditions
 from glocal.report.comparison import Result
 from glocal.report.grid import Row, Table
+from glocal.report.plots import Point, curve, joined
+from glocal.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
 BROWSER = find_browser()
 pytestmark = [

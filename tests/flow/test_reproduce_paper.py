@@ -7,12 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from glocal.reproduce.measurement import Bench
-from glocal.reproduce.scales import PAPER
 
 from glocal.engine.checkpoint import load_model
 from glocal.reproduce.reproduction import reproduce
 from glocal.reproduce.runs import Settings, ensure_run
+from glocal.reproduce.scales import PAPER
 from tiny_runs import make_dataset
 
 pytestmark = pytest.mark.long
@@ -32,8 +31,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
     scale = replace(PAPER, more={"pretrain": (*PRETRAIN, *NARROW), "train": TRAIN})
     names = ["table-1", "ablation", "combine", "coefficients"]
-    shop, bench = Settings(home / "out" / "runs"), Bench(3, home / "out" / "rows", workers=1)
-    reproduce(names, scale, ["cifar-fs"], home / "out", shop, bench, "glocal reproduce")
+    reproduce(names, scale, ["cifar-fs"], Settings(home / "out", tasks=3, workers=1), "glocal reproduce")
     found = json.loads((home / "out" / "report.json").read_text())
     table = next(piece for piece in found["pieces"] if piece["what"] == "table-1")["tables"][0]
     assert [row["name"] for row in table["rows"]][-2:] == ["GEL", "GEL without pixels"]
@@ -46,7 +44,7 @@ def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
 @pytest.mark.parametrize("method", ["gel", "rfdnet"])
 def test_resnet_18_is_trained(home: Path, method: str) -> None:
     scale = replace(PAPER, more={"pretrain": (*PRETRAIN, "augment.rotate=none"), "train": TRAIN})
-    folder = ensure_run(scale.on_resnet18(method, "cifar-fs", 1), Settings(home / "runs"))
+    folder = ensure_run(scale.on_resnet18(method, "cifar-fs", 1), Settings(home))
     assert folder is not None
     model = load_model(folder)
     assert model.record["backbone"]["name"] == "resnet18"

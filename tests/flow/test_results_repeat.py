@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from glocal.engine.named_models import parse_name
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
 from glocal.engine.checkpoint import shipped_models
+from glocal.engine.named_models import parse_name
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 COMPARISONS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}

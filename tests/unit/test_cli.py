@@ -234,7 +234,7 @@ class TestTraining:
 
 def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(error: Exception) -> Any:
-        def listing(found: Any) -> Any:
+        def listing(*found: Any) -> Any:
             raise error
 
         return listing
@@ -248,7 +248,7 @@ def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch
 
 
 def test_ctrl_c_in_any_command(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(found: Any) -> Any:
+    def interrupted(*found: Any) -> Any:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(inventory, "_listing", interrupted)

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from glocal.engine.named_models import NamedModel
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.shares import with_unknown_share
 from glocal.data.splits import published_split
 from glocal.engine.checkpoint import Model
+from glocal.engine.named_models import NamedModel
 from glocal.methods import build_method
 from glocal.metrics import METRICS, mean_ranks, paired_difference
 from glocal.report.comparable import Conditions, about, published_beside, why_not

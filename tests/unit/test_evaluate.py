@@ -61,8 +61,10 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Names of all models that are run and not read."""
     done: list[str] = []
-    run = engine._run
-    monkeypatch.setattr(engine, "_run", lambda scores, *more: (done.extend(scores), run(scores, *more))[1])
+    run = engine.run_tasks
+    monkeypatch.setattr(
+        engine, "run_tasks", lambda scores, *more, **how: (done.extend(scores), run(scores, *more, **how))[1]
+    )
     return done
 
 
@@ -174,9 +176,7 @@ def test_blocks_of_tasks_come_out_in_order(data: ClassDataset, monkeypatch: pyte
 
 def test_models_with_other_backbones_get_maps_of_their_own(data: ClassDataset, encoded: list[int]) -> None:
     tasks = EpisodeSampler(data, SPEC).take(9)
-    (found,) = evaluate_models(
-        [name_model("a", tiny_model()), name_model("b", tiny_model(seed=1))], data, [tasks]
-    )
+    (found,) = evaluate_models([name_model("a", tiny_model()), name_model("b", tiny_model(seed=1))], data, [tasks])
     assert encoded == [len(tasks.images())] * 2
     assert found["a"].rows["auroc"].tolist() != found["b"].rows["auroc"].tolist()
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from glocal.engine.named_models import load_models, name_model, parse_name
 
 from glocal.engine.checkpoint import BEST, save_model
+from glocal.engine.named_models import load_models, name_model, parse_name
 from glocal_runtime.errors import RecipeError, WeightsError
 from tiny_models import tiny_model
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from glocal.report.plots import Point, curve, joined
-from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 
 from glocal.metrics import PairedDifference
 from glocal.report import plots
+from glocal.report.plots import Point, curve, joined
 from glocal.reproduce.findings import _verdict
+from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal_runtime.errors import DataError
 
 

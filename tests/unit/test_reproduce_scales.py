@@ -6,14 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
-from glocal.reproduce.measurement import published_row
-from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 
 from glocal.report.published import published
 from glocal.reproduce.cost import estimates
+from glocal.reproduce.measurement import published_row
+from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.reproduce.reproduction import asked_for, runs_of
-from glocal.reproduce.scales import SCALES
 from glocal.reproduce.runs import Run
+from glocal.reproduce.scales import SCALES
 from glocal_runtime.errors import RecipeError
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"

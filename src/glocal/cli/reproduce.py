@@ -1,4 +1,4 @@
-"""``glocal reproduce``: the paper's tables and figures; ``report``: the same page for own runs; ``demo``: a first look."""
+"""``glocal reproduce``: the paper's tables and figures; ``report``: the same for own runs; ``demo``: a first look."""
 
 from __future__ import annotations
 

@@ -150,47 +150,45 @@ def evaluate_models(
         how: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
         plain, *more = build_banks(backbone, data, [lists[i] for i in todo], support_views=support_views, **how)
         for i, missing in todo.items():
-            scores = {each.name: (each.model.method, each.score) for each in missing}
-            counting = None if progress is None else partial(progress, "tasks")
-            rows_of = _run(scores, lists[i], hashes[i], plain, more, keep_answers, device, counting)
+            found[i] |= run_tasks(
+                {each.name: (each.model.method, each.score) for each in missing},
+                lists[i],
+                plain,
+                fingerprint=hashes[i],
+                more_views=more,
+                keep_answers=keep_answers,
+                device=device,
+                progress=None if progress is None else partial(progress, "tasks"),
+            )
             for each in missing:
-                found[i][each.name] = rows_of[each.name]
                 if world().first:
-                    store.write(each, hashes[i], support_views, rows_of[each.name].rows)
+                    store.write(each, hashes[i], support_views, found[i][each.name].rows)
     return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
 
 
-def evaluate_tasks(
-    method: Method,
+def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
+    """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
+    return run_tasks({"": (method, method.open_score)}, tasks, fetch, keep_answers=True, **how)[""]
+
+
+def run_tasks(
+    scores: Mapping[str, tuple[Method, str]],
     tasks: TaskList,
     fetch: Fetch,
     *,
+    fingerprint: str | None = None,
     more_views: Sequence[Fetch] = (),
+    keep_answers: bool = False,
     device: torch.device | str = "cpu",
     progress: Callable[[int, int], None] | None = None,
-) -> Evaluation:
-    """One method on maps that are there: ``fetch`` returns them for data set indices, usually a FeatureBank.
-
-    ``more_views`` return other views of the same pictures, under which the support enters again.
-    """
-    scores = {"": (method, method.open_score)}
-    return _run(scores, tasks, tasks.fingerprint(), fetch, more_views, True, device, progress)[""]
-
-
-def _run(
-    scores: Mapping[str, tuple[Method, str]],
-    tasks: TaskList,
-    fingerprint: str,
-    fetch: Fetch,
-    more_views: Sequence[Fetch],
-    keep_answers: bool,
-    device: torch.device | str,
-    progress: Callable[[int, int], None] | None,
 ) -> dict[str, Evaluation]:
-    """Every (method, open score) on every task; a method that stands in several rows compares once per task.
+    """Every (method, open score) on every task, on maps that are there: ``fetch`` returns them for data set indices.
 
-    Under torchrun the tasks are dealt out to the ranks, and every rank returns all of them.
+    A method that stands in several rows compares once per task.  ``more_views`` return other views of the same
+    pictures, under which the support enters again.  Under torchrun the tasks are dealt out to the ranks, and every
+    rank returns all of them.
     """
+    fingerprint = fingerprint or tasks.fingerprint()
     us, collected = world(), {name: _Collected(keep_answers) for name in scores}
     methods = {id(method): method.to(device).eval() for method, _ in scores.values()}
     with torch.inference_mode():
