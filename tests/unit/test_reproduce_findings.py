@@ -1,4 +1,4 @@
-"""The words of the opening follow from the intervals, and the figures from the points."""
+"""The opening of a report follows from the intervals, and the examples of figure-pixels from their rule."""
 
 from __future__ import annotations
 
@@ -6,11 +6,8 @@ import numpy as np
 import pytest
 
 from glocal.metrics import PairedDifference
-from glocal.report import plots
-from glocal.report.plots import Point, curve, joined
 from glocal.reproduce.findings import _verdict
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
-from glocal_runtime.errors import DataError
 
 
 def gap(low: float, high: float) -> PairedDifference:
@@ -31,41 +28,6 @@ def gap(low: float, high: float) -> PairedDifference:
 )
 def test_the_verdict_is_what_the_intervals_allow(gaps: list[tuple[float, float]], words: str) -> None:
     assert _verdict([gap(*each) for each in gaps]) == words
-
-
-def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
-    points = [Point(1, 0.70), Point(2, 0.72, 0.01, 0.03), Point(4, 0.69, -0.02, 0.0)]
-    figure = curve(points, marked=1, axis="k", title="top-k")
-    (axes,) = figure.axes
-    line = axes.containers[0].lines[0]
-    assert [float(x) for x in line.get_xdata()] == [1, 2, 4]
-    assert [float(y) for y in line.get_ydata()] == pytest.approx([70, 72, 69])
-    segments = axes.containers[0].lines[2][0].get_segments()
-    np.testing.assert_allclose(segments[1][:, 1], [71, 73])  # 70 + 1 .. 70 + 3
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("k", "AUROC (%)")
-    assert plots.to_svg(figure) == plots.to_svg(curve(points, marked=1, axis="k", title="top-k"))
-    with pytest.raises(DataError, match="marked setting 3 must be one of 1, 2, 4"):
-        curve(points, marked=3, axis="k")
-
-
-def test_patches_join_each_pixel_to_its_partner() -> None:
-    picture = np.zeros((6, 6, 3), np.uint8)
-    figure = joined(
-        picture,
-        picture,
-        side=2,
-        partner=np.array([3, 0, 0, 0]),
-        cosine=np.array([0.9, 0.1, 0.2, 0.3]),
-        names=("a $x$", "b"),
-        title="Look-alike",
-        below="E: place 3",
-    )
-    lines = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert len(lines) == 4
-    first = lines[-1]  # the most similar pair is drawn last: upper left to lower right
-    np.testing.assert_allclose(first.get_xdata(), [0.25, 1.28 + 0.75])
-    np.testing.assert_allclose(first.get_ydata(), [0.75, 0.25])
-    assert plots.to_png(figure)[:4] == b"\x89PNG"
 
 
 def test_places_begin_with_the_most_unknown_and_ties_share_the_better_one() -> None:

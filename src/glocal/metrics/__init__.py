@@ -1,10 +1,9 @@
 """Metrics, as plain functions of (score, known).  Unknown is the positive class; larger score = more unknown."""
 
-from glocal.metrics.closed import accuracy
-from glocal.metrics.histogram import ScoreHistogram, histogram_iou, score_histogram
+from glocal.metrics.histogram import ScoreHistogram, score_histogram
 from glocal.metrics.openset import Answers, aupr, auroc, f1_at, f1_at_true_rate, fpr95, oscr
 from glocal.metrics.summary import Interval, PairedDifference, mean_ci, mean_ranks, paired_difference, sign_test
-from glocal.metrics.tasks import METRICS, Metric, block_metrics, task_metrics
+from glocal.metrics.tasks import METRICS, Metric, accuracy, block_metrics, task_metrics
 
 __all__ = [
     "METRICS",
@@ -20,7 +19,6 @@ __all__ = [
     "f1_at",
     "f1_at_true_rate",
     "fpr95",
-    "histogram_iou",
     "mean_ci",
     "mean_ranks",
     "oscr",

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glocal.metrics import closed, openset
-from glocal.metrics.arrays import ArrayLike, FloatArray, as_float, as_label, known_mask
+from glocal.metrics import openset
+from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_label, known_mask
 from glocal.metrics.openset import Answers
 from glocal_runtime.errors import DataError
 
@@ -26,14 +26,36 @@ class Metric:
     needs_unknown: bool = True
 
 
+def right_name(logits: FloatArray, label: IntArray) -> BoolArray:
+    """(..., Q): the largest logit is the label; never true of an unknown query."""
+    return np.asarray(logits.argmax(axis=-1) == label)
+
+
+def share_correct(answers: Answers) -> FloatArray:
+    return np.asarray(answers.correct.sum(axis=-1) / answers.n_known)
+
+
 METRICS: dict[str, Metric] = {
-    "acc": Metric("ACC", "known queries given the right name", True, closed.share_correct, needs_unknown=False),
+    "acc": Metric("ACC", "known queries given the right name", True, share_correct, needs_unknown=False),
     "auroc": Metric("AUROC", "probability that an unknown query outranks a known one", True, openset.rank_auroc),
     "aupr": Metric("AUPR", "average precision of finding the unknown queries", True, openset.rank_aupr),
     "fpr95": Metric("FPR95", "known queries refused when 95 % of the unknown are found", False, openset.rank_fpr95),
     "f1": Metric("F1*", "F1 of unknown at the true rate: the cut knows how many there are", True, openset.rank_f1),
     "oscr": Metric("OSCR", "area under correct-classification against false-positive rate", True, openset.rank_oscr),
 }
+
+
+def accuracy(logits: ArrayLike, label: ArrayLike) -> float:
+    """Share of the known queries whose largest logit is their class.  logits (Q, N), label (Q,) 0..N-1 or UNKNOWN.
+
+    Unknown queries do not count, whatever their logits; among equal logits the first class is the answer.
+    """
+    values = as_float(logits, "logits", ndim=2)
+    truth = as_label(label, values)
+    known = known_mask(truth)
+    if not known.any():
+        raise DataError(f"accuracy needs at least one known query, got {len(truth)} unknown ones")
+    return float(right_name(values, truth)[known].mean())
 
 
 def task_metrics(logits: ArrayLike, open_score: ArrayLike, label: ArrayLike) -> dict[str, float]:
@@ -58,7 +80,7 @@ def _answers(logits: ArrayLike, open_score: ArrayLike, label: ArrayLike, *, ndim
     truth = as_label(label, values)
     if truth.shape != score.shape:
         raise DataError(f"open_score must have one entry per row of logits, shape {truth.shape}, got {score.shape}")
-    return Answers(score, known_mask(truth), closed.right_name(values, truth))
+    return Answers(score, known_mask(truth), right_name(values, truth))
 
 
 def _measure(answers: Answers) -> dict[str, FloatArray]:

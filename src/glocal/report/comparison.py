@@ -5,8 +5,6 @@ Transductive methods, which see all queries of a task at once, stand in a table 
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -237,23 +235,13 @@ def latex(found: Sequence[Result]) -> str:
 
 
 def comma_separated(found: Sequence[Result]) -> str:
-    """All tables in one, under the columns that any of them has; in front what tells the tables apart."""
-    lines: list[dict[str, Any]] = []
-    for result in found:
-        spec = result.measured.spec
-        front = {
-            "way": spec.way,
-            "shot": spec.shot,
-            "unknown_share": unknown_share(spec),
-            "transductive": int(result.transductive),
-        }
-        lines += [front | line for line in csv.DictReader(io.StringIO(to_csv(result.table)))]
-    columns = [name for name in dict.fromkeys(key for line in lines for key in line) if name != "note"]
-    file = io.StringIO()
-    writer = csv.DictWriter(file, [*columns, "note"], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    return to_csv([(result.table, _front(result)) for result in found])
+
+
+def _front(result: Result) -> dict[str, Any]:
+    spec = result.measured.spec
+    share, transductive = unknown_share(spec), int(result.transductive)
+    return {"way": spec.way, "shot": spec.shot, "unknown_share": share, "transductive": transductive}
 
 
 TEXTS: dict[str, Callable[[Sequence[Result]], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}

@@ -31,8 +31,6 @@ class Table:
     reference: str | None = None  # name of the row that differences are taken against
     sign_test: bool = False  # a column of p-values beside each column of differences
     caption: str = ""
-    percent: bool = True
-    digits: int = 2
 
     def __post_init__(self) -> None:
         for metric in self.metrics:
@@ -60,7 +58,7 @@ class Table:
         counts = {value.n for value in measured if value.n > 1}
         tasks = f"{max(counts)} tasks" if len(counts) == 1 else "tasks"
         line = f"Mean ± 95 % confidence interval over {tasks}" if counts else "Single values"
-        line += (", in percent" if self.percent else "") + ("; best value bold." if len(self.rows) > 1 else ".")
+        line += ", in percent" + ("; best value bold." if len(self.rows) > 1 else ".")
         if self.compared:
             line += f" Δ: difference to {self.reference} on the same tasks [95 % bootstrap interval]"
             line += (
@@ -71,21 +69,16 @@ class Table:
         return line
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        shown = f"{value * self._scale:{'+' if signed else ''}.{self.digits}f}"
-        return shown.replace("-", "−")
+        return f"{100 * value:{'+' if signed else ''}.2f}".replace("-", "−")
 
     def best(self, metric: str) -> set[str]:
         """Names of the rows whose printed mean is best; nobody when there is nothing to choose from."""
         means = {row.name: row.values[metric].mean for row in self.rows if metric in row.values}
-        printed = {name: round(mean * self._scale, self.digits) for name, mean in means.items() if math.isfinite(mean)}
+        printed = {name: round(100 * mean, 2) for name, mean in means.items() if math.isfinite(mean)}
         if len(set(printed.values())) < 2:
             return set()
         pick = max if METRICS[metric].higher_is_better else min
         return {name for name, value in printed.items() if value == pick(printed.values())}
-
-    @property
-    def _scale(self) -> int:
-        return 100 if self.percent else 1
 
 
 @dataclass(frozen=True)

@@ -120,42 +120,33 @@ TABLES = {
 class Sweep:
     """AUROC over one setting of GEL."""
 
-    name: str
     title: str
     axis: str
     points: Callable[[Scale, str, int], list[tuple[float, Run]]]
-    own: Callable[[Scale, str, int], float]  # the value that the recipe has
     paper: str
 
     def lines(self, scale: Scale, dataset: str) -> list[tuple[float, Line]]:
         return [(x, Line(f"{x:g}", run)) for x, run in self.points(scale, dataset, FIGURE_SHOT)]
 
-
-def _own_margin(scale: Scale, dataset: str, shot: int) -> float:
-    own = scale.gel(dataset, shot)
-    return next(x for x, run in scale.margin_distances(dataset, shot) if run == own)
+    def own(self, scale: Scale, dataset: str) -> float:
+        """The value that the recipe has."""
+        gel = scale.gel(dataset, FIGURE_SHOT)
+        return next(x for x, line in self.lines(scale, dataset) if line.run == gel)
 
 
 SWEEPS = {
-    sweep.name: sweep
-    for sweep in (
-        Sweep(
-            "figure-topk",
-            "Most similar class pixels that count",
-            "k: class pixels averaged for each query pixel",
-            lambda scale, dataset, shot: scale.top_ks(dataset, shot),
-            lambda scale, dataset, shot: float(scale.own_top_k(dataset, shot)),
-            "The paper prints no values (miniImageNet); its text says that AUROC moves by 0.08 only.",
-        ),
-        Sweep(
-            "figure-margin",
-            "Distance of the two margins",
-            "margin distance M_u − M_k (energy)",
-            lambda scale, dataset, shot: scale.margin_distances(dataset, shot),
-            _own_margin,
-            "The paper prints no values (miniImageNet); its text says that a smaller distance is often better.",
-        ),
-    )
+    "figure-topk": Sweep(
+        "Most similar class pixels that count",
+        "k: class pixels averaged for each query pixel",
+        lambda scale, dataset, shot: scale.top_ks(dataset, shot),
+        "The paper prints no values (miniImageNet); its text says that AUROC moves by 0.08 only.",
+    ),
+    "figure-margin": Sweep(
+        "Distance of the two margins",
+        "margin distance M_u − M_k (energy)",
+        lambda scale, dataset, shot: scale.margin_distances(dataset, shot),
+        "The paper prints no values (miniImageNet); its text says that a smaller distance is often better.",
+    ),
 }
 
 

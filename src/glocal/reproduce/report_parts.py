@@ -17,7 +17,6 @@ from glocal.reproduce.plans import (
     SHOTS,
     SWEEPS,
     TABLES,
-    Sweep,
     TablePlan,
     density_panels,
     pixel_line,
@@ -35,7 +34,7 @@ def report_part(
         return _table(TABLES[name], scale, dataset, {shot: found[dataset, shot] for shot in SHOTS})
     here = found[dataset, FIGURE_SHOT]
     if name in SWEEPS:
-        return _sweep(SWEEPS[name], scale, dataset, here)
+        return _sweep(name, scale, dataset, here)
     return (_density if name == DENSITY else _pixels)(scale, dataset, here, how)
 
 
@@ -49,8 +48,9 @@ def _table(plan: TablePlan, scale: Scale, dataset: str, found: Mapping[int, Meas
     return table_part(f"{plan.name} on {dataset}", f"{plan.name}-{dataset}", results, numbers)
 
 
-def _sweep(about: Sweep, scale: Scale, dataset: str, found: Measurement) -> ReportPart:
-    own, lines = about.own(scale, dataset, found.shot), about.lines(scale, dataset)
+def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportPart:
+    about = SWEEPS[name]
+    own, lines = about.own(scale, dataset), about.lines(scale, dataset)
     base = next(line for x, line in lines if x == own)
     points, numbers = [], []
     for x, line in lines:
@@ -67,12 +67,12 @@ def _sweep(about: Sweep, scale: Scale, dataset: str, found: Measurement) -> Repo
         f"{100 * spread:.2f} points over {len(points)} settings; the largest is at {best.x:g}. {about.paper} "
         "Bars: 95 % interval of the difference to the ringed setting on the same tasks."
     )
-    drawing = Drawing(f"{about.name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
+    drawing = Drawing(f"{name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
     return figure_part(
-        f"{about.name} on {dataset}",
+        f"{name} on {dataset}",
         [drawing],
         [said],
-        {"what": about.name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
+        {"what": name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
     )
 
 
