@@ -11,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glocal import __version__
 from glocal.report.comparison import Result
 from glocal.report.html import Html, Section, code, facts, page, side_by_side, write_page
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
 from glocal.report.table import to_html, to_latex, to_markdown
+from glocal.reproduce.runs import commit
 from glocal_runtime.files import replacing, write_text
 
 if TYPE_CHECKING:
@@ -90,6 +92,9 @@ def write_report(report: Report, out: Path) -> Path:
             with replacing(out / name) as partial:
                 partial.write_bytes(content if isinstance(content, bytes) else content.encode())
     numbers = {
+        "command": report.commands,
+        "version": __version__,
+        "commit": commit(),
         **report.numbers,
         "found": list(report.opening),
         "pieces": [dict(part.numbers) for part in report.parts],

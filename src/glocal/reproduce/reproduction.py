@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from glocal import __version__
 from glocal.reproduce.findings import findings
 from glocal.reproduce.measurement import SEED, Measurement, measure
 from glocal.reproduce.plans import ALL, Line, lines_of
 from glocal.reproduce.report_folder import Report, write_report
 from glocal.reproduce.report_parts import report_part
-from glocal.reproduce.runs import Run, Settings, about_run, commit, ensure_runs, program
+from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
 from glocal.reproduce.scale import Scale
 from glocal_runtime.errors import RecipeError
 
@@ -54,9 +53,6 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
     numbers = {
         "scale": scale.name,
         "asked": list(names),
-        "command": command,
-        "version": __version__,
-        "commit": commit(),
         "seed": SEED,
         "tasks": how.tasks,
         "data": manifests,

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from glocal import __version__
 from glocal.data.episodes import EpisodeSampler
 from glocal.engine.named_models import NamedModel
 from glocal.metrics import score_histogram
@@ -14,7 +13,7 @@ from glocal.report import plots
 from glocal.report.comparison import Comparison, Result, compare
 from glocal.reproduce.measurement import answers_of
 from glocal.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
-from glocal.reproduce.runs import Settings, commit, program
+from glocal.reproduce.runs import Settings, program
 
 
 def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str, *, seed: int, **shape: Any) -> Path:
@@ -26,9 +25,6 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
     found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, **(how.testing | where))
     name = Path(dataset).name
     numbers = {
-        "command": command,
-        "version": __version__,
-        "commit": commit(),
         "dataset": name,
         "split": found.split,
         "data": found.data.manifest,
