@@ -247,7 +247,7 @@ class TestKeptRows:
     def test_an_edited_formula_is_run_again_and_another_ones_is_not(
         self, data: ClassDataset, tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A package of somebody else's: a method that takes its formula from a second file."""
+        """A package of somebody else's: method and backbone take their formula from a second file."""
         package = tmp_path / "edited_package"
         package.mkdir()
         (package / "__init__.py").write_text("")
@@ -260,6 +260,10 @@ class TestKeptRows:
             "        found = super().compare(state, query)\n"
             "        return found._replace(logits=sharpen(found.logits))\n"
         )
+        (package / "backbone.py").write_text(
+            "from glocal.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"
+            "class Sharper(Conv4):\n    def forward(self, x):\n        return sharpen(super().forward(x))\n"
+        )
         monkeypatch.syspath_prepend(str(tmp_path))
         monkeypatch.setattr(sys, "dont_write_bytecode", True)
         importlib.invalidate_caches()
@@ -267,9 +271,10 @@ class TestKeptRows:
         def model() -> NamedModel:
             for name in [name for name in sys.modules if name.startswith("edited_package")]:
                 del sys.modules[name]
-            kind = importlib.import_module("edited_package.method").Sharp
-            tiny = tiny_model()
-            return name_model("sharp", replace(tiny, method=kind(tiny.backbone.channels, open_score="entropy")))
+            head = importlib.import_module("edited_package.method").Sharp
+            torch.manual_seed(0)
+            backbone = importlib.import_module("edited_package.backbone").Sharper(width=4, image_size=16)
+            return name_model("sharp", Model(backbone, head(backbone.channels, open_score="entropy")))
 
         store, lists, built_in = RowStore(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
         before = code_hash(built_in)
@@ -282,3 +287,9 @@ class TestKeptRows:
         assert ran == ["sharp", "proto", "sharp"]
         assert plain(second[0]["sharp"].rows) != plain(first[0]["sharp"].rows)
         assert code_hash(built_in) == before != code_hash(model())
+        maps = [build_banks(model().model.backbone, data, [lists[0]])[0] for _ in range(2)]
+        (package / "formula.py").write_text("def sharpen(x):\n    return 3 * x\n")
+        maps.append(build_banks(model().model.backbone, data, [lists[0]])[0])
+        rows = lists[0].images()[:2]
+        assert torch.equal(maps[0](rows), maps[1](rows))
+        assert not torch.equal(maps[0](rows), maps[2](rows)), "maps of the cache follow the code too"

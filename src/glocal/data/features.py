@@ -24,6 +24,7 @@ from glocal.data.bank_files import BankFiles, bank_sizes, clear_banks
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.views import BATCH, PLAIN, View, encode
+from glocal.source_hash import source_hash
 from glocal.types import Encoder
 from glocal_runtime.errors import DataError
 
@@ -129,7 +130,7 @@ def bank_key(
     device: torch.device | str = "cpu",
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
-    programs = [torch.device(device).type, str(torch.__version__), PIL.__version__]
+    programs = [torch.device(device).type, str(torch.__version__), PIL.__version__, source_hash([encoder])]
     prepared = encoder.preprocess.fingerprint()
     parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), dtype, batch_size, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

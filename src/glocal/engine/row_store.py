@@ -6,11 +6,8 @@ views and metrics.  So an edited formula is computed again.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-import sys
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from glocal import __version__
-from glocal.backbones import Backbone
 from glocal.engine.named_models import NamedModel
 from glocal.methods import Method
-from glocal.metrics import METRICS
+from glocal.metrics import METRICS, block_metrics
+from glocal.source_hash import source_hash
 from glocal_runtime.files import write_text
 
 FORMAT = "glocal-rows-1"
-FORMULAS = ("ops", "metrics", "methods", "backbones", "types")  # parts of glocal that compute numbers
 Rows = dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
 
 
@@ -71,36 +67,5 @@ class RowStore:
 
 def code_hash(model: NamedModel) -> str:
     """Of the source files that compute the answers: those of method, backbone and metrics, and what they import."""
-    parts = [part for whole in (model.model.method, model.model.backbone) for part in whole.modules()]
-    metrics = ["glocal.metrics", *(metric.compute.__module__ for metric in METRICS.values())]
-    # Packages of a plugin count like our own; torch and timm do not.
-    ours = [type(part).__module__ for part in parts if isinstance(part, Method | Backbone)]
-    packages = {name.partition(".")[0] for name in (*ours, *metrics)} | {"glocal", "glocal_runtime"}
-    waiting = sorted({*metrics, *(kind.__module__ for part in parts for kind in type(part).__mro__)})
-    sources: dict[str, str] = {}
-    while waiting:
-        name = waiting.pop()
-        top, _, rest = name.partition(".")
-        if name in sources or top not in packages or (top == "glocal" and rest.partition(".")[0] not in FORMULAS):
-            continue
-        file = getattr(sys.modules.get(name), "__file__", None)
-        if file is not None and Path(file).is_file():
-            stat = Path(file).stat()
-            sources[name], imported = _source(name, Path(file), stat.st_mtime_ns, stat.st_size)
-            waiting += imported
-    return hashlib.sha256(json.dumps(sources, sort_keys=True).encode()).hexdigest()
-
-
-@lru_cache(maxsize=1000)
-def _source(module: str, file: Path, mtime_ns: int, size: int) -> tuple[str, tuple[str, ...]]:
-    """The hash of a source file, and the names of the modules it imports and of what may be a module."""
-    source, names = file.read_bytes(), []
-    parents = module.split(".") if file.stem == "__init__" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.Import):
-            names += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            above = parents[: len(parents) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-    return hashlib.sha256(source).hexdigest(), tuple(names)
+    parts = [part for part in model.model.method.modules() if isinstance(part, Method)]  # a wrapper and what it wraps
+    return source_hash([*parts, model.model.backbone, block_metrics, *(metric.compute for metric in METRICS.values())])
