@@ -3,104 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tiny_runs import make_dataset
+from plugin_site import Site
 
-METHOD = """
-from glocal.methods.feat import FEAT
-
-class {name}(FEAT):
-    '''FEAT under another name.'''
-"""
-FILES = {
-    "other_lab/__init__.py": "",
-    "other_lab/methods.py": METHOD.format(name="Lab"),
-    "other_lab/backbones.py": "from glocal.backbones.conv4 import Conv4\n\nclass Tiny(Conv4):\n    pass\n",
-    "other_lab/datasets.py": """
-import os
-from pathlib import Path
-from glocal.data import ClassDataset
-
-def noise(split):
-    return ClassDataset.from_folder(Path(os.environ["NOISE"]) / split, name=f"noise/{split}")
-""",
-    "other_lab/metrics.py": """
-from glocal.metrics import Metric
-
-def misnamed(answers):
-    return 1 - answers.correct.sum(axis=-1) / answers.n_known
-
-MISNAMED = Metric("MIS", "known queries given a wrong name", False, misnamed, needs_unknown=False)
-""",
-    "other_lab/broken.py": "import no_such_module_anywhere\n",
-    "other_lab/recipes/__init__.py": "",
-    "other_lab/recipes/lab-train.toml": """
-stage = "train"
-[data]
-dataset = "noise"
-workers = 1
-[backbone]
-name = "tiny"
-width = 4
-image_size = 16
-[method]
-name = "lab"
-[train]
-backbone = "frozen"
-tasks = 2
-way = 2
-query = 3
-unknown_way = 2
-[validation]
-tasks = 2
-way = 2
-query = 3
-unknown_way = 2
-""",
-    "other_lab-1.5.dist-info/METADATA": "Metadata-Version: 2.1\nName: other-lab\nVersion: 1.5\n",
-    "other_lab-1.5.dist-info/entry_points.txt": """
-[glocal.methods]
-lab = other_lab.methods:Lab
-broken = other_lab.broken:Broken
-[glocal.backbones]
-tiny = other_lab.backbones:Tiny
-[glocal.datasets]
-noise = other_lab.datasets:noise
-[glocal.metrics]
-misnamed = other_lab.metrics:MISNAMED
-[glocal.recipes]
-lab = other_lab.recipes
-""",
-}
 SHAPE = ["--way", "2", "--query", "3", "--tasks", "3", "--device", "cpu"]
-
-
-class Site:
-    """A folder with the plugin package, a plugin file, and pictures; ``glocal`` in a process of its own."""
-
-    def __init__(self, home: Path):
-        self.home = home
-        for name, text in FILES.items():
-            (home / "site" / name).parent.mkdir(parents=True, exist_ok=True)
-            (home / "site" / name).write_text(text)
-        make_dataset(home / "noise")
-        single = f'import glocal\n{METHOD.format(name="Mine")}\nglocal.methods.METHODS["mine"] = Mine\n'
-        (home / "mine.py").write_text(single)
-
-    def __call__(self, *arguments: Any, plugins: bool = True) -> tuple[int, str, str]:
-        paths = [str(self.home / "site")] * plugins + [os.environ.get("PYTHONPATH", "")]
-        env = os.environ | {"PYTHONPATH": os.pathsep.join(paths), "NOISE": str(self.home / "noise")}
-        done = subprocess.run(
-            [sys.executable, "-m", "glocal", *map(str, arguments)], capture_output=True, text=True, env=env, timeout=300
-        )
-        return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture(scope="module")
