@@ -149,15 +149,12 @@ def test_gallery_says_in_words_what_happened() -> None:
     ]
 
 
-def test_gallery_escapes_class_names() -> None:
+def test_gallery_escapes_class_names_and_broken_file_names_can_be_written(tmp_path: Path) -> None:
     bad = '"><script>'
     html = gallery({bad: [RED]}, [Query(RED, truth=bad, known=True, answer=bad, open_score=0.0)], threshold=0.0)
     reader = Reader(html)
     assert reader.all("script") == []
     assert [image["alt"] for image in reader.all("img")] == [f"support picture of {bad}", f"{bad}, known class"]
-
-
-def test_broken_file_names_can_be_written(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
     html = page("t", [Section("a", [gallery({name: [RED]}, [], threshold=0.0)])])
     assert "caf?" in write_page(tmp_path / "r.html", html).read_text(encoding="utf-8")
