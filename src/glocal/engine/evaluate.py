@@ -168,6 +168,7 @@ def evaluate_models(
 
 def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
     """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
+    plugins.load_all(plugins.METRICS, METRICS)
     return run_tasks({"": (method, method.open_score)}, tasks, fetch, keep_answers=True, **how)[""]
 
 
