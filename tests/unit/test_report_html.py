@@ -66,7 +66,7 @@ def queries() -> list[Query]:
 def whole_page() -> str:
     tasks = [(np.array([0.0, 1.0]), np.array([True, False]))]
     table = Table("Numbers", ["acc"], [Row("<i>x</i>", {"acc": Interval(0.5, 0.1, 9)})])
-    plot = figure(plots.to_svg(plots.density(score_histogram(tasks))), alt='a "quoted" <alt>', caption="a & b")
+    plot = figure(plots.to_svg(plots.density(score_histogram(tasks))), alt='a "quoted" <alt>')
     png = figure(plots.to_png(plots.roc({"m": tasks}), dpi=40), alt="roc")
     return page(
         "Report <1>",
@@ -85,7 +85,7 @@ def test_page_is_well_formed_and_escaped() -> None:
     assert reader.all("script") == []
     assert reader.all("i") == []
     words = "".join(reader.words)
-    for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c", "a & b"):
+    for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c"):
         assert text in words
     assert 'a "quoted" <alt>' in [image["alt"] for image in reader.all("img")]
 

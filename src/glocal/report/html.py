@@ -55,7 +55,7 @@ def facts(values: Mapping[str, object]) -> Html:
     return Html(f'<dl class="facts">{pairs}</dl>')
 
 
-def figure(picture: str | bytes, *, alt: str, caption: str = "") -> Html:
+def figure(picture: str | bytes, *, alt: str) -> Html:
     """A plot on a white card, as SVG text or PNG bytes.
 
     It is embedded as an image, not as elements: the ids and style rules of two inline SVGs would meet in one page.
@@ -65,8 +65,7 @@ def figure(picture: str | bytes, *, alt: str, caption: str = "") -> Html:
     else:
         kind, data = "png", picture
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
-    return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}">{below}</figure>')
+    return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}"></figure>')
 
 
 def side_by_side(*parts: Html) -> Html:

@@ -98,8 +98,8 @@ class Point(NamedTuple):
     high: float = 0.0
 
 
-def curve(points: Sequence[Point], *, marked: float, axis: str, title: str = "", metric: str = "AUROC") -> Figure:
-    """A metric over one setting.  ``marked`` is the x that differences are taken against; its point has no bar."""
+def curve(points: Sequence[Point], *, marked: float, axis: str, title: str = "") -> Figure:
+    """AUROC over one setting.  ``marked`` is the x that differences are taken against; its point has no bar."""
     base = next((point for point in points if point.x == marked), None)
     if base is None:
         raise DataError(f"the marked setting {marked:g} must be one of {', '.join(f'{p.x:g}' for p in points)}")
@@ -120,7 +120,7 @@ def curve(points: Sequence[Point], *, marked: float, axis: str, title: str = "",
     )
     ring = axes.scatter([marked], [100 * base.mean], s=150, facecolors="none", edgecolors=VERMILLION, linewidths=2.2)
     ring.set_zorder(5)
-    axes.set(xlabel=axis, ylabel=f"{metric} (%)")
+    axes.set(xlabel=axis, ylabel="AUROC (%)")
     axes.set_xticks(_apart(x), [f"{value:g}" for value in _apart(x)])
     lowest, highest = (
         min(v - b for v, b in zip(y, below, strict=True)),

@@ -49,9 +49,9 @@ class Measurement:
     def row(self, line: Line) -> Rows:
         return self.rows[self.models[line.run, line.score].name]
 
-    def difference(self, line: Line, other: Line, metric: str = "auroc") -> PairedDifference:
-        """How much a row exceeds another, task by task."""
-        return paired_difference(self.row(line)[metric], self.row(other)[metric])
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        """By how much AUROC a row exceeds another, task by task."""
+        return paired_difference(self.row(line)["auroc"], self.row(other)["auroc"])
 
 
 def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: Settings) -> Measurement:

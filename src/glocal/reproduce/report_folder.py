@@ -42,7 +42,6 @@ class Drawing:
     name: str
     figure: Figure
     alt: str
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,8 @@ def figure_part(
         files |= {f"figures/{drawing.name}.svg": svg, f"figures/{drawing.name}.png": png}
         # The smaller of the two on the page: pictures as PNG, lines as SVG.
         picture: str | bytes = svg if len(svg) < len(png) else png
-        shown.append(on_page(picture, alt=drawing.alt, caption=drawing.caption))
-        caption = f"\n*{drawing.caption}*\n" if drawing.caption else ""
-        lines.append(f"![{drawing.alt}](figures/{drawing.name}.png)\n{caption}")
+        shown.append(on_page(picture, alt=drawing.alt))
+        lines.append(f"![{drawing.alt}](figures/{drawing.name}.png)\n")
     body: list[str] = [side_by_side(*shown), *below] if len(shown) > 1 else [*shown, *below]
     return ReportPart(title, body, "\n".join([*lines, *(f"{text}\n" for text in below)]), files, numbers)
 
