@@ -21,8 +21,8 @@ from glocal.backbones import build_backbone
 from glocal.data import EpisodeSampler, EpisodeSpec, FeatureBank, TaskList
 from glocal.data.dataset import ClassDataset
 from glocal.engine.checkpoint import Model
-from glocal.engine.compare import measure
-from glocal.engine.contestants import Contestant, contestant
+from glocal.engine.evaluate import run_tasks
+from glocal.engine.named_models import NamedModel, name_model
 from glocal.methods import METHODS
 from glocal.types import BaseClasses
 
@@ -45,7 +45,7 @@ def bank(data: ClassDataset) -> FeatureBank:
     return FeatureBank(maps, np.arange(len(data)))
 
 
-def everybody() -> list[Contestant]:
+def everybody() -> list[NamedModel]:
     torch.manual_seed(0)
     backbone = build_backbone("resnet12", width=(24, 48, 96, CHANNELS), image_size=32)
     rows = torch.randn(BASE, CHANNELS).relu()
@@ -55,29 +55,30 @@ def everybody() -> list[Contestant]:
         method = build(CHANNELS)
         if method.needs_base:
             method.set_base(base)
-        found.append(contestant(name, Model(backbone, method, {"method": {"name": name, "settings": {}}})))
+        found.append(name_model(name, Model(backbone, method, {"method": {"name": name, "settings": {}}})))
     return found
 
 
-def seconds(contestants: Sequence[Contestant], tasks: TaskList, maps: FeatureBank) -> float:
+def seconds(models: Sequence[NamedModel], tasks: TaskList, maps: FeatureBank) -> float:
+    scores = {each.name: (each.model.method, each.score) for each in models}
     start = time.perf_counter()
-    measure(contestants, tasks, maps)
+    run_tasks(scores, tasks, maps)
     return time.perf_counter() - start
 
 
 def main(count: int) -> None:
     data = pictures()
-    maps, contestants = bank(data), everybody()
-    print(f"{len(contestants)} methods, {count} tasks, {torch.get_num_threads()} threads")
+    maps, models = bank(data), everybody()
+    print(f"{len(models)} methods, {count} tasks, {torch.get_num_threads()} threads")
     for shot in (1, 5):
         sampler = EpisodeSampler(data, EpisodeSpec(shot=shot))
         short = sampler.take(max(2, count // 10), keep=False)
-        seconds(contestants, short, maps)  # warm
+        seconds(models, short, maps)  # warm
         print(f"5-way {shot}-shot")
-        for each in contestants:
+        for each in models:
             print(f"  {each.name:16}{len(short) / seconds([each], short, maps):9.0f} tasks/s")
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        speed = len(contestants) * count / seconds(contestants, sampler.take(count, keep=False), maps)
+        speed = len(models) * count / seconds(models, sampler.take(count, keep=False), maps)
         grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
         print(f"  all together: {speed:.0f} methods x tasks per second (goal {GOAL}), {grown:.1f} MB more memory")
 

@@ -22,7 +22,8 @@ from glocal.backbones import Backbone, build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import Evaluation, build_bank, evaluate
+from glocal.engine.evaluate import Evaluation, evaluate_tasks
+from glocal.engine.task_maps import build_banks
 from glocal.methods.protonet import ProtoNet
 
 CLASSES, SIZE, BATCH, TASKS = 20, 32, 128, 600
@@ -39,7 +40,7 @@ def plain_pass(backbone: Backbone, images: np.ndarray) -> None:
 def evaluation(model: Model, data: ClassDataset, folder: Path) -> Evaluation:
     """Draw the tasks, build or open the bank, run every task."""
     tasks = EpisodeSampler(data, EpisodeSpec(way=5, shot=1), seed=0).take(TASKS)
-    return evaluate(model.method, tasks, build_bank(model, data, tasks, folder=folder))
+    return evaluate_tasks(model.method, tasks, build_banks(model.backbone, data, [tasks], folder=folder)[0])
 
 
 def seconds(run: Callable[[], Evaluation | None]) -> tuple[float, Evaluation | None]:

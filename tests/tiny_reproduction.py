@@ -7,8 +7,8 @@ import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
-from glocal.reproduce.embedded_scale import EmbeddedScale
 from glocal.reproduce.runs import Run
+from glocal.reproduce.scales import EmbeddedScale
 from tiny_runs import SERVER, make_dataset
 
 NAME = "tiny"
@@ -21,8 +21,8 @@ class TinyScale(EmbeddedScale):
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
         small = 'backbone={name = "conv4", width = 4, image_size = 32}'
-        eye = Run("demo-protonet", (*self._backbone().overrides, small))
-        return self._gel(eye, shot) if method == "gel" else self._peer(method, eye, shot)
+        encoder = Run("demo-protonet", (*self._backbone().overrides, small))
+        return self._gel(encoder, shot) if method == "gel" else self._peer(method, encoder, shot)
 
 
 def tiny_scale() -> TinyScale:
@@ -57,7 +57,7 @@ def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -
 
     from glocal.cli.main import main
     from glocal.engine import loop
-    from glocal.reproduce import reproduction
+    from glocal.reproduce import scales
 
     with open(output, "ab") as file:
         os.dup2(file.fileno(), 1)
@@ -65,6 +65,6 @@ def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -
     os.environ |= {"GLOCAL_CACHE": cache, "GLOCAL_DATA": home}
     torch.set_num_threads(1)
     loop.SAVE_SECONDS = 0.02
-    reproduction.SCALES["embedded"] = tiny_scale()
+    scales.SCALES["embedded"] = tiny_scale()
     sys.argv = ["glocal", "reproduce", *arguments]
     main()

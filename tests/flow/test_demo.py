@@ -11,11 +11,11 @@ from glocal.backbones import build_backbone
 from glocal.cli.main import app
 from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset, registry
 from glocal.data.benchmarks.embedded import embedded
-from glocal.engine import recipe as recipes
 from glocal.engine.checkpoint import Model, load_model
-from glocal.engine.evaluate import build_bank, evaluate
+from glocal.engine.evaluate import evaluate
 from glocal.methods import METHODS
 from glocal.metrics import paired_difference
+from glocal.reproduce import demo
 
 
 @pytest.mark.parametrize("shot", [1, 5])
@@ -24,7 +24,7 @@ def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero(shot: int):
     tasks = EpisodeSampler(digits, EpisodeSpec(shot=shot), seed=3).take(100)
 
     def rows(model: Model):
-        return evaluate(model.method, tasks, build_bank(model, digits, tasks)).rows
+        return evaluate(model, digits, tasks=tasks, device="cpu").rows
 
     pixels = build_backbone("pixels", image_size=32)
     raw = rows(Model(pixels, METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")))
@@ -38,10 +38,10 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(
         registry.DATASETS, "embedded", lambda split: embedded(split, per_class=20 if split == "train" else 60)
     )
-    load = recipes.load_recipe
+    load = demo.load_recipe
     short = ["pretrain.epochs=1", "pretrain.batch_size=512", "train.tasks=6"]
     short += ["validation.every=100", "validation.tasks=2"]
-    monkeypatch.setattr(recipes, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name)]))
+    monkeypatch.setattr(demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name)]))
 
     def views(name: str) -> list[str]:
         return [] if name == "demo-protonet" else ["train.views=1"]
@@ -60,7 +60,7 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     assert '"raw pixels"' in again.output
     assert (out / "gel" / "best.safetensors").stat().st_mtime_ns == weights  # reused, not trained again
     monkeypatch.setattr(
-        recipes, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name), "seed=1"])
+        demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name), "seed=1"])
     )
     other = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu"])
     assert other.exit_code != 0

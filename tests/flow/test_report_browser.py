@@ -10,12 +10,11 @@ import pytest
 from browser import find_browser, show
 from glocal.metrics import Interval, paired_difference, score_histogram
 from glocal.report import plots
-from glocal.report.comparable import Measured
+from glocal.report.comparable import Conditions
 from glocal.report.comparison import Result
-from glocal.report.curves import Point, curve
 from glocal.report.grid import Row, Table
-from glocal.report.patches import joined
-from glocal.reproduce.folder import Drawing, Report, figure_piece, table_piece, write_report
+from glocal.report.plots import Point, curve, joined
+from glocal.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
 BROWSER = find_browser()
 pytestmark = [
@@ -40,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table = Table(
         "Wide", metrics, rows, reference=rows[0].name, sign_test=True, caption="Not comparable: " + "why, " * 30
     )
-    result = Result(table, Measured("d", "test", ("a",), EpisodeSpec()), 600, 0, "f" * 64, transductive=False)
+    result = Result(table, Conditions("d", "test", ("a",), EpisodeSpec()), 600, 0, "f" * 64, transductive=False)
     tasks = [(rng.normal(0, 1, 30), np.arange(30) < 15) for _ in range(5)]
     picture = rng.integers(0, 255, (48, 48, 3), dtype=np.uint8)
     patches = joined(
@@ -58,10 +57,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Drawing(f"density-{i}", plots.density(score_histogram(tasks), title="GEL"), "density") for i in range(2)
     ]
     pieces = [
-        table_piece("ablation on data", "ablation-data", [result], {}),
-        figure_piece("figure-topk on data", [Drawing("topk", swept, "curve")], ["Words below."], {}),
-        figure_piece("figure-density on data", drawings, ["Words below."], {}),
-        figure_piece("figure-pixels on data", [Drawing("pixels", patches, "patches")], [], {}),
+        table_part("ablation on data", "ablation-data", [result], {}),
+        figure_part("figure-topk on data", [Drawing("topk", swept, "curve")], ["Words below."], {}),
+        figure_part("figure-density on data", drawings, ["Words below."], {}),
+        figure_part("figure-pixels on data", [Drawing("pixels", patches, "patches")], [], {}),
     ]
     conditions = {"Data": f"data {'0' * 12}", "glocal": f"0.1.0, commit {'a' * 12}+", "Scale": "embedded"}
     command = "glocal reproduce all --scale embedded --out " + "a-long-name" * 12

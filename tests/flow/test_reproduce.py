@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.reproduce.reproduction import ALL
+from glocal.reproduce.plans import ALL
 from glocal.reproduce.runs import DONE
 from tiny_reproduction import NAME, make_data, start
 from tiny_runs import PATIENCE

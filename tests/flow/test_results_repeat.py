@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from glocal.cli.main import app
 from glocal.engine.checkpoint import shipped_models
-from glocal.engine.contestants import parse_contestant
+from glocal.engine.named_models import parse_name
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 COMPARISONS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
@@ -24,7 +24,7 @@ TABLES = {name: found for name, found in COMPARISONS.items() if "tables" in foun
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_row_is_a_shipped_model(name: str) -> None:
-    assert {parse_contestant(run)[1] for run in TABLES[name]["runs"]} <= set(shipped_models())
+    assert {parse_name(run)[1] for run in TABLES[name]["runs"]} <= set(shipped_models())
 
 
 @pytest.mark.long

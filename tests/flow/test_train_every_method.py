@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.data.episodes import EpisodeSpec
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.evaluate import evaluate_model
+from glocal.engine.evaluate import evaluate
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import train
@@ -18,7 +17,6 @@ from glocal.methods import METHODS
 from glocal.report.method_pages.records import RECORDS
 from tiny_runs import fields, make_dataset
 
-SPEC = EpisodeSpec(2, 1, 2, 2, 2)
 SETTINGS: dict[str, dict[str, Any]] = {"peeler": {"adapter": True}}
 
 
@@ -65,5 +63,5 @@ def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: P
     before, after = load_model(pretrained), load_model(tmp_path / "run")
     moved = before.backbone.fingerprint() != after.backbone.fingerprint()
     assert moved == (backbone == "fine-tuned")
-    rows = evaluate_model(after, str(dataset), split="val", spec=SPEC, tasks=3).rows
+    rows = evaluate(after, dataset, split="val", way=2, query=2, tasks=3, device="cpu").rows
     assert all(torch.from_numpy(values).isfinite().all() for values in rows.values())

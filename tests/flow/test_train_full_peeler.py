@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from glocal.backbones import build_backbone
-from glocal.data.episodes import EpisodeSpec
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.evaluate import evaluate_model
+from glocal.engine.evaluate import evaluate
 from glocal.engine.recipe import load_recipe, parse_recipe
 from glocal.engine.train import train
 from glocal.methods import build_method
@@ -37,7 +36,7 @@ def test_it_trains_and_is_evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert tensors["method.precision.expand.weight"].any()
     model = load_model(tmp_path / "run")
     assert (model.backbone.channels, model.method.channels) == (8 + 4 * 8, 8)
-    rows = evaluate_model(model, str(data), split="val", spec=EpisodeSpec(2, 1, 2, 2, 2), tasks=3).rows
+    rows = evaluate(model, data, split="val", way=2, query=2, tasks=3, device="cpu").rows
     assert all(torch.from_numpy(values).isfinite().all() for values in rows.values())
 
 

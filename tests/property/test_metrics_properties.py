@@ -1,10 +1,10 @@
-"""Metrics equal scikit-learn on random, tied and extreme scores, equal their slow twins, and obey their symmetries."""
+"""Metrics equal scikit-learn (or a slow twin) on random, tied and extreme scores, and obey their symmetries."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score, roc_curve
 
@@ -12,8 +12,6 @@ from glocal import metrics
 from reference import metrics as slow
 
 OPEN_SET = [metrics.auroc, metrics.aupr, metrics.fpr95, metrics.f1_at_true_rate]
-
-untimed = settings(deadline=None)  # a busy machine is no bug
 
 few_values = st.integers(-2, 2).map(float)  # almost everything tied
 any_finite = st.floats(allow_nan=False, allow_infinity=False)  # 1e308, negative, denormal, -0.0
@@ -47,7 +45,6 @@ def exactly(x: float) -> object:
     return pytest.approx(x, rel=0, abs=1e-12)
 
 
-@untimed
 @given(tasks())
 def test_equal_to_scikit_learn(task):
     score, known = task
@@ -61,7 +58,6 @@ def test_equal_to_scikit_learn(task):
     assert metrics.f1_at_true_rate(score, known) == exactly(f1_score(unknown, score >= cut))
 
 
-@untimed
 @given(tasks(), st.data())
 def test_f1_at_a_threshold_equals_scikit_learn(task, data):
     score, known = task
@@ -69,7 +65,6 @@ def test_f1_at_a_threshold_equals_scikit_learn(task, data):
     assert metrics.f1_at(score, known, threshold) == exactly(f1_score(~known, score > threshold))
 
 
-@untimed
 @given(tasks(), st.data())
 def test_oscr_equals_its_twin_and_its_bounds(task, data):
     score, known = task
@@ -84,15 +79,6 @@ def test_oscr_equals_its_twin_and_its_bounds(task, data):
         assert value == exactly(alone * correct[known].mean())
 
 
-@untimed
-@given(tasks())
-def test_equal_to_the_slow_twins(task):
-    score, known = task
-    for measure in OPEN_SET:
-        assert measure(score, known) == exactly(getattr(slow, measure.__name__)(score.tolist(), known.tolist()))
-
-
-@untimed
 @given(tasks())
 def test_only_the_order_of_scores_counts(task):
     score, known = task
@@ -102,7 +88,6 @@ def test_only_the_order_of_scores_counts(task):
             assert measure(moved, known) == measure(score, known)
 
 
-@untimed
 @given(tasks(), st.randoms(use_true_random=False))
 def test_the_order_of_queries_does_not_count(task, random):
     score, known = task
@@ -111,7 +96,6 @@ def test_the_order_of_queries_does_not_count(task, random):
         assert measure(score[shuffled], known[shuffled]) == measure(score, known)
 
 
-@untimed
 @given(tasks())
 def test_the_other_polarity_gives_the_complement(task):
     score, known = task
@@ -119,7 +103,6 @@ def test_the_other_polarity_gives_the_complement(task):
     assert metrics.auroc(score, ~known) == exactly(1 - metrics.auroc(score, known))
 
 
-@untimed
 @given(st.lists(tasks(), min_size=1, max_size=4))
 def test_histogram_equals_its_twin(several):
     # Away from the largest floats, where the twin's plain subtraction overflows.
@@ -127,4 +110,4 @@ def test_histogram_equals_its_twin(several):
     plain = [(score.tolist(), known.tolist()) for score, known in several]
     pooled = metrics.score_histogram(several)
     assert (pooled.known.tolist(), pooled.unknown.tolist()) == slow.histograms(plain)
-    assert metrics.histogram_iou(several) == exactly(slow.histogram_iou(plain))
+    assert pooled.iou == exactly(slow.histogram_iou(plain))

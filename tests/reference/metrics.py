@@ -1,14 +1,10 @@
-"""Slow twins of the metrics: loops over pairs, thresholds and bins, straight from the definitions."""
+"""Slow twins of the metrics that scikit-learn does not have: loops over thresholds and bins."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 Task = tuple[Sequence[float], Sequence[bool]]  # score and known of each query
-
-
-def auroc(score: Sequence[float], known: Sequence[bool]) -> float:
-    return oscr(score, known, [True] * len(score))
 
 
 def oscr(score: Sequence[float], known: Sequence[bool], correct: Sequence[bool]) -> float:
@@ -29,31 +25,6 @@ def oscr(score: Sequence[float], known: Sequence[bool], correct: Sequence[bool])
         (x0, y0), (x1, y1) = curve[i - 1], curve[i]
         area += (x1 - x0) * (y0 + y1) / 2
     return area
-
-
-def aupr(score: Sequence[float], known: Sequence[bool]) -> float:
-    total, recall_before = 0.0, 0.0
-    for threshold in sorted(set(score), reverse=True):
-        found, refused = _called(score, known, threshold)
-        recall = found / (len(known) - sum(known))
-        total += (recall - recall_before) * found / (found + refused)
-        recall_before = recall
-    return total
-
-
-def fpr95(score: Sequence[float], known: Sequence[bool]) -> float:
-    for threshold in sorted(set(score), reverse=True):
-        found, refused = _called(score, known, threshold)
-        if found / (len(known) - sum(known)) >= 0.95:
-            return refused / sum(known)
-    raise AssertionError("the last threshold finds every unknown query")
-
-
-def f1_at_true_rate(score: Sequence[float], known: Sequence[bool]) -> float:
-    n_unknown = len(known) - sum(known)
-    found, refused = _called(score, known, sorted(score, reverse=True)[n_unknown - 1])
-    precision, recall = found / (found + refused), found / n_unknown
-    return 0.0 if found == 0 else 2 * precision * recall / (precision + recall)
 
 
 def histograms(tasks: Sequence[Task]) -> tuple[list[int], list[int]]:
@@ -79,15 +50,3 @@ def histogram_iou(tasks: Sequence[Task]) -> float:
         smaller += min(k / sum(known), u / sum(unknown))
         larger += max(k / sum(known), u / sum(unknown))
     return smaller / larger
-
-
-def _called(score: Sequence[float], known: Sequence[bool], threshold: float) -> tuple[int, int]:
-    """Queries with score >= threshold: (unknown ones, known ones)."""
-    found = refused = 0
-    for s, is_known in zip(score, known, strict=True):
-        if s >= threshold:
-            if is_known:
-                refused += 1
-            else:
-                found += 1
-    return found, refused

@@ -16,13 +16,14 @@ from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import published_split
 from glocal.data.unknown_share import with_unknown_share
 from glocal.engine.checkpoint import Model
-from glocal.engine.contestants import Contestant
+from glocal.engine.named_models import NamedModel
 from glocal.methods import build_method
 from glocal.metrics import METRICS, mean_ranks, paired_difference
-from glocal.report.comparable import Measured, about, published_beside, why_not
+from glocal.report.comparable import Conditions, about, published_beside, why_not
 from glocal.report.comparison import COMPARED, TEXTS, comma_separated, results
 
-CIFAR = Measured("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
+CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
+Rows = dict[str, dict[str, np.ndarray]]  # by model and metric
 TRAIN = {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 1}}
 
 
@@ -44,16 +45,16 @@ def made(
     settings: Mapping[str, Any] | None = None,
     recipe: Mapping[str, Any] = TRAIN,
     trained_on: str = "cifar-fs",
-    eye: str = "resnet12",
-) -> Contestant:
+    encoder: str = "resnet12",
+) -> NamedModel:
     record = {
-        "backbone": {"name": eye, "settings": {}},
+        "backbone": {"name": encoder, "settings": {}},
         "method": {"name": method, "settings": dict(settings or {})},
         "recipe": recipe,
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
-    return Contestant(name or method, Model(backbone, head, record), head.open_score, "identity", "eye")
+    return NamedModel(name or method, Model(backbone, head, record), head.open_score, "identity", "encoder")
 
 
 class TestBesideThePaper:
@@ -97,7 +98,7 @@ class TestBesideThePaper:
             ({"trained_on": "somewhere/embedded"}, "trained on embedded"),
             ({"settings": {"centre": True}}, "centred features"),
             ({"settings": {"open_score": "margin"}}, "open score margin instead of"),
-            ({"eye": "conv4"}, "conv4 backbone instead of resnet12"),
+            ({"encoder": "conv4"}, "conv4 backbone instead of resnet12"),
             ({"method": "oslo"}, "it has no oslo on cifar-fs"),
         ],
     )
@@ -106,11 +107,6 @@ class TestBesideThePaper:
         (found,) = why_not(each, CIFAR)
         assert found.startswith(reason)
         assert published_beside(each, CIFAR) is None
-
-    def test_a_narrow_backbone(self, narrow: Backbone) -> None:
-        assert why_not(made(narrow, "snatcher-f"), CIFAR) == [
-            "narrow backbone (4-4-8-8 channels instead of 64-160-320-640)",
-        ]
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -126,7 +122,9 @@ class TestBesideThePaper:
         (found,) = why_not(made(full, "snatcher-f"), replace(CIFAR, **change))
         assert reason in found
 
-    def test_other_data_is_reason_enough(self, narrow: Backbone) -> None:
+    def test_a_narrow_backbone_and_other_data(self, narrow: Backbone) -> None:
+        widths = "narrow backbone (4-4-8-8 channels instead of 64-160-320-640)"
+        assert why_not(made(narrow, "snatcher-f"), CIFAR) == [widths]
         on = replace(CIFAR, dataset="tiered-64.zip", classes=())
         assert why_not(made(narrow, "snatcher-f"), on) == ["it has no results on tiered-64"]
 
@@ -137,13 +135,13 @@ def rows(quality: float, seed: int) -> dict[str, np.ndarray]:
 
 
 @pytest.fixture
-def measured() -> dict[str, dict[str, np.ndarray]]:
+def measured() -> Rows:
     return {"protonet": rows(0.6, 0), "gel": rows(0.7, 1), "oslo": rows(0.75, 2)}
 
 
-def test_tables(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> None:
-    contestants = [made(full), made(full, "gel"), made(full, "oslo")]
-    inductive, transductive = results(contestants, measured, CIFAR, reference="protonet", seed=3, fingerprint="f" * 64)
+def test_tables(full: Backbone, measured: Rows) -> None:
+    models = [made(full), made(full, "gel"), made(full, "oslo")]
+    inductive, transductive = results(models, measured, CIFAR, reference="protonet", seed=3, fingerprint="f" * 64)
     assert (inductive.transductive, transductive.transductive) == (False, True)
     assert [row.name for row in inductive.table.rows] == ["protonet", "gel"]
     assert [row.name for row in transductive.table.rows] == ["protonet", "oslo"], "the reference is a guest there"
@@ -155,7 +153,7 @@ def test_tables(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> N
     ranks = mean_ranks([measured["protonet"]["acc"], measured["gel"]["acc"]])
     assert [proto.rank["acc"], gel.rank["acc"]] == ranks.tolist()
     assert gel.rank["acc"] < proto.rank["acc"]
-    assert (proto.open_score, gel.open_score) == (contestants[0].score, "E")
+    assert (proto.open_score, gel.open_score) == (models[0].score, "E")
     assert gel.published["auroc"].mean == pytest.approx(0.7867)
     assert transductive.table.rows[1].published == {}
     assert "not comparable with the paper: it has no oslo on cifar-fs" in transductive.table.rows[1].note
@@ -164,9 +162,7 @@ def test_tables(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> N
     assert plain["rows"][1]["difference"]["acc"]["p_value"] == gel.difference["acc"].p_value
 
 
-def test_shares_of_unknown_queries_have_titles_of_their_own(
-    narrow: Backbone, measured: dict[str, dict[str, np.ndarray]]
-) -> None:
+def test_shares_of_unknown_queries_have_titles_of_their_own(narrow: Backbone, measured: Rows) -> None:
     rows = {"protonet": measured["protonet"]}
     titles = []
     for share in (0.1, 0.5, 0.9):
@@ -178,12 +174,10 @@ def test_shares_of_unknown_queries_have_titles_of_their_own(
     assert titles[2].endswith("90 % of the queries unknown")
 
 
-def test_what_all_rows_share_stands_under_the_table(
-    narrow: Backbone, measured: dict[str, dict[str, np.ndarray]]
-) -> None:
+def test_what_all_rows_share_stands_under_the_table(narrow: Backbone, measured: Rows) -> None:
     frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
-    contestants = [made(narrow), made(narrow, "gel", recipe=frozen)]
-    (found,) = results(contestants, measured, CIFAR, reference="gel", seed=0, fingerprint="f" * 64)
+    models = [made(narrow), made(narrow, "gel", recipe=frozen)]
+    (found,) = results(models, measured, CIFAR, reference="gel", seed=0, fingerprint="f" * 64)
     assert "Not comparable with the paper: narrow backbone" in found.table.caption
     assert found.table.rows[1].note.count("narrow") == 0
     assert "frozen backbone (there fine-tuned)" in found.table.rows[1].note
@@ -206,10 +200,10 @@ def test_without_unknown_queries_only_accuracy(full: Backbone) -> None:
     assert set(found.table.rows[1].difference) == {"acc"}
 
 
-def test_formats(full: Backbone, measured: dict[str, dict[str, np.ndarray]]) -> None:
-    contestants = [made(full), made(full, "gel", "my_gel"), made(full, "oslo")]
+def test_formats(full: Backbone, measured: Rows) -> None:
+    models = [made(full), made(full, "gel", "my_gel"), made(full, "oslo")]
     measured["my_gel"] = measured.pop("gel")
-    found = results(contestants, measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
+    found = results(models, measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
     table = list(csv.DictReader(io.StringIO(comma_separated(found))))
     assert [(line["transductive"], line["name"]) for line in table] == [
         ("0", "protonet"), ("0", "my_gel"), ("1", "protonet"), ("1", "oslo"),

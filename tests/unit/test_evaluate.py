@@ -1,24 +1,36 @@
-"""Evaluation: rows equal to those computed by hand, and nothing but the asked split is opened."""
+"""Evaluation: rows equal to those computed by hand, nothing run twice, no more answers kept than asked for."""
 
 from __future__ import annotations
 
+import importlib
+import json
+import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset
+import glocal
+from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, open_dataset
 from glocal.engine import evaluate as engine
+from glocal.engine import task_maps
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import build_bank, evaluate, evaluate_model
+from glocal.engine.evaluate import evaluate, evaluate_models, evaluate_tasks
+from glocal.engine.named_models import NamedModel, name_model
+from glocal.engine.row_store import RowStore, code_hash
+from glocal.engine.task_maps import build_banks
 from glocal.methods import METHODS
 from glocal.metrics import task_metrics
-from glocal_runtime.errors import DataError
+from glocal.types import BaseClasses
+from refusal import refused
+from tiny_models import tiny_model
 from tiny_runs import make_dataset
 
 SPEC = EpisodeSpec(2, 1, 3, 2, 3)
+SHAPE = {"way": 2, "query": 3, "device": "cpu"}
 
 
 @pytest.fixture(scope="module")
@@ -26,23 +38,49 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_dataset(tmp_path_factory.mktemp("evaluate") / "data")
 
 
-@pytest.fixture(autouse=True)
-def own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+@pytest.fixture(scope="module")
+def data(dataset: Path) -> ClassDataset:
+    return open_dataset(dataset, "test")
 
 
-def small_model(method: str = "protonet") -> Model:
-    torch.manual_seed(0)
-    backbone = build_backbone("conv4", width=4, image_size=16)
-    return Model(backbone, METHODS[method](backbone.channels))
+@pytest.fixture
+def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many pictures each bank was asked for."""
+    asked: list[int] = []
+    build = FeatureBank.build
+
+    def counted(encoder: Any, dataset: Any, *, wanted: Any, **how: Any) -> FeatureBank:
+        asked.append(len(wanted))
+        return build(encoder, dataset, wanted=wanted, **how)
+
+    monkeypatch.setattr(task_maps.FeatureBank, "build", counted)
+    return asked
 
 
-def test_rows_are_those_of_every_task_alone(dataset: Path) -> None:
-    model = small_model("gel")
-    data = open_dataset(dataset, "test")
-    tasks = EpisodeSampler(data, SPEC, seed=3).take(4)
-    bank = build_bank(model, data, tasks, workers=1)
-    found = evaluate(model.method, tasks, bank)
+@pytest.fixture
+def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of all models that are run and not read."""
+    done: list[str] = []
+    run = engine.run_tasks
+    monkeypatch.setattr(
+        engine, "run_tasks", lambda scores, *more, **how: (done.extend(scores), run(scores, *more, **how))[1]
+    )
+    return done
+
+
+def plain(rows: Any) -> dict[str, list[float]]:
+    return {name: values.tolist() for name, values in rows.items()}
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> None:
+    model = tiny_model(method)
+    if model.method.needs_base:
+        rows = torch.rand(6, model.backbone.channels)
+        model.method.set_base(BaseClasses(tuple("abcdef"), rows, rows.flip(0), rows.mean(dim=0)))
+    tasks = EpisodeSampler(data, SPEC, seed=3).take(3)
+    (bank,) = build_banks(model.backbone, data, [tasks], workers=1)
+    found = evaluate_tasks(model.method, tasks, bank)
     assert not model.method.training
     for i, draw in enumerate(tasks):
         with torch.inference_mode():
@@ -51,51 +89,207 @@ def test_rows_are_those_of_every_task_alone(dataset: Path) -> None:
             assert found.rows[name][i] == value, (name, i)
     assert found.tasks == tasks.fingerprint()
     assert found.summary()["acc"].mean == np.mean(found.rows["acc"])
-    assert [answer.logits.shape for answer in found.answers] == [(12, 2)] * 4
+    assert [answer.logits.shape for answer in found.answers] == [(12, 2)] * 3
 
 
-def test_progress_counts_the_tasks(dataset: Path) -> None:
-    model, data = small_model(), open_dataset(dataset, "test")
-    tasks = EpisodeSampler(data, SPEC).take(3)
-    seen: list[tuple[int, int]] = []
-    evaluate(model.method, tasks, build_bank(model, data, tasks), progress=lambda i, n: seen.append((i, n)))
-    assert seen == [(1, 3), (2, 3), (3, 3)]
-
-
-def test_tasks_of_several_sizes_keep_their_place(dataset: Path) -> None:
+def test_tasks_of_several_sizes_keep_their_place(data: ClassDataset) -> None:
     """A list may mix ways; each row must land at its own task."""
-    model, data = small_model(), open_dataset(dataset, "test")
+    model = tiny_model()
     two, three = (EpisodeSampler(data, EpisodeSpec(way, 1, 3, 1, 3), seed=1).take(2) for way in (2, 3))
     mixed = type(two)((two[0], three[0], two[1], three[1]), two.spec, 1, two.manifest)
-    bank = build_bank(model, data, mixed)
-    rows, small, large = (evaluate(model.method, tasks, bank).rows for tasks in (mixed, two, three))
+    (bank,) = build_banks(model.backbone, data, [mixed])
+    rows, small, large = (evaluate_tasks(model.method, tasks, bank).rows for tasks in (mixed, two, three))
     for name in rows:
         assert rows[name].tolist() == [small[name][0], large[name][0], small[name][1], large[name][1]]
 
 
-def test_without_unknown_classes_only_accuracy_is_measured(dataset: Path) -> None:
-    found = evaluate_model(small_model(), str(dataset), spec=EpisodeSpec(2, 1, 3, 0, 0), tasks=3)
-    assert list(found.summary()) == ["acc"]
-
-
-def test_only_the_split_asked_for_is_opened(dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened: list[str] = []
-    monkeypatch.setattr(engine, "open_dataset", lambda name, split: opened.append(split) or open_dataset(name, split))
-    evaluate_model(small_model(), str(dataset), split="val", spec=SPEC, tasks=2)
-    assert opened == ["val"]
-
-
-def test_the_seed_chooses_the_tasks(dataset: Path) -> None:
-    first, again, other = (
-        evaluate_model(small_model(), str(dataset), spec=SPEC, tasks=5, seed=seed) for seed in (0, 0, 1)
+    monkeypatch.setattr(
+        engine, "open_dataset", lambda name, split, **how: opened.append(split) or open_dataset(name, split, **how)
     )
-    assert first.tasks == again.tasks != other.tasks
-    assert all((first.rows[name] == again.rows[name]).all() for name in first.rows)
+    seen: list[tuple[str, int, int]] = []
+    model, file = tiny_model("gel"), tmp_path / "tasks.json"
+    first = glocal.evaluate(
+        model, dataset, split="val", tasks=5, seed=4, save_tasks=file, progress=lambda *s: seen.append(s), **SHAPE
+    )
+    assert opened == ["val"]
+    assert [s for s in seen if s[0] == "tasks"] == [("tasks", i, 5) for i in range(1, 6)]
+    assert seen[0][0] == "encode"
+    about = first.to_json()
+    assert (about["method"], about["seed"], about["tasks"], about["tasks_fingerprint"]) == ("gel", 4, 5, first.tasks)
+    again = evaluate(model, dataset, split="val", tasks=file, device="cpu")
+    other = evaluate(model, dataset, split="val", tasks=5, score="entropy", **SHAPE)
+    assert again.tasks == first.tasks != other.tasks
+    assert plain(again.rows) == plain(first.rows)
+    assert (first.about["open_score"], other.about["open_score"], model.method.open_score) == ("E", "entropy", "E")
+    assert list(evaluate(model, dataset, unknown_way=0, tasks=3, **SHAPE).summary()) == ["acc"]
 
 
 def test_a_model_that_diverged_is_refused(dataset: Path) -> None:
-    model = small_model("gel")
+    model = tiny_model("gel")
     with torch.no_grad():
         next(iter(model.method.parameters())).fill_(float("nan"))
-    with pytest.raises(DataError, match="must not hold NaN"):
-        evaluate_model(model, str(dataset), spec=SPEC, tasks=2)
+    with refused("data", "NaN"):
+        evaluate(model, dataset, tasks=2, **SHAPE)
+
+
+def scored(name: str, of: Model, score: str) -> NamedModel:
+    return replace(name_model(name, of), score=score)
+
+
+def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset, encoded: list[int]) -> None:
+    gel = tiny_model("gel")
+    models = [name_model("proto", tiny_model()), scored("gel", gel, "E"), scored("gel, entropy", gel, "entropy")]
+    lists = [EpisodeSampler(data, EpisodeSpec(2, shot, 3, 2, 3)).take(5, keep=False) for shot in (1, 4)]
+    found = evaluate_models(models, data, lists, workers=1)
+    assert encoded == [len(np.union1d(*(tasks.images() for tasks in lists)))], "one pass over the pictures"
+    for tasks, evaluations in zip(lists, found, strict=True):
+        for each in models:
+            each.model.method.choose_score(each.score)
+            (bank,) = build_banks(each.model.backbone, data, [tasks])
+            alone = evaluate_tasks(each.model.method, tasks, bank)
+            assert plain(evaluations[each.name].rows) == plain(alone.rows)
+            assert evaluations[each.name].tasks == tasks.fingerprint()
+            assert evaluations[each.name].answers == ()
+    rows = {name: each.rows for name, each in found[0].items()}
+    assert all(len(set(rows[each.name]["auroc"].tolist())) > 2 for each in models), "scores that tell something"
+    assert rows["gel"]["acc"].tolist() == rows["gel, entropy"]["acc"].tolist()
+    assert rows["gel"]["auroc"].tolist() != rows["gel, entropy"]["auroc"].tolist()
+
+
+def test_blocks_of_tasks_come_out_in_order(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "BLOCK", 3)
+    each, tasks = name_model("gel", tiny_model("gel")), EpisodeSampler(data, SPEC, seed=2).take(7)
+    waiting: list[int] = []
+    add = engine._Collected.add
+    monkeypatch.setattr(
+        engine._Collected, "add", lambda self, *more: (add(self, *more), waiting.append(len(self.answers)))
+    )
+    (found,) = evaluate_models([each], data, [tasks])
+    assert waiting == [1, 2, 0, 1, 2, 0, 1], "no more answers are kept than a block has"
+    (whole,) = evaluate_models([each], data, [tasks], keep_answers=True)
+    assert plain(found["gel"].rows) == plain(whole["gel"].rows)
+
+
+def test_models_with_other_backbones_get_maps_of_their_own(data: ClassDataset, encoded: list[int]) -> None:
+    tasks = EpisodeSampler(data, SPEC).take(9)
+    (found,) = evaluate_models([name_model("a", tiny_model()), name_model("b", tiny_model(seed=1))], data, [tasks])
+    assert encoded == [len(tasks.images())] * 2
+    assert found["a"].rows["auroc"].tolist() != found["b"].rows["auroc"].tolist()
+
+
+def test_support_enters_once_per_view(data: ClassDataset, encoded: list[int]) -> None:
+    each = name_model("proto", tiny_model())
+    tasks = EpisodeSampler(data, EpisodeSpec(2, 2, 3, 2, 3)).take(4)
+    (found,) = evaluate_models([each], data, [tasks], support_views=3)
+    support = len(set(np.concatenate([draw.support for draw in tasks]).tolist()))
+    assert encoded == [len(tasks.images()), support, support]
+
+    method = each.model.method.eval()
+    banks = build_banks(each.model.backbone, data, [tasks], support_views=3)
+    for i, draw in enumerate(tasks):
+        with torch.inference_mode():
+            shown = torch.cat([bank(draw.support) for bank in banks])
+            assert not torch.equal(banks[0](draw.support), banks[1](draw.support)), "a flipped picture has another map"
+            label = torch.from_numpy(np.concatenate([draw.support_label] * 3))
+            out = method.score(method.enroll(method.embed(shown), label), method.embed(banks[0](draw.query)))
+        for name, value in task_metrics(out.logits, out.open_score, draw.query_label).items():
+            assert found["proto"].rows[name][i] == pytest.approx(value, abs=1e-12), (name, i)
+    alone = evaluate_tasks(method, tasks, banks[0], more_views=banks[1:])
+    assert plain(alone.rows) == plain(found["proto"].rows)
+
+
+class TestKeptRows:
+    def lists(self, data: ClassDataset, *shots: int, seed: int = 0) -> list[Any]:
+        return [EpisodeSampler(data, EpisodeSpec(2, shot, 3, 2, 3), seed=seed).take(3, keep=False) for shot in shots]
+
+    def test_only_what_is_new_is_run(self, data: ClassDataset, tmp_path: Path, ran: Any, encoded: list[int]) -> None:
+        store = RowStore(tmp_path / "rows")
+        proto, gel = name_model("proto", tiny_model()), name_model("gel", tiny_model("gel"))
+        first = evaluate_models([proto], data, self.lists(data, 1), store=store)
+        second = evaluate_models([proto, gel], data, self.lists(data, 1, 2), store=store)
+        assert ran == ["proto", "gel", "proto", "gel"]
+        assert plain(second[0]["proto"].rows) == plain(first[0]["proto"].rows)
+        banks = len(encoded)
+        third = evaluate_models([gel, proto], data, self.lists(data, 2, 1), store=store)
+        assert (len(ran), len(encoded)) == (4, banks), "nothing is encoded when nothing is run"
+        for name in ("proto", "gel"):
+            assert plain(third[1][name].rows) == plain(second[0][name].rows)
+        assert len(list((tmp_path / "rows").iterdir())) == 4
+
+    def test_what_the_numbers_depend_on_is_run_again(self, data: ClassDataset, tmp_path: Path, ran: Any) -> None:
+        store, lists = RowStore(tmp_path), self.lists(data, 1)
+        evaluate_models([name_model("gel", tiny_model("gel"))], data, lists, store=store)
+        evaluate_models([name_model("another name", tiny_model("gel"))], data, lists, store=store)
+        assert len(ran) == 1
+        evaluate_models([name_model("gel", tiny_model("gel", seed=1))], data, lists, store=store)
+        evaluate_models([name_model("gel", tiny_model("gel", energy_weight=0.2))], data, lists, store=store)
+        evaluate_models([scored("gel", tiny_model("gel"), "E_c")], data, lists, store=store)
+        evaluate_models([name_model("gel", tiny_model("gel"))], data, lists, store=store, support_views=2)
+        evaluate_models([name_model("gel", tiny_model("gel"))], data, self.lists(data, 1, seed=5), store=store)
+        assert len(ran) == 6
+
+    def test_a_damaged_file_is_run_again(self, data: ClassDataset, tmp_path: Path, ran: Any) -> None:
+        each, lists = name_model("proto", tiny_model()), self.lists(data, 1)
+        whole = evaluate_models([each], data, lists, store=RowStore(tmp_path / "rows"))
+        (file,) = (tmp_path / "rows").iterdir()
+        text = file.read_text()
+        for damaged in ("", text[: len(text) // 2], "[1]", json.dumps(json.loads(text) | {"tasks": "others"})):
+            file.write_text(damaged)
+            again = evaluate_models([each], data, lists, store=RowStore(tmp_path / "rows"))
+            assert plain(again[0]["proto"].rows) == plain(whole[0]["proto"].rows)
+            assert file.read_text() == text
+        assert len(ran) == 5
+
+    def test_an_edited_formula_is_run_again_and_another_ones_is_not(
+        self, data: ClassDataset, tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A package of somebody else's: method and backbone take their formula from a second file."""
+        package = tmp_path / "edited_package"
+        package.mkdir()
+        (package / "__init__.py").write_text("")
+        (package / "unrelated.py").write_text("X = 1\n")
+        (package / "formula.py").write_text("def sharpen(x):\n    return x\n")
+        (package / "method.py").write_text(
+            "from glocal.methods.protonet import ProtoNet\nfrom .formula import sharpen\n\n"
+            "class Sharp(ProtoNet):\n"
+            "    def compare(self, state, query):\n"
+            "        found = super().compare(state, query)\n"
+            "        return found._replace(logits=sharpen(found.logits))\n"
+        )
+        (package / "backbone.py").write_text(
+            "from glocal.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"
+            "class Sharper(Conv4):\n    def forward(self, x):\n        return sharpen(super().forward(x))\n"
+        )
+        monkeypatch.syspath_prepend(str(tmp_path))
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        importlib.invalidate_caches()
+
+        def model() -> NamedModel:
+            for name in [name for name in sys.modules if name.startswith("edited_package")]:
+                del sys.modules[name]
+            head = importlib.import_module("edited_package.method").Sharp
+            torch.manual_seed(0)
+            backbone = importlib.import_module("edited_package.backbone").Sharper(width=4, image_size=16)
+            return name_model("sharp", Model(backbone, head(backbone.channels, open_score="entropy")))
+
+        store, lists, built_in = RowStore(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
+        before = code_hash(built_in)
+        first = evaluate_models([model(), built_in], data, lists, store=store)
+        (package / "unrelated.py").write_text("X = 2\n")
+        evaluate_models([model(), built_in], data, lists, store=store)
+        assert ran == ["sharp", "proto"]
+        (package / "formula.py").write_text("def sharpen(x):\n    return -5 * x\n")
+        second = evaluate_models([model(), built_in], data, lists, store=store)
+        assert ran == ["sharp", "proto", "sharp"]
+        assert plain(second[0]["sharp"].rows) != plain(first[0]["sharp"].rows)
+        assert code_hash(built_in) == before != code_hash(model())
+        maps = [build_banks(model().model.backbone, data, [lists[0]])[0] for _ in range(2)]
+        (package / "formula.py").write_text("def sharpen(x):\n    return 3 * x\n")
+        maps.append(build_banks(model().model.backbone, data, [lists[0]])[0])
+        rows = lists[0].images()[:2]
+        assert torch.equal(maps[0](rows), maps[1](rows))
+        assert not torch.equal(maps[0](rows), maps[2](rows)), "maps of the cache follow the code too"

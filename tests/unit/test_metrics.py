@@ -1,4 +1,4 @@
-"""Metrics on numbers small enough to check by hand, and the sentences they refuse bad input with."""
+"""Metrics on numbers small enough to check by hand, and the bad input they refuse."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 
 from glocal import metrics
 from glocal.types import UNKNOWN
-from glocal_runtime.errors import DataError
 from reference import metrics as slow
+from refusal import refused
 
 # From most to least unknown: U K U (U K) K, the pair in brackets tied.
 SCORE = np.array([9.0, 7.0, 5.0, 2.0, 2.0, -4.0])
@@ -64,25 +64,25 @@ def test_tensors_of_every_precision_with_gradients_and_strides(dtype: torch.dtyp
 
 
 @pytest.mark.parametrize("measure", OPEN_SET)
-def test_bad_input_is_refused_with_a_sentence(measure):
-    with pytest.raises(DataError, match="got 3 known and 0 unknown"):
-        measure(np.arange(3.0), np.ones(3, dtype=bool))
-    with pytest.raises(DataError, match="got 0 known and 3 unknown"):
-        measure(np.arange(3.0), np.zeros(3, dtype=bool))
-    with pytest.raises(DataError, match="score must not hold NaN, got 1 of 3"):
-        measure(np.array([0.0, np.nan, 1.0]), KNOWN[:3])
-    with pytest.raises(DataError, match="boolean mask, got int64"):
-        measure(SCORE, np.where(KNOWN, 0, UNKNOWN))
-    with pytest.raises(DataError, match=r"one entry per score, shape \(6,\), got \(5,\)"):
-        measure(SCORE, KNOWN[:5])
-    with pytest.raises(DataError, match="must have 1 dimension, got shape"):
-        measure(SCORE[:, None], KNOWN[:, None])
-    with pytest.raises(DataError, match="at least one entry"):
-        measure([], np.array([], dtype=bool))
+@pytest.mark.parametrize(
+    ("score", "known", "part"),
+    [
+        (np.arange(3.0), np.ones(3, dtype=bool), "3 known and 0 unknown"),
+        (np.arange(3.0), np.zeros(3, dtype=bool), "0 known and 3 unknown"),
+        (np.array([0.0, np.nan, 1.0]), KNOWN[:3], "NaN, got 1 of 3"),
+        (SCORE, np.where(KNOWN, 0, UNKNOWN), "boolean mask, got int64"),
+        (SCORE, KNOWN[:5], "(6,), got (5,)"),
+        (SCORE[:, None], KNOWN[:, None], "1 dimension"),
+        ([], np.array([], dtype=bool), "at least one entry"),
+    ],
+)
+def test_bad_input_is_refused(measure, score, known, part):
+    with refused("data", part):
+        measure(score, known)
 
 
 def test_a_threshold_that_is_no_number_is_refused():
-    with pytest.raises(DataError, match="got NaN; calibrate"):
+    with refused("data", "NaN"):
         metrics.f1_at(SCORE, KNOWN, float("nan"))
 
 
@@ -94,17 +94,17 @@ def test_accuracy_counts_known_queries_only():
 
 
 @pytest.mark.parametrize(
-    ("label", "sentence"),
+    ("label", "part"),
     [
-        ([UNKNOWN, UNKNOWN], "at least one known query, got 2 unknown"),
-        ([0, 2], r"0\.\.1 .* got 0\.\.2"),
-        ([0, -2], r"got -2\.\.0"),
-        ([0.0, 1.0], "must hold integers, got float64"),
-        ([0], r"shape \(2,\), got \(1,\)"),
+        ([UNKNOWN, UNKNOWN], "2 unknown"),
+        ([0, 2], "0..2"),
+        ([0, -2], "-2..0"),
+        ([0.0, 1.0], "float64"),
+        ([0], "(2,), got (1,)"),
     ],
 )
-def test_accuracy_refuses(label: list[float], sentence: str):
-    with pytest.raises(DataError, match=sentence):
+def test_accuracy_refuses(label: list[float], part: str):
+    with refused("data", part):
         metrics.accuracy(np.eye(2), np.array(label))
 
 
@@ -147,9 +147,9 @@ def test_a_task_gets_the_metrics_it_defines():
     assert metrics.task_metrics(logits, score, label) == {"acc": metrics.accuracy(logits, label)}
     assert metrics.task_metrics(logits, score, np.full(6, UNKNOWN)) == {}
     mixed = np.stack([label, np.where(np.arange(6) < 2, UNKNOWN, label)])
-    with pytest.raises(DataError, match="auroc is defined for 1 of 2 tasks only"):
+    with refused("data", "auroc is defined for 1 of 2 tasks"):
         metrics.block_metrics(np.stack([logits] * 2), np.stack([score] * 2), mixed)
-    with pytest.raises(DataError, match=r"open_score must have one entry per row of logits, shape \(6,\), got \(5,\)"):
+    with refused("data", "open_score", "(6,), got (5,)"):
         metrics.task_metrics(logits, score[:5], label)
 
 
@@ -169,30 +169,32 @@ def test_histogram_by_hand():
     pooled = metrics.score_histogram(tasks)
     assert {int(i): int(pooled.known[i]) for i in pooled.known.nonzero()[0]} == {0: 1, 25: 1, 50: 1}
     assert {int(i): int(pooled.unknown[i]) for i in pooled.unknown.nonzero()[0]} == {50: 1, 99: 2}
-    assert metrics.histogram_iou(tasks) == pytest.approx(1 / 5)
+    assert metrics.score_histogram(tasks).iou == pytest.approx(1 / 5)
     assert pooled.edges.shape == (101,)
+
+
+def iou(*tasks: tuple[np.ndarray, np.ndarray]) -> float:
+    return metrics.score_histogram(tasks).iou
 
 
 def test_histogram_survives_extremes_and_does_not_move_with_the_mixture():
     known = np.array([True, False])
     for low, high in [(-1.7e308, 1.7e308), (0.0, 5e-324), (-5e-324, 5e-324), (1.0, 1e300)]:
-        assert metrics.histogram_iou([(np.array([low, high]), known)]) == 0.0
+        assert iou((np.array([low, high]), known)) == 0.0
     for same in (0.0, -7.0, 7.0):
-        assert metrics.histogram_iou([(np.full(2, same), known)]) == 1.0
+        assert iou((np.full(2, same), known)) == 1.0
     score, known = np.array([0.0, 0.5, 0.5, 1.0]), np.array([True, True, False, False])
     many = (np.r_[score, 0.0, 0.5], np.r_[known, True, True])  # the known side twice
-    assert (
-        metrics.histogram_iou([many]) == pytest.approx(metrics.histogram_iou([(score, known)])) == pytest.approx(1 / 3)
-    )
+    assert iou(many) == pytest.approx(iou((score, known))) == pytest.approx(1 / 3)
 
 
 def test_histogram_refuses():
-    with pytest.raises(DataError, match="3 known and 0 unknown over all tasks"):
-        metrics.histogram_iou([(np.arange(3.0), np.ones(3, dtype=bool))])
-    with pytest.raises(DataError, match="0 known and 0 unknown"):
-        metrics.histogram_iou([])
-    with pytest.raises(DataError, match="must be finite for a histogram"):
-        metrics.histogram_iou([(np.array([0.0, np.inf]), np.array([True, False]))])
+    with refused("data", "3 known and 0 unknown"):
+        iou((np.arange(3.0), np.ones(3, dtype=bool)))
+    with refused("data", "0 known and 0 unknown"):
+        iou()
+    with refused("data", "infinity"):
+        iou((np.array([0.0, np.inf]), np.array([True, False])))
 
 
 def test_metrics_do_not_import_torch():

@@ -10,7 +10,7 @@ import torch
 from scipy import stats
 
 from glocal.metrics import Interval, mean_ci, mean_ranks, paired_difference, sign_test
-from glocal_runtime.errors import DataError, RecipeError
+from refusal import refused
 
 
 def test_mean_ci_uses_the_population_std():
@@ -24,11 +24,10 @@ def test_mean_ci_uses_the_population_std():
 
 
 @pytest.mark.parametrize(
-    ("values", "sentence"),
-    [([], "at least one entry"), ([0.1, math.nan], "NaN, got 1 of 2"), ([0.1, math.inf], "finite, got 1 infinite")],
+    ("values", "part"), [([], "at least one"), ([0.1, math.nan], "NaN, got 1 of 2"), ([0.1, math.inf], "1 infinite")]
 )
-def test_mean_ci_refuses(values: list[float], sentence: str):
-    with pytest.raises(DataError, match=sentence):
+def test_mean_ci_refuses(values: list[float], part: str):
+    with refused("data", part):
         mean_ci(values)
 
 
@@ -68,27 +67,22 @@ def test_equal_methods_are_not_told_apart():
 
 
 def test_paired_difference_refuses():
-    with pytest.raises(DataError, match="same tasks, got 2 and 3"):
+    with refused("data", "2 and 3"):
         paired_difference([0.1, 0.2], [0.1, 0.2, 0.3])
-    with pytest.raises(RecipeError, match="resamples must be at least 1, got 0"):
+    with refused("recipe", "resamples"):
         paired_difference([0.1], [0.2], resamples=0)
-
-
-@pytest.mark.parametrize(("wins", "losses"), [(0, 0), (1, 0), (5, 1), (8, 2), (3, 3), (330, 270), (0, 600)])
-def test_sign_test_is_the_exact_binomial(wins: int, losses: int):
-    n = wins + losses
-    tail = sum(math.comb(n, i) for i in range(min(wins, losses) + 1)) / 2**n
-    assert sign_test(wins, losses) == sign_test(losses, wins) == min(1.0, 2 * tail)
-
-
-def test_sign_test_by_hand_and_far_out():
-    assert sign_test(8, 2) == pytest.approx(2 * (1 + 10 + 45) / 1024)
-    assert sign_test(5000, 0) == 0.0  # below the smallest float, not an error
 
 
 @pytest.mark.parametrize(("wins", "losses"), [(1, 0), (7, 0), (12, 5), (290, 310), (40, 40)])
 def test_sign_test_against_scipy(wins: int, losses: int):
-    assert sign_test(wins, losses) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
+    found = sign_test(wins, losses)
+    assert found == sign_test(losses, wins) == pytest.approx(stats.binomtest(wins, wins + losses).pvalue, rel=1e-9)
+
+
+def test_sign_test_by_hand_and_far_out():
+    assert sign_test(0, 0) == 1.0
+    assert sign_test(8, 2) == pytest.approx(2 * (1 + 10 + 45) / 1024)
+    assert sign_test(5000, 0) == 0.0  # below the smallest float, not an error
 
 
 def test_draws_are_left_out_of_the_sign_test():

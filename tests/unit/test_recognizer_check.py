@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glocal.cli.words import check_report
+from glocal.cli.printing import check_report
 from glocal.recognizer.check import Rate, check
 from glocal_runtime.errors import DataError
 from photos import recognizer, write, write_classes

@@ -14,11 +14,12 @@ import pytest
 from PIL import Image
 
 from glocal.metrics import Interval, score_histogram
-from glocal.report import Html, Query, Row, Section, Table, gallery, page, plots, write_page
-from glocal.report.gallery import picture_uri
-from glocal.report.html import code, facts, figure, side_by_side
-from glocal.report.table import to_html
-from glocal_runtime.errors import DataError, GlocalError
+from glocal.report import plots
+from glocal.report.gallery import Query, gallery, picture_uri
+from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, write_page
+from glocal.report.table import Row, Table, to_html
+from glocal_runtime.errors import GlocalError
+from refusal import refused
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 RED = np.zeros((32, 32, 3), dtype=np.uint8)
@@ -65,7 +66,7 @@ def queries() -> list[Query]:
 def whole_page() -> str:
     tasks = [(np.array([0.0, 1.0]), np.array([True, False]))]
     table = Table("Numbers", ["acc"], [Row("<i>x</i>", {"acc": Interval(0.5, 0.1, 9)})])
-    plot = figure(plots.to_svg(plots.density(score_histogram(tasks))), alt='a "quoted" <alt>', caption="a & b")
+    plot = figure(plots.to_svg(plots.density(score_histogram(tasks))), alt='a "quoted" <alt>')
     png = figure(plots.to_png(plots.roc({"m": tasks}), dpi=40), alt="roc")
     return page(
         "Report <1>",
@@ -75,7 +76,6 @@ def whole_page() -> str:
             Section("!?", [gallery({"cat": [RED], "dog": [RED, RED]}, queries(), threshold=0.6), code("a && b > c")]),
         ],
         lead="<script>alert(1)</script>",
-        footer="the end",
     )
 
 
@@ -85,7 +85,7 @@ def test_page_is_well_formed_and_escaped() -> None:
     assert reader.all("script") == []
     assert reader.all("i") == []
     words = "".join(reader.words)
-    for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c", "a & b"):
+    for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c"):
         assert text in words
     assert 'a "quoted" <alt>' in [image["alt"] for image in reader.all("img")]
 
@@ -113,12 +113,9 @@ def test_headings_and_anchors() -> None:
     assert reader.all("html") == [{"lang": "en"}]
 
 
-def test_two_sections_need_no_links() -> None:
-    assert Reader(page("t", [Section("a", []), Section("b", [])])).all("nav") == []
-
-
-def test_ready_markup_stays_as_it_is() -> None:
-    html = page("t", [Section("a", [Html("<em>x</em>"), "<em>y</em>"])])
+def test_ready_markup_stays_as_it_is_and_two_sections_need_no_links() -> None:
+    html = page("t", [Section("a", [Html("<em>x</em>"), "<em>y</em>"]), Section("b", [])])
+    assert Reader(html).all("nav") == []
     assert "<em>x</em>" in html
     assert "<p>&lt;em&gt;y&lt;/em&gt;</p>" in html
 
@@ -152,15 +149,12 @@ def test_gallery_says_in_words_what_happened() -> None:
     ]
 
 
-def test_gallery_escapes_class_names() -> None:
+def test_gallery_escapes_class_names_and_broken_file_names_can_be_written(tmp_path: Path) -> None:
     bad = '"><script>'
     html = gallery({bad: [RED]}, [Query(RED, truth=bad, known=True, answer=bad, open_score=0.0)], threshold=0.0)
     reader = Reader(html)
     assert reader.all("script") == []
     assert [image["alt"] for image in reader.all("img")] == [f"support picture of {bad}", f"{bad}, known class"]
-
-
-def test_broken_file_names_can_be_written(tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
     html = page("t", [Section("a", [gallery({name: [RED]}, [], threshold=0.0)])])
     assert "caf?" in write_page(tmp_path / "r.html", html).read_text(encoding="utf-8")
@@ -180,23 +174,16 @@ def decoded(uri: str) -> np.ndarray:
 
 
 def test_gallery_refuses_what_it_cannot_draw() -> None:
-    with pytest.raises(DataError, match=r"uint8 \(H, W, 3\), got float64 \(32, 32, 3\)"):
+    with refused("data", "float64 (32, 32, 3)"):
         gallery({"a": [RED / 255]}, [], threshold=0.0)
-    with pytest.raises(DataError, match="at least one class"):
+    with refused("data", "at least one class"):
         gallery({}, [], threshold=0.0)
-    with pytest.raises(DataError, match="finite"):
+    with refused("data", "finite"):
         gallery({"a": [RED]}, [], threshold=float("nan"))
 
 
-def test_write_page(tmp_path: Path) -> None:
-    path = tmp_path / "new" / "report.html"
-    assert write_page(path, "größer") == path
-    write_page(path, "second")
-    assert path.read_text(encoding="utf-8") == "second"
-    assert os.listdir(path.parent) == ["report.html"]
-
-
 def test_a_failed_write_leaves_the_old_page_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert write_page(tmp_path / "report.html", "größer") == tmp_path / "report.html"
     path = write_page(tmp_path / "report.html", "old")
 
     def full(*_: object) -> None:
@@ -210,8 +197,5 @@ def test_a_failed_write_leaves_the_old_page_and_nothing_else(tmp_path: Path, mon
         write_page(path, "\udce9")
     assert path.read_text(encoding="utf-8") == "old"
     assert os.listdir(tmp_path) == ["report.html"]
-
-
-def test_a_folder_is_no_place_for_a_page(tmp_path: Path) -> None:
     with pytest.raises(GlocalError, match="choose another place"):
-        write_page(tmp_path, "x")
+        write_page(tmp_path, "a folder is no place for a page")

@@ -12,7 +12,8 @@ from PIL import Image
 
 from glocal.metrics import score_histogram
 from glocal.report import plots
-from glocal_runtime.errors import DataError, GlocalError
+from glocal_runtime.errors import GlocalError
+from refusal import refused
 
 KNOWN = np.array([True, True, False, False])
 APART = (np.array([0.0, 1.0, 2.0, 3.0]), KNOWN)
@@ -87,10 +88,45 @@ def test_png_is_a_picture_of_the_same_figure() -> None:
 
 
 def test_one_sided_or_empty_curves_are_refused() -> None:
-    with pytest.raises(DataError, match="known and unknown queries, got 2 known and 0 unknown"):
+    with refused("data", "2 known and 0 unknown"):
         plots.roc({"a": [(np.zeros(2), np.ones(2, dtype=bool))]})
-    with pytest.raises(DataError, match="'a' needs the scores of at least one task"):
+    with refused("data", "'a'"):
         plots.roc({"a": []})
+
+
+def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
+    points = [plots.Point(1, 0.70), plots.Point(2, 0.72, 0.01, 0.03), plots.Point(4, 0.69, -0.02, 0.0)]
+    figure = plots.curve(points, marked=1, axis="k", title="top-k")
+    (axes,) = figure.axes
+    line = axes.containers[0].lines[0]
+    assert [float(x) for x in line.get_xdata()] == [1, 2, 4]
+    assert [float(y) for y in line.get_ydata()] == pytest.approx([70, 72, 69])
+    segments = axes.containers[0].lines[2][0].get_segments()
+    np.testing.assert_allclose(segments[1][:, 1], [71, 73])  # 70 + 1 .. 70 + 3
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("k", "AUROC (%)")
+    assert plots.to_svg(figure) == plots.to_svg(plots.curve(points, marked=1, axis="k", title="top-k"))
+    with refused("data", "setting 3"):
+        plots.curve(points, marked=3, axis="k")
+
+
+def test_patches_join_each_pixel_to_its_partner() -> None:
+    picture = np.zeros((6, 6, 3), np.uint8)
+    figure = plots.joined(
+        picture,
+        picture,
+        side=2,
+        partner=np.array([3, 0, 0, 0]),
+        cosine=np.array([0.9, 0.1, 0.2, 0.3]),
+        names=("a $x$", "b"),
+        title="Look-alike",
+        below="E: place 3",
+    )
+    lines = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
+    assert len(lines) == 4
+    first = lines[-1]  # the most similar pair is drawn last: upper left to lower right
+    np.testing.assert_allclose(first.get_xdata(), [0.25, 1.28 + 0.75])
+    np.testing.assert_allclose(first.get_ydata(), [0.75, 0.25])
+    assert plots.to_png(figure)[:4] == b"\x89PNG"
 
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,9 +137,9 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest
 
 
 def test_tables_and_pages_do_not_load_matplotlib() -> None:
-    code = "import sys, glocal.report, glocal.report.plots; print(sorted({'matplotlib', 'torch'} & set(sys.modules)))"
+    code = "import sys, glocal.report.html, glocal.report.plots as p; print({'matplotlib', 'torch'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert done.stdout.strip() == "set()"
 
 
 def test_no_global_state() -> None:

@@ -12,7 +12,7 @@ from filelock import FileLock
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.reproduce import runs
-from glocal.reproduce.runs import DONE, LOCKS, Run, Workshop, about_run, ensure_run, ensure_runs, folder_of
+from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, ensure_runs, folder_of
 from tiny_runs import fields, make_dataset
 
 
@@ -25,7 +25,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def recipes(dataset: Path, tmp_path: Path) -> dict[str, str]:
     """Paths of a pre-training and of a head that takes ten steps."""
     wanted = {
-        "eye": fields(dataset, "pretrain", pretrain={"epochs": 1}),
+        "encoder": fields(dataset, "pretrain", pretrain={"epochs": 1}),
         "head": fields(
             dataset,
             "train",
@@ -53,28 +53,25 @@ class Stop:
     def validated(self, *_: Any) -> None: ...
 
 
-def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path) -> None:
-    eye = Run(recipes["eye"])
-    head = Run(recipes["head"], init=eye)
-    same = Run(recipes["head"], ("optimizer.lr=0.05",), Run(recipes["eye"], ("seed=0",)))  # what they say anyway
+def test_the_name_follows_from_recipe_pictures_and_start(
+    recipes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = Run(recipes["encoder"])
+    head = Run(recipes["head"], init=encoder)
+    same = Run(recipes["head"], ("optimizer.lr=0.05",), Run(recipes["encoder"], ("seed=0",)))  # what they say anyway
     assert folder_of(head, tmp_path) == folder_of(same, tmp_path)
     others = [
-        Run(recipes["head"], ("optimizer.lr=0.04",), eye),
-        Run(recipes["head"], ("seed=1",), eye),
-        Run(recipes["head"], init=Run(recipes["eye"], ("seed=1",))),  # another run to start from
+        Run(recipes["head"], ("optimizer.lr=0.04",), encoder),
+        Run(recipes["head"], ("seed=1",), encoder),
+        Run(recipes["head"], init=Run(recipes["encoder"], ("seed=1",))),  # another run to start from
         Run(recipes["head"], init="embedded-protonet"),
-        eye,
+        encoder,
     ]
     assert len({folder_of(run, tmp_path) for run in [head, *others]}) == 6
-    assert folder_of(head, tmp_path / "elsewhere").name == folder_of(head, tmp_path).name
-
-
-def test_other_pictures_are_another_run(
-    recipes: dict[str, str], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = folder_of(Run(recipes["eye"]), tmp_path)
+    before = folder_of(head, tmp_path)
+    assert folder_of(head, tmp_path / "elsewhere").name == before.name
     monkeypatch.setattr(runs, "pictures", lambda *_: ["other", "hashes"])
-    assert folder_of(Run(recipes["eye"]), tmp_path) != before
+    assert folder_of(head, tmp_path) != before, "other pictures are another run"
 
 
 def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path: Path) -> None:
@@ -83,8 +80,8 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     def watch(title: str) -> None:
         made.append(title)
 
-    shop = Workshop(tmp_path / "runs", watcher=watch)
-    head = Run(recipes["head"], init=Run(recipes["eye"]))
+    shop = Settings(tmp_path, watcher=watch)
+    head = Run(recipes["head"], init=Run(recipes["encoder"]))
     folder = ensure_run(head, shop)
     assert folder is not None
     assert [name.rsplit("-", 1)[0] for name in made] == ["protonet", "snatcher-l"]
@@ -98,34 +95,34 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
 
 
 def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str], tmp_path: Path) -> None:
-    head = Run(recipes["head"], init=Run(recipes["eye"]))
-    whole = ensure_run(head, Workshop(tmp_path / "whole"))
+    head = Run(recipes["head"], init=Run(recipes["encoder"]))
+    whole = ensure_run(head, Settings(tmp_path / "whole"))
     assert whole is not None
     home = tmp_path / "broken"
     with pytest.raises(Interrupted):
-        ensure_run(head, Workshop(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
-    folder = folder_of(head, home)
+        ensure_run(head, Settings(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
+    folder = folder_of(head, home / "runs")
     assert (folder / LAST).exists()
     assert not (folder / DONE).exists()
-    assert ensure_run(head, Workshop(home)) == folder
+    assert ensure_run(head, Settings(home)) == folder
     first, again = read_checkpoint(whole / BEST)[0], read_checkpoint(folder / BEST)[0]
     assert all(first[name].equal(again[name]) for name in first)
 
 
 def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
-    head = Run(recipes["head"], init=Run(recipes["eye"]))
+    head = Run(recipes["head"], init=Run(recipes["encoder"]))
     with pytest.raises(Interrupted):
-        ensure_run(head, Workshop(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
     (tmp_path / "old").rename(tmp_path / "new")
-    folder = ensure_run(head, Workshop(tmp_path / "new"))
-    assert folder == folder_of(head, tmp_path / "new")
+    folder = ensure_run(head, Settings(tmp_path / "new"))
+    assert folder == folder_of(head, tmp_path / "new" / "runs")
     assert (folder / DONE).is_file()
 
 
 def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tmp_path: Path) -> None:
     order: list[str] = []
     home = tmp_path / "runs"
-    first, second = Run(recipes["eye"]), Run(recipes["eye"], ("seed=1",))
+    first, second = Run(recipes["encoder"]), Run(recipes["encoder"], ("seed=1",))
     (home / LOCKS).mkdir(parents=True)
     taken = FileLock(home / LOCKS / f"{folder_of(first, home).name}.lock")
     taken.acquire()
@@ -135,6 +132,6 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
         if taken.is_locked:
             taken.release()  # the other process has ended, without finishing
 
-    assert ensure_run(first, Workshop(home), wait=False) is None
-    found = ensure_runs([first, second], Workshop(home, watcher=watch))
+    assert ensure_run(first, Settings(tmp_path), wait=False) is None
+    found = ensure_runs([first, second], Settings(tmp_path, watcher=watch))
     assert order == [found[second].name, found[first].name]

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from glocal import plugins
 from glocal.backbones.base import Backbone
 from glocal.backbones.conv4 import Conv4
 from glocal.backbones.efficientnet import EfficientNetLite0
@@ -27,9 +28,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 
 def build_backbone(name: str, *, trainable: bool = True, **settings: Any) -> Backbone:
     """The backbone of that name, frozen or trainable."""
-    if name not in BACKBONES:
-        raise RecipeError(f"backbone must be one of {', '.join(BACKBONES)}, got {name!r}")
-    signature = inspect.signature(BACKBONES[name])
+    signature = inspect.signature(plugins.find(plugins.BACKBONES, BACKBONES, name))
     try:
         signature.bind(**settings)
     except TypeError as error:

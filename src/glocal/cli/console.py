@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Annotated, Any
 
@@ -19,6 +19,21 @@ SupportViews = Annotated[
     int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
 ]
 Workers = Annotated[int, typer.Option(min=1, help="Threads that decode pictures; the result does not depend on it.")]
+
+DatasetName = Annotated[str, typer.Option(help="A data set by name, or a folder of class folders.")]
+Split = Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")]
+Way = Annotated[int, typer.Option(min=1, help="Known classes per task.")]
+Query = Annotated[int, typer.Option(min=1, help="Queries per class.")]
+UnknownWay = Annotated[int | None, typer.Option(min=0, help="Unknown classes per task; as many as way.")]
+Tasks = Annotated[int, typer.Option(min=1, help="How many tasks.")]
+Seed = Annotated[int, typer.Option(min=0, help="Which tasks.")]
+SkipBad = Annotated[bool, typer.Option(help="Leave out pictures that cannot be read, and count them.")]
+Runs = Annotated[
+    list[str],
+    typer.Argument(help="Run folders, checkpoints or shipped models, as RUN, RUN:SCORE or LABEL=RUN:SCORE."),
+]
+Shots = Annotated[str, typer.Option(help="Support pictures per known class; a table for each.")]
+Reference = Annotated[str | None, typer.Option(help="The row that differences are taken against; the first one.")]
 
 FIRST = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts, one speaks
 
@@ -72,6 +87,30 @@ def meter(progress: Progress, title: str) -> Callable[[int, int], None]:
         progress.update(task, completed=done, total=total, visible=True)
 
     return update
+
+
+@contextmanager
+def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
+    """A bar for each stage of an evaluation, as the (stage, done, total) callable that the library takes."""
+    with bars() as progress:
+        yield stages(progress)
+
+
+def stages(progress: Progress) -> Callable[[str, int, int], None]:
+    """The same on bars that are there."""
+    meters: dict[str, Callable[[int, int], None]] = {}
+
+    def update(stage: str, done: int, total: int) -> None:
+        if stage not in meters:
+            meters[stage] = meter(progress, stage)
+        meters[stage](done, total)
+
+    return update
+
+
+def print_skipped(skipped: Iterable[Any]) -> None:
+    for where, reason in skipped:
+        screen.print(f"left out {where}: {reason}", markup=False, highlight=False, soft_wrap=True)
 
 
 class TrainingBar:

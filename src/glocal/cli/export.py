@@ -9,7 +9,7 @@ import typer
 
 from glocal.cli.console import Device, Json, show
 from glocal.cli.practical import RecognizerFile
-from glocal.cli.words import printable
+from glocal.cli.printing import printable
 
 if TYPE_CHECKING:
     from glocal.export.cost import Measured

@@ -10,21 +10,30 @@ from glocal.cli.console import Json, show
 
 
 def inventory(json: Json = False) -> None:
-    """List methods, backbones, datasets, recipes and shipped models."""
-    from glocal.backbones import BACKBONES
-    from glocal.data import DATASETS
+    """List methods, backbones, data sets, metrics, recipes and shipped models; what a plugin brings with its origin."""
+    from glocal import plugins
     from glocal.engine.checkpoint import shipped_models
     from glocal.engine.recipe import shipped_recipes
-    from glocal.methods import METHODS
 
-    found = {
-        "methods": sorted(METHODS),
-        "backbones": sorted(BACKBONES),
-        "datasets": sorted(DATASETS),
-        "recipes": shipped_recipes(),
-        "models": shipped_models(),
-    }
-    show(found, as_json=json, otherwise=lambda: _listing(found))
+    found: dict[str, list[str]] = {}
+    origins: dict[str, dict[str, str]] = {}
+    for kind, registry in _registries().items():
+        plugins.load_all(f"glocal.{kind}", registry)
+        found[kind] = sorted(registry)
+        origins[kind] = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in found[kind]}
+    found |= {"recipes": shipped_recipes(), "models": shipped_models()}
+    origins["recipes"] = plugins.recipe_origins()
+    from_plugins = {kind: {name: origin for name, origin in names.items() if origin} for kind, names in origins.items()}
+    show(found | {"plugins": from_plugins}, as_json=json, otherwise=lambda: _listing(found, from_plugins))
+
+
+def _registries() -> dict[str, dict[str, Any]]:
+    from glocal.backbones import BACKBONES
+    from glocal.data import DATASETS
+    from glocal.methods import METHODS
+    from glocal.metrics import METRICS
+
+    return {"methods": METHODS, "backbones": BACKBONES, "datasets": DATASETS, "metrics": METRICS}
 
 
 def cache(
@@ -45,12 +54,15 @@ def cache(
     )
 
 
-def _listing(found: dict[str, list[str]]) -> Any:
+def _listing(found: dict[str, list[str]], from_plugins: dict[str, dict[str, str]]) -> Any:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
     table.add_column(style="bold")
     table.add_column()
     for kind, names in found.items():
-        table.add_row(kind, ", ".join(names))
+        origins = from_plugins.get(kind, {})
+        shown = (f"{name} (from {origins[name]})" if name in origins else name for name in names)
+        table.add_row(kind, escape(", ".join(shown)))
     return table

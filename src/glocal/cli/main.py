@@ -11,16 +11,14 @@ from typing import Annotated
 import typer
 
 from glocal import __version__
-from glocal.cli.compare import compare
 from glocal.cli.convert import convert
 from glocal.cli.data import data
-from glocal.cli.demo import demo
 from glocal.cli.export import export
 from glocal.cli.inventory import cache, inventory
 from glocal.cli.practical import check, enroll, predict
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
-from glocal.cli.reproduce import report, reproduce
-from glocal.cli.research import evaluate, pretrain, train
+from glocal.cli.reproduce import demo, report, reproduce
+from glocal.cli.research import compare, evaluate, pretrain, train
 from glocal.cli.serve import serve
 from glocal_runtime.errors import GlocalError
 
@@ -58,10 +56,20 @@ def _show_version(wanted: bool) -> None:
 
 @app.callback()
 def options(
+    import_: Annotated[
+        list[str],
+        typer.Option(
+            "--import", metavar="FILE", help="A .py file or module that registers methods and more; repeatable."
+        ),
+    ] = [],  # noqa: B006 - typer reads the default and never changes it
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
-) -> None: ...
+) -> None:
+    from glocal.plugins import import_file
+
+    for source in import_:
+        import_file(source)
 
 
 def main() -> None:

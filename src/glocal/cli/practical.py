@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.console import Device, Json, Workers, bars, show
-from glocal.cli.words import Printer, check_report, describe, plain_finding, rate_meter, summary, tell
+from glocal.cli.printing import Printer, check_report, describe, plain_finding, rate_meter, summary, tell
 
 if TYPE_CHECKING:
     from glocal.recognizer import Recognizer

@@ -9,7 +9,7 @@ import typer
 
 from glocal.cli.console import Device, Json, Workers, bars, show
 from glocal.cli.practical import RecognizerFile
-from glocal.cli.words import counted, describe, plain_finding, rate_meter, summary, tell, threshold_lines
+from glocal.cli.printing import counted, describe, plain_finding, rate_meter, summary, tell, threshold_lines
 
 ClassName = Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]
 
@@ -134,7 +134,7 @@ def _save(recognizer: Any, file: Path, findings: list[Any], json: bool) -> None:
 
 
 def _columns(rows: list[tuple[str, str]]) -> str:
-    from glocal.cli.words import printable
+    from glocal.cli.printing import printable
 
     width = max((len(printable(name)) for name, _ in rows), default=0)
     return "\n".join(f"{printable(name):<{width}}  {printable(value)}" for name, value in rows)

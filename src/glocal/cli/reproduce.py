@@ -1,4 +1,4 @@
-"""``glocal reproduce``: the paper's tables and figures; ``glocal report``: the same page for runs of one's own."""
+"""``glocal reproduce``: the paper's tables and figures; ``report``: the same for own runs; ``demo``: a first look."""
 
 from __future__ import annotations
 
@@ -10,13 +10,32 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.compare import DatasetName, Queries, Reference, Runs, Seed, Shots, Split, Way, parse_shots
-from glocal.cli.console import Device, Json, TrainingBar, Workers, bars, meter, screen, show
+from glocal.cli.console import (
+    DatasetName,
+    Device,
+    Json,
+    Query,
+    Reference,
+    Runs,
+    Seed,
+    Shots,
+    Split,
+    TrainingBar,
+    Way,
+    Workers,
+    bars,
+    screen,
+    show,
+    stage_bars,
+    stages,
+)
+from glocal.cli.research import parse_shots
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from glocal.reproduce.cost import Estimate
+    from glocal.reproduce.demo import Demo
 
 
 class ScaleName(StrEnum):
@@ -47,47 +66,35 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    from glocal.engine.compare import Watch
     from glocal.engine.device import pick_device
     from glocal.engine.loop import Interrupted
-    from glocal.reproduce.folder import NUMBERS
-    from glocal.reproduce.measure import Bench
-    from glocal.reproduce.reproduction import SCALES, asked_for, runs_of
+    from glocal.reproduce.reproduction import asked_for, runs_of
     from glocal.reproduce.reproduction import reproduce as run
-    from glocal.reproduce.runs import Workshop
+    from glocal.reproduce.runs import Settings
+    from glocal.reproduce.scales import SCALES
 
     chosen = SCALES[scale.value]
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
-    home = (out / "runs").resolve()
+    runs = runs_of(names, chosen, datasets)
     if dry_run:
         from glocal.reproduce.cost import estimates
 
-        planned = estimates(runs_of(names, chosen, datasets), home, chosen.name)
+        planned = estimates(runs, out.resolve() / "runs", chosen.name)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
-    where = pick_device(device)
-    total = len({step for wanted in runs_of(names, chosen, datasets) for step in wanted.chain()})
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
     with bars() as progress:
-        watch = Watch(meter(progress, "encode"), meter(progress, "test"))
+        bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
+        how = Settings(out, tasks or chosen.tasks, pick_device(device), workers, bar, stages(progress))
         try:
-            page = run(
-                names,
-                chosen,
-                datasets,
-                out,
-                Workshop(home, where, _OneBar(progress, total)),
-                Bench(tasks or chosen.tasks, out / "rows", where, workers, watch),
-                shlex.join(again),
-            )
+            page = run(names, chosen, datasets, how, shlex.join(again))
         except Interrupted as stopped:
-            stopped.args = (
-                f"stopped and saved; the same command goes on from here: {shlex.join(['glocal', *sys.argv[1:]])}",
-            )
+            command = shlex.join(["glocal", *sys.argv[1:]])
+            stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
             raise
-    _finish(page, out / NUMBERS, json)
+    _finish(page, json)
 
 
 class _OneBar:
@@ -107,10 +114,12 @@ class _OneBar:
         return bar
 
 
-def _finish(page: Path, numbers: Path, json: bool) -> None:
+def _finish(page: Path, json: bool) -> None:
     from json import loads
 
-    found = loads(numbers.read_text("utf-8"))
+    from glocal.reproduce.report_folder import NUMBERS
+
+    found = loads((page.parent / NUMBERS).read_text("utf-8"))
     show(
         {"report": str(page), "found": found["found"]},
         as_json=json,
@@ -143,7 +152,7 @@ def report(
     split: Split = "test",
     shots: Shots = "1,5",
     way: Way = 5,
-    query: Queries = 15,
+    query: Query = 15,
     unknown_way: Annotated[int | None, typer.Option(min=1, help="Unknown classes per task; as many as way.")] = None,
     tasks: Annotated[int, typer.Option(min=2, help="How many tasks.")] = 600,
     seed: Seed = 0,
@@ -154,35 +163,59 @@ def report(
     json: Json = False,
 ) -> None:
     """Make the report of `glocal reproduce` for runs of your own: tables, figures and one page."""
-    from glocal.data import EpisodeSpec, open_dataset
-    from glocal.engine.compare import Watch
-    from glocal.engine.contestants import load_contestants
     from glocal.engine.device import pick_device
-    from glocal.reproduce.folder import NUMBERS
-    from glocal.reproduce.measure import Bench
-    from glocal.reproduce.own_runs import Test, report_runs
-    from glocal_runtime.errors import RecipeError
+    from glocal.reproduce.run_report import report_runs
+    from glocal.reproduce.runs import Settings
 
-    contestants = load_contestants(runs)
-    names = [each.name for each in contestants]
-    base = names[0] if reference is None else reference
-    if base not in names:
-        raise RecipeError(f"the reference must be one of the rows {', '.join(names)}, got {base!r}")
-    strangers = way if unknown_way is None else unknown_way
-    specs = [EpisodeSpec(way, shot, query, strangers, query) for shot in parse_shots(shots)]
-    data, where = open_dataset(dataset, split), pick_device(device)
     again = ["glocal", "report", *runs, "--dataset", dataset, "--split", split, "--shots", shots, "--way", str(way)]
-    again += ["--query", str(query), "--unknown-way", str(strangers), "--tasks", str(tasks), "--seed", str(seed)]
+    again += ["--query", str(query), "--unknown-way", str(unknown_way or way), "--tasks", str(tasks)]
+    again += ["--seed", str(seed), *([] if reference is None else ["--reference", reference])]
+    shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "way": way, "query": query}
+    shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
+    with stage_bars() as progress:
+        how = Settings(out, tasks, pick_device(device), workers, progress=progress)
+        page = report_runs(runs, dataset, how, shlex.join(again), **shape)
+    _finish(page, json)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")] = Path("demo-out"),
+    tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """The whole job in front of your eyes, on data that needs no download: train, evaluate, report."""
+    from glocal.engine.device import pick_device
+    from glocal.report.table import to_json
+    from glocal.reproduce.demo import run_demo
+
+    screen.print(
+        "Learning from [bold]printed characters[/bold] of many scripts and typefaces, tested on "
+        "[bold]handwritten digits[/bold], never seen: five are taught, five others stay unknown."
+    )
     with bars() as progress:
-        watch = Watch(meter(progress, "encode"), meter(progress, "test"))
-        bench = Bench(tasks, out / "rows", where, workers, watch)
-        page = report_runs(
-            contestants,
-            data,
-            Test(dataset, split, specs, seed),
-            base,
-            out,
-            bench,
-            shlex.join([*again, "--reference", base]),
-        )
-    _finish(page, out / NUMBERS, json)
+
+        def watcher(name: str) -> TrainingBar:
+            return TrainingBar(progress, name)
+
+        found = run_demo(out, tasks=tasks, device=pick_device(device), watcher=watcher, progress=stages(progress))
+    tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
+    show({"report": str(found.report), "tables": tables}, as_json=json, otherwise=lambda: _demo_tables(found))
+
+
+def _demo_tables(found: Demo) -> Any:
+    """The two main columns, which fit a narrow terminal; the page has them all."""
+    from dataclasses import replace
+
+    from rich.console import Group
+
+    from glocal.report.table import to_rich
+    from glocal.reproduce.demo import COMMANDS
+
+    narrow = []
+    for table in found.tables.values():
+        rows = tuple(replace(row, note="") for row in table.rows)
+        narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
+    notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(found.tables.values())).rows)
+    closing = f"\nReport: {found.report}\nNext, with one folder of your photos per class in photos/:"
+    return Group(*narrow, notes, f"{closing}\n  {COMMANDS.splitlines()[0]}")

@@ -1,17 +1,42 @@
-"""Commands for researchers: pretrain, train, evaluate."""
+"""Commands for researchers: pretrain, train, evaluate, compare."""
 
 from __future__ import annotations
 
 from contextlib import ExitStack, closing
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, SupportViews, TrainingBar, Workers, bar, bars, quoted, screen, show
+from glocal.cli.console import (
+    FIRST,
+    DatasetName,
+    Device,
+    Json,
+    Query,
+    Reference,
+    Runs,
+    Seed,
+    Shots,
+    SkipBad,
+    Split,
+    SupportViews,
+    Tasks,
+    TrainingBar,
+    UnknownWay,
+    Way,
+    Workers,
+    bars,
+    print_skipped,
+    quoted,
+    show,
+    stage_bars,
+)
 
 if TYPE_CHECKING:
     from glocal.engine.evaluate import Evaluation
+    from glocal.report.comparison import Comparison
 
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
@@ -57,82 +82,123 @@ def train(
     _run(run, "train", recipe, out, resume, tensorboard, [*set_, *started_from], device, json)
 
 
+class Format(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
 def evaluate(
     checkpoint: Annotated[str, typer.Argument(help="A checkpoint, a run folder, or a shipped model by name.")],
-    dataset: Annotated[str, typer.Option(help="A dataset by name, or a folder of class folders.")],
-    split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "test",
-    way: Annotated[int, typer.Option(min=1, help="Known classes per task.")] = 5,
+    dataset: DatasetName,
+    split: Split = "test",
+    way: Way = 5,
     shot: Annotated[int, typer.Option(min=1, help="Support pictures per known class.")] = 1,
-    query: Annotated[int, typer.Option(min=1, help="Queries per class.")] = 15,
-    unknown_way: Annotated[int | None, typer.Option(min=0, help="Unknown classes per task; as many as way.")] = None,
-    tasks: Annotated[int, typer.Option(min=1, help="How many tasks.")] = 600,
-    seed: Annotated[int, typer.Option(min=0, help="Which tasks.")] = 0,
+    query: Query = 15,
+    unknown_way: UnknownWay = None,
+    tasks: Tasks = 600,
+    seed: Seed = 0,
     score: Annotated[str | None, typer.Option(help="Another open score than the method's own.")] = None,
     support_views: SupportViews = 1,
     tasks_from: TasksFrom = None,
     save_tasks: Annotated[Path | None, typer.Option(help="Write the task list to this file.")] = None,
-    skip_bad: Annotated[bool, typer.Option(help="Leave out pictures that cannot be read, and count them.")] = False,
+    skip_bad: SkipBad = False,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Measure a model on few-shot open-set tasks: mean and 95 % interval over tasks."""
-    from glocal.data import EpisodeSampler, EpisodeSpec, TaskList, open_dataset
-    from glocal.engine.checkpoint import load_model
-    from glocal.engine.distributed import joined
     from glocal.engine.evaluate import evaluate as run
-    from glocal.engine.support_views import view_banks
 
-    model = load_model(checkpoint)
-    if score is not None:
-        model.method.choose_score(score)
-    data = open_dataset(dataset, split, skip_bad=skip_bad)
-    for bad in data.skipped:
-        screen.print(f"left out {bad.where}: {bad.reason}", markup=False, highlight=False, soft_wrap=True)
-    spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
-    drawn = TaskList.load(tasks_from, data) if tasks_from else EpisodeSampler(data, spec, seed=seed).take(tasks)
-    if save_tasks:
-        drawn.save(save_tasks)
-    with joined(device) as where:
-        with bar("encode") as progress:
-            how: dict[str, Any] = {"workers": workers, "device": where, "progress": progress}
-            bank, *more = view_banks(model.backbone, data, [drawn], support_views=support_views, **how)
-        with bar("evaluate") as progress:
-            found = run(model.method, drawn, bank, more_views=more, device=where, progress=progress)
-    result = {
-        "checkpoint": checkpoint,
-        "method": model.record["method"]["name"],
-        "open_score": model.method.open_score,
-        "dataset": dataset,
-        "split": split,
-        "manifest": data.manifest,
-        "skipped": [bad._asdict() for bad in data.skipped],
-        "ignored": data.ignored,
-        "duplicates": data.duplicates,
-        "spec": {"way": drawn.spec.way, "shot": drawn.spec.shot, "query": drawn.spec.query}
-        | {"unknown_way": drawn.spec.unknown_way, "unknown_query": drawn.spec.unknown_query},
-        "support_views": support_views,
-        "seed": drawn.seed,
-        "tasks": len(drawn),
-        "tasks_fingerprint": found.tasks,
-        "metrics": {name: {"mean": i.mean, "ci95": i.half} for name, i in found.summary().items()},
-    }
-    show(result, as_json=json, otherwise=lambda: _table(checkpoint, result, found))
+    shape: dict[str, Any] = {"split": split, "way": way, "shot": shot, "query": query, "unknown_way": unknown_way}
+    shape |= {"seed": seed, "score": score, "support_views": support_views, "save_tasks": save_tasks}
+    how: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
+    with stage_bars() as progress:
+        found = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **how)
+    print_skipped(bad.values() for bad in found.about["skipped"])
+    show(found.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, found))
 
 
-def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
+def compare(
+    runs: Runs,
+    dataset: DatasetName,
+    split: Split = "test",
+    shots: Shots = "1,5",
+    way: Way = 5,
+    query: Query = 15,
+    unknown_way: UnknownWay = None,
+    unknown_share: Annotated[
+        str | None, typer.Option(help="Share of unknown queries, such as 0.1,0.5,0.9; a table for each.")
+    ] = None,
+    support_views: SupportViews = 1,
+    tasks: Tasks = 600,
+    seed: Seed = 0,
+    reference: Reference = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Keep rows and tables here; what is there is not run again.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="What to print.")] = Format.terminal,
+    skip_bad: SkipBad = False,
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
+    from glocal.report.comparison import TEXTS
+    from glocal.report.comparison import compare as run
+
+    shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
+    shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "unknown_shares": shares, "way": way}
+    shape |= {"query": query, "unknown_way": unknown_way, "support_views": support_views, "seed": seed}
+    how: dict[str, Any] = {"reference": reference, "keep": None if out is None else out / "rows"}
+    how |= {"skip_bad": skip_bad, "workers": workers, "device": device}
+    with stage_bars() as progress:
+        found = run(runs, dataset, tasks=tasks, progress=progress, **shape, **how)
+    print_skipped(found.data.skipped)
+    if out is not None and FIRST:
+        found.write(out, runs=runs)
+    text = TEXTS.get(format.value)
+    show(
+        found.to_json() | {"runs": runs},
+        as_json=json or format is Format.json,
+        otherwise=lambda: _terminal(found, out) if text is None else text(found.results).rstrip("\n"),
+    )
+
+
+def parse_shots(text: str) -> list[int]:
+    from glocal_runtime.errors import RecipeError
+
+    shots: list[int] = parse_numbers("--shots", text, int, "1,5")
+    if min(shots) < 1 or len(set(shots)) < len(shots):
+        raise RecipeError(f"--shots must be different whole numbers from 1, such as 1,5, got {text!r}")
+    return shots
+
+
+def parse_numbers(option: str, text: str, kind: Any, example: str) -> list[Any]:
+    from glocal_runtime.errors import RecipeError
+
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise RecipeError(f"{option} must be numbers such as {example}, got {text!r}") from error
+
+
+def _table(checkpoint: str, found: Evaluation) -> Any:
     """One line per metric, with its meaning: a single model needs no columns to compare."""
     from rich.markup import escape
     from rich.table import Table
 
     from glocal.metrics import METRICS
 
-    spec = result["spec"]
-    title = f"{checkpoint}: {spec['way']}-way {spec['shot']}-shot on {result['dataset']}/{result['split']}"
-    skipped = f"; {len(result['skipped'])} pictures left out" if result["skipped"] else ""
+    about = found.about
+    spec = about["spec"]
+    title = f"{checkpoint}: {spec['way']}-way {spec['shot']}-shot on {about['dataset']}/{about['split']}"
+    skipped = f"; {len(about['skipped'])} pictures left out" if about["skipped"] else ""
     caption = (
-        f"Mean ± 95 % interval over {result['tasks']} tasks, in percent. "
-        f"Open score: {result['open_score']}; tasks {result['tasks_fingerprint'][:12]}{skipped}."
+        f"Mean ± 95 % interval over {about['tasks']} tasks, in percent. "
+        f"Open score: {about['open_score']}; tasks {found.tasks[:12]}{skipped}."
     )
     table = Table(title=escape(title), caption=escape(caption), box=None, title_justify="left", caption_justify="left")
     table.add_column("metric")
@@ -144,6 +210,32 @@ def _table(checkpoint: str, result: dict[str, Any], found: Evaluation) -> Any:
         value = f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"
         table.add_row(f"{metric.title} {arrow}", value, metric.description)
     return table
+
+
+def _terminal(found: Comparison, out: Path | None) -> Any:
+    """The two main metrics, one below the other to fit a terminal; the files have them all, notes in a column."""
+    from dataclasses import replace
+
+    from rich.console import Group
+    from rich.text import Text
+
+    from glocal.report.comparison import COMPARED
+    from glocal.report.table import to_rich
+
+    parts: list[Any] = []
+    for table in (result.table for result in found.results):
+        rows = tuple(replace(row, note="") for row in table.rows)
+        main = [metric for metric in table.metrics if metric in COMPARED]
+        for metric in main:
+            drawn = to_rich(replace(table, metrics=[metric], rows=rows))
+            drawn.title = drawn.title if metric == main[0] else None
+            drawn.caption = drawn.caption if metric == main[-1] else None
+            parts.append(drawn)
+        parts += [Text(f"{row.name}: {row.note}", style="dim") for row in table.rows if row.note]
+        parts.append("")
+    if out is not None:
+        parts.append(Text(f"All metrics: {out / 'compare'}.md, .tex, .csv, .json"))
+    return Group(*parts)
 
 
 def _run(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from glocal.cli.console import Device, Workers
-from glocal.cli.words import tell
+from glocal.cli.printing import tell
 
 
 def serve(

@@ -32,6 +32,7 @@ from torch import Tensor
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.views import BATCH, PLAIN, View, encode
+from glocal.source_hash import source_hash
 from glocal.types import Encoder
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
@@ -136,7 +137,7 @@ def bank_key(
     device: torch.device | str = "cpu",
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
-    programs = [torch.device(device).type, str(torch.__version__), PIL.__version__]
+    programs = [torch.device(device).type, str(torch.__version__), PIL.__version__, source_hash([encoder])]
     prepared = encoder.preprocess.fingerprint()
     parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), "float32", batch_size, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from glocal import plugins
 from glocal.data.benchmarks.caltech_photos import caltech_photos
 from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
@@ -29,6 +30,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     and ``test`` inside, or class folders right away; those are opened by ``all``, and so is a CSV of filename and
     label.  A lone folder around all of it is stepped into.
     """
+    plugins.load(plugins.DATASETS, DATASETS, str(name))
     if str(name) in DATASETS:
         if split not in SPLITS:
             raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}", code="no-such-split")

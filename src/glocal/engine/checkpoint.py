@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
-from glocal import __version__
+from glocal import __version__, plugins
 from glocal.backbones import BACKBONES, Backbone, build_backbone
 from glocal.methods import Method, build_method
 from glocal.types import Preprocess
@@ -124,7 +124,8 @@ def load_model(source: str | Path) -> Model:
     except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
         raise WeightsError(
             f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
-            f"{__version__} cannot build: {error}"
+            f"{__version__} cannot build: {error}",
+            code=getattr(error, "code", None),
         ) from error
     load_strictly(method, parts["method"], f"method of {source}")
     if parts["backbone"] or "packaged" not in record["backbone"]:
@@ -143,7 +144,10 @@ def _build(record: Mapping[str, Any], *, fetch: bool) -> Backbone:
     if fetch and "model" in record:
         return load_model(record["model"]).backbone
     settings = dict(record["settings"])
-    if not fetch and "pretrained" in inspect.signature(BACKBONES[record["name"]]).parameters:
+    if (
+        not fetch
+        and "pretrained" in inspect.signature(plugins.find(plugins.BACKBONES, BACKBONES, record["name"])).parameters
+    ):
         settings["pretrained"] = False
     return build_backbone(record["name"], **settings)
 

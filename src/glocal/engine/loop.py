@@ -30,7 +30,7 @@ from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.engine.distributed import StepLosses, world
-from glocal.engine.evaluate import evaluate
+from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
 from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
 from glocal.engine.schedule import rate_factor
@@ -90,7 +90,7 @@ class Validator:
                 bank = self._frozen = FeatureBank.build(
                     model.backbone, self.data, wanted=rows, device=self.device, workers=workers
                 )
-        found = evaluate(model.method, self.tasks, bank, device=self.device)
+        found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
         return {name: interval.mean for name, interval in found.summary().items()}
 
 

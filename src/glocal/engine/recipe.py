@@ -11,13 +11,14 @@ import inspect
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
-from importlib import resources
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from glocal import plugins
 from glocal.backbones import BACKBONES
 from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
@@ -162,7 +163,7 @@ class Recipe(Section):
 def check_component(
     section: str,
     component: Component,
-    registry: Mapping[str, Callable[..., Any]],
+    registry: dict[str, Callable[..., Any]],
     *,
     given: int = 0,
     switches: Iterable[str] = (),
@@ -171,6 +172,7 @@ def check_component(
 
     ``given`` leading arguments are no settings; ``switches`` are true or false whatever the name.
     """
+    plugins.load(f"glocal.{section}s", registry, component.name)
     if component.name not in registry:
         raise RecipeError(f"{section}.name: {_unknown(component.name, registry)}")
     factory = registry[component.name]
@@ -208,10 +210,10 @@ def load_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
     ``source`` is a TOML file, the recipe.json of a run, or the name of a recipe that ships with the package.
     """
     path = Path(source)
-    shipped = resources.files("glocal") / "recipes" / f"{source}.toml"
+    shipped = next((file for file in _shipped() if file.name == f"{source}.toml"), None)
     if path.suffix in (".toml", ".json") and path.is_file():
         content = path.read_bytes()
-    elif shipped.is_file():
+    elif shipped is not None:
         content = shipped.read_bytes()
     else:
         raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one of: {', '.join(shipped_recipes())}")
@@ -234,8 +236,12 @@ def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
 
 
 def shipped_recipes() -> list[str]:
-    folder = resources.files("glocal") / "recipes"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted({file.name.removesuffix(".toml") for file in _shipped()})
+
+
+def _shipped() -> Iterator[Traversable]:
+    for _, folder in plugins.recipe_folders():
+        yield from (file for file in folder.iterdir() if file.name.endswith(".toml"))
 
 
 def _set(fields: dict[str, Any], override: str) -> None:

@@ -1,4 +1,8 @@
-"""Rows that were measured once and are read the next time: one JSON file per contestant and task list."""
+"""Rows that were measured once and are read the next time: one JSON file per model and task list.
+
+A file is named by what its numbers depend on: weights, settings and code of the model, open score, tasks, support
+views and metrics.  So an edited formula is computed again.
+"""
 
 from __future__ import annotations
 
@@ -8,58 +12,60 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from glocal import __version__
-from glocal.engine.contestants import Contestant
-from glocal.engine.evaluate import Rows
-from glocal.metrics import METRICS
+from glocal.engine.named_models import NamedModel
+from glocal.methods import Method
+from glocal.metrics import METRICS, block_metrics
+from glocal.source_hash import source_hash
 from glocal_runtime.files import write_text
 
 FORMAT = "glocal-rows-1"
+Rows = dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
 
 
 class RowStore:
-    """``folder=None`` remembers nothing.
-
-    A file is named by what its numbers depend on: weights and settings of the model, open score, tasks, support views,
-    the metrics there are and the version of this program.
-    """
+    """``folder=None`` keeps nothing."""
 
     def __init__(self, folder: Path | None):
         self._folder = folder
 
-    def read(self, about: Contestant, tasks: str, support_views: int) -> Rows | None:
+    def read(self, model: NamedModel, tasks: str, support_views: int) -> Rows | None:
         """The rows, or None when they are not there; a file that is not whole counts as not there."""
         if self._folder is None:
             return None
-        record, key = self._record(about, tasks, support_views)
+        record, file = self._record(self._folder, model, tasks, support_views)
         try:
-            found = json.loads(self._file(key).read_text("utf-8"))
+            found = json.loads(file.read_text("utf-8"))
             rows = {str(name): np.asarray(values, np.float64) for name, values in found.pop("rows").items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         return rows if found == record else None
 
-    def write(self, about: Contestant, tasks: str, support_views: int, rows: Rows) -> None:
-        if self._folder is None:
-            return
-        record, key = self._record(about, tasks, support_views)
-        plain = {name: values.tolist() for name, values in rows.items()}
-        write_text(self._file(key), json.dumps(record | {"rows": plain}))
+    def write(self, model: NamedModel, tasks: str, support_views: int, rows: Rows) -> None:
+        if self._folder is not None:
+            record, file = self._record(self._folder, model, tasks, support_views)
+            write_text(file, json.dumps(record | {"rows": {name: values.tolist() for name, values in rows.items()}}))
 
-    def _file(self, key: str) -> Path:
-        assert self._folder is not None
-        return self._folder / f"{key[:32]}.json"
-
-    def _record(self, about: Contestant, tasks: str, support_views: int) -> tuple[dict[str, Any], str]:
+    @staticmethod
+    def _record(folder: Path, model: NamedModel, tasks: str, support_views: int) -> tuple[dict[str, Any], Path]:
         record = {
             "format": FORMAT,
             "version": __version__,
-            "method": about.method,
-            "model": about.identity,
-            "open_score": about.score,
+            "method": model.method,
+            "model": model.identity,
+            "code": code_hash(model),
+            "open_score": model.score,
             "tasks": tasks,
             "support_views": support_views,
             "metrics": sorted(METRICS),
         }
-        return record, hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+        key = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
+        return record, folder / f"{key[:32]}.json"
+
+
+def code_hash(model: NamedModel) -> str:
+    """Of the source files that compute the answers: those of method, backbone and metrics, and what they import."""
+    parts = [part for part in model.model.method.modules() if isinstance(part, Method)]  # a wrapper and what it wraps
+    return source_hash([*parts, model.model.backbone, block_metrics, *(metric.compute for metric in METRICS.values())])

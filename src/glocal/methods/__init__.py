@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from glocal import plugins
 from glocal.methods.att import ATT, ATTG
 from glocal.methods.base import Method
 from glocal.methods.centred import Centred
@@ -42,7 +43,7 @@ def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:
     """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
     own = {**settings}
     centre = own.pop("centre", False)
-    method = METHODS[name](dim, **own)
+    method = plugins.find(plugins.METHODS, METHODS, name)(dim, **own)
     return Centred(method, dim) if centre else method
 
 

@@ -58,11 +58,6 @@ def score_histogram(tasks: Iterable[tuple[ArrayLike, ArrayLike]]) -> ScoreHistog
     return ScoreHistogram(edges, known=pooled[0], unknown=pooled[1])
 
 
-def histogram_iou(tasks: Iterable[tuple[ArrayLike, ArrayLike]]) -> float:
-    """Overlap of the known and unknown score histograms, see ``ScoreHistogram.iou``.  Smaller is better."""
-    return score_histogram(tasks).iou
-
-
 def _to_unit(score: FloatArray) -> FloatArray:
     """Subtract the minimum if it is negative, then divide by the maximum; if that is 0, every score goes to 0."""
     if not np.isfinite(score).all():

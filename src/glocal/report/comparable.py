@@ -9,7 +9,7 @@ from typing import Any
 
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
-from glocal.engine.contestants import Contestant
+from glocal.engine.named_models import NamedModel
 from glocal.methods import build_method
 from glocal.report.method_pages.records import RECORDS
 from glocal.report.published import Published, published
@@ -20,7 +20,7 @@ PAPER_TASK = EpisodeSpec()
 
 
 @dataclass(frozen=True)
-class Measured:
+class Conditions:
     """What a table was measured on."""
 
     dataset: str  # name or path, as given
@@ -34,21 +34,21 @@ class Measured:
         return Path(self.dataset).name.removesuffix(".zip")
 
 
-def published_beside(each: Contestant, on: Measured) -> Published | None:
+def published_beside(each: NamedModel, on: Conditions) -> Published | None:
     """The row of the paper's tables that this model repeats, if nothing stands against the comparison."""
     return None if why_not(each, on) else _row(each, on)
 
 
-def why_not(each: Contestant, on: Measured) -> list[str]:
+def why_not(each: NamedModel, on: Conditions) -> list[str]:
     """Every reason against it, to follow "not comparable with the paper:"; empty when nothing speaks against it."""
     if on.name not in {row.dataset for row in published()}:
         return [f"it has no results on {on.name}"]
     return [*_other_tasks(on), *_other_model(each, on)]
 
 
-def about(each: Contestant) -> str:
+def about(each: NamedModel) -> str:
     """What a reader of the table should know of a model beside its name."""
-    recipe, settings = each.model.record.get("recipe") or {}, each.model.record["method"]["settings"]
+    recipe, settings = each.model.record.get("recipe") or {}, each.settings
     parts = [each.method if each.method not in each.name.split(":")[0].lower() else ""]
     parts.append("reconstruction" if _is_reconstruction(each.method, settings) else "")
     parts.append("centred features" if settings.get("centre") else "")
@@ -65,7 +65,7 @@ def _is_reconstruction(method: str, settings: Mapping[str, Any]) -> bool:
     return bool(record and record.reconstruction) and settings.get("variant") != "gaussian"
 
 
-def _other_tasks(on: Measured) -> Iterator[str]:
+def _other_tasks(on: Conditions) -> Iterator[str]:
     if on.split != "test" or (on.name in PUBLISHED and set(on.classes) != set(published_split(on.name)["test"])):
         yield "other classes than the published test split"
     if replace(on.spec, shot=PAPER_TASK.shot) != PAPER_TASK or on.spec.shot not in (1, 5):
@@ -74,12 +74,12 @@ def _other_tasks(on: Measured) -> Iterator[str]:
         yield "it shows each support picture once"
 
 
-def _other_model(each: Contestant, on: Measured) -> Iterator[str]:
-    record, method = each.model.record, _paper_name(each.model.record["method"])
+def _other_model(each: NamedModel, on: Conditions) -> Iterator[str]:
+    record, method = each.model.record, _paper_name(each)
     rows = [row for row in published() if (row.dataset, row.method) == (on.name, method)]
     if not rows:
         yield f"it has no {method} on {on.name}"
-    backbone = record["backbone"]["name"]
+    backbone = each.backbone
     if rows and backbone not in {row.backbone for row in rows}:
         yield f"{backbone} backbone instead of {' or '.join(dict.fromkeys(row.backbone for row in rows))}"
     widths, full = list(getattr(each.model.backbone, "stage_channels", ())), PAPER_WIDTHS.get(backbone)
@@ -89,7 +89,7 @@ def _other_model(each: Contestant, on: Measured) -> Iterator[str]:
     if size != PAPER_SIZES[on.name]:
         yield f"pictures of {size} pixels instead of {PAPER_SIZES[on.name]}"
     yield from _other_training(record, on)
-    settings = {key: value for key, value in record["method"]["settings"].items() if key != "open_score"}
+    settings = {key: value for key, value in each.settings.items() if key != "open_score"}
     if settings.pop("centre", False):
         yield "centred features"
     usual = build_method(each.method, each.model.backbone.channels, settings).open_score
@@ -97,7 +97,7 @@ def _other_model(each: Contestant, on: Measured) -> Iterator[str]:
         yield f"open score {each.score} instead of {usual}"
 
 
-def _other_training(record: Mapping[str, Any], on: Measured) -> Iterator[str]:
+def _other_training(record: Mapping[str, Any], on: Conditions) -> Iterator[str]:
     recipe = record.get("recipe") or {}
     data = record.get("data", {}).get("dataset") or recipe.get("dataset") or "other pictures"
     if Path(data).name != on.name:
@@ -112,17 +112,17 @@ def _other_training(record: Mapping[str, Any], on: Measured) -> Iterator[str]:
         yield "not meta-trained"
 
 
-def _row(each: Contestant, on: Measured) -> Published | None:
-    wanted = (on.name, _paper_name(each.model.record["method"]), on.spec.shot, each.model.record["backbone"]["name"])
+def _row(each: NamedModel, on: Conditions) -> Published | None:
+    wanted = (on.name, _paper_name(each), on.spec.shot, each.backbone)
     rows = [row for row in published() if (row.dataset, row.method, row.shot, row.backbone) == wanted]
     return rows[0] if rows else None
 
 
-def _paper_name(method: Mapping[str, Any]) -> str:
+def _paper_name(each: NamedModel) -> str:
     """GEL's variants have rows of their own."""
-    name, settings = method["name"], method["settings"]
+    name, settings = each.method, each.settings
     if name != "gel":
-        return str(name)
+        return name
     variant, coefficients = settings.get("variant", "ahead"), settings.get("coefficients", "fixed")
     own = variant if variant != "ahead" else coefficients if coefficients != "fixed" else ""
     return f"gel/{own}" if own else "gel"

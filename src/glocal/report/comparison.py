@@ -1,22 +1,30 @@
-"""From rows per task to the tables of a comparison: intervals, paired differences, ranks, published numbers.
+"""Several models on the same tasks, and the tables of that: intervals, paired differences, ranks, published numbers.
 
 Transductive methods, which see all queries of a task at once, stand in a table of their own.
 """
 
 from __future__ import annotations
 
-import csv
-import io
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
-from glocal.data.unknown_share import unknown_share
-from glocal.engine.contestants import Contestant
-from glocal.engine.evaluate import Rows
+from glocal import __version__
+from glocal.data.dataset import ClassDataset
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec
+from glocal.data.registry import open_dataset
+from glocal.data.unknown_share import unknown_share, with_unknown_share
+from glocal.engine.checkpoint import Model
+from glocal.engine.distributed import joined
+from glocal.engine.evaluate import Evaluation, Progress, evaluate_models
+from glocal.engine.named_models import NamedModel, check_reference, load_models
+from glocal.engine.row_store import Rows, RowStore
 from glocal.metrics import METRICS, mean_ci, mean_ranks, paired_difference
-from glocal.report.comparable import Measured, about, published_beside, why_not
+from glocal.report.comparable import Conditions, about, published_beside, why_not
 from glocal.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown
+from glocal_runtime.files import write_text
 
 COMPARED = ("acc", "auroc")  # metrics with differences, ranks and published numbers
 
@@ -26,18 +34,16 @@ class Result:
     """One table and what it was measured on."""
 
     table: Table
-    measured: Measured
+    measured: Conditions
     tasks: int
     seed: int
     fingerprint: str  # of the task list
     transductive: bool
 
     def to_json(self) -> dict[str, Any]:
-        spec = self.measured.spec
         return {
-            "spec": {"way": spec.way, "shot": spec.shot, "query": spec.query}
-            | {"unknown_way": spec.unknown_way, "unknown_query": spec.unknown_query},
-            "unknown_share": unknown_share(spec),
+            "spec": asdict(self.measured.spec),
+            "unknown_share": unknown_share(self.measured.spec),
             "support_views": self.measured.support_views,
             "tasks": self.tasks,
             "seed": self.seed,
@@ -47,10 +53,87 @@ class Result:
         }
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """What ``compare`` found: the tables, and the evaluation of each model on each task list."""
+
+    models: Sequence[NamedModel]
+    data: ClassDataset
+    dataset: str
+    split: str
+    reference: str
+    evaluations: Sequence[Mapping[str, Evaluation]]  # per task list, by the name of the model
+    results: Sequence[Result]  # the tables
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": __version__,
+            "dataset": self.dataset,
+            "split": self.split,
+            "manifest": self.data.manifest,
+            "reference": self.reference,
+            "models": [
+                {"name": m.name, "method": m.method, "open_score": m.score, "model": m.identity} for m in self.models
+            ],
+            "tables": [result.to_json() for result in self.results],
+        }
+
+    def write(self, out: Path, **more: Any) -> None:
+        """compare.json, .md, .tex and .csv; ``more`` goes into the JSON."""
+        write_text(out / "compare.json", json.dumps(self.to_json() | more, indent=1) + "\n")
+        for name, make in TEXTS.items():
+            write_text((out / "compare").with_suffix(SUFFIXES[name]), make(self.results))
+
+
+def compare(
+    models: Sequence[str] | Mapping[str, Model | str],
+    dataset: ClassDataset | str | Path,
+    *,
+    split: str = "test",
+    shots: Sequence[int] = (1, 5),
+    way: int = 5,
+    query: int = 15,
+    unknown_way: int | None = None,
+    unknown_shares: Sequence[float] | None = None,
+    support_views: int = 1,
+    tasks: int = 600,
+    seed: int = 0,
+    reference: str | None = None,
+    keep: str | Path | None = None,
+    skip_bad: bool = False,
+    workers: int = 2,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Comparison:
+    """Measure models on the same tasks; a table for each of ``shots`` and ``unknown_shares``.
+
+    ``models`` are named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or given by name.  ``keep`` is a folder for the rows of
+    each model: what is there is read and not run again.
+    """
+    shape = (query, way if unknown_way is None else unknown_way, query)
+    specs = [EpisodeSpec(way, shot, *shape) for shot in shots]
+    if unknown_shares is not None:
+        specs = [with_unknown_share(spec, share) for spec in specs for share in unknown_shares]
+    named = load_models(models)
+    base = check_reference(reference, named)
+    data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
+    lists = [EpisodeSampler(data, spec, seed=seed).take(tasks, keep=False) for spec in specs]
+    how: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
+    store = RowStore(None if keep is None else Path(keep))
+    with joined(device) as where:
+        found = evaluate_models(named, data, lists, store=store, device=where, **how)
+    name, tables = data.name if dataset is data else str(dataset), []
+    for spec, each in zip(specs, found, strict=True):
+        on = Conditions(name, split, data.classes, spec, support_views)
+        rows = {label: evaluation.rows for label, evaluation in each.items()}
+        tables += results(named, rows, on, reference=base, seed=seed, fingerprint=next(iter(each.values())).tasks)
+    return Comparison(named, data, name, split, base, found, tables)
+
+
 def results(
-    contestants: Sequence[Contestant],
+    models: Sequence[NamedModel],
     rows: Mapping[str, Rows],
-    on: Measured,
+    on: Conditions,
     *,
     reference: str,
     seed: int,
@@ -59,10 +142,10 @@ def results(
     """The inductive table, then the transductive one, as far as there are such methods."""
     found = []
     for transductive in (False, True):
-        group = [each for each in contestants if each.model.method.transductive == transductive]
+        group = [each for each in models if each.model.method.transductive == transductive]
         if not group:
             continue
-        guest = [each for each in contestants if each.name == reference and each not in group]
+        guest = [each for each in models if each.name == reference and each not in group]
         table = _table([*guest, *group], rows, on, reference, fingerprint, transductive)
         count = len(next(iter(rows[group[0].name].values())))
         found.append(Result(table, on, count, seed, fingerprint, transductive))
@@ -70,9 +153,9 @@ def results(
 
 
 def _table(
-    group: Sequence[Contestant],
+    group: Sequence[NamedModel],
     rows: Mapping[str, Rows],
-    on: Measured,
+    on: Conditions,
     reference: str,
     fingerprint: str,
     transductive: bool,
@@ -116,7 +199,7 @@ def _table(
     )
 
 
-def _title(on: Measured, transductive: bool) -> str:
+def _title(on: Conditions, transductive: bool) -> str:
     spec = on.spec
     title = f"{spec.way}-way {spec.shot}-shot on {on.name}/{on.split}, {spec.unknown_way} unknown classes"
     if (share := round(100 * unknown_share(spec))) != 50:
@@ -124,7 +207,7 @@ def _title(on: Measured, transductive: bool) -> str:
     return title + (", transductive: queries see each other" if transductive else "")
 
 
-def _caption(on: Measured, shared: Sequence[str], fingerprint: str) -> str:
+def _caption(on: Conditions, shared: Sequence[str], fingerprint: str) -> str:
     spec = on.spec
     known, unknown = spec.way * spec.query, spec.unknown_way * spec.unknown_query
     caption = f"{known} known + {unknown} unknown queries per task ({100 * unknown_share(spec):.1f} % unknown), "
@@ -136,7 +219,7 @@ def _caption(on: Measured, shared: Sequence[str], fingerprint: str) -> str:
     return caption
 
 
-def _seen(each: Contestant, on: Measured) -> str:
+def _seen(each: NamedModel, on: Conditions) -> str:
     """A number on classes that a model was trained on tells nothing; say so beside it."""
     data = each.model.record.get("data") or {}
     seen = set(data.get("classes", ())) & set(on.classes) if data.get("dataset") == on.dataset else set()
@@ -152,23 +235,13 @@ def latex(found: Sequence[Result]) -> str:
 
 
 def comma_separated(found: Sequence[Result]) -> str:
-    """All tables in one, under the columns that any of them has; in front what tells the tables apart."""
-    lines: list[dict[str, Any]] = []
-    for result in found:
-        spec = result.measured.spec
-        front = {
-            "way": spec.way,
-            "shot": spec.shot,
-            "unknown_share": unknown_share(spec),
-            "transductive": int(result.transductive),
-        }
-        lines += [front | line for line in csv.DictReader(io.StringIO(to_csv(result.table)))]
-    columns = [name for name in dict.fromkeys(key for line in lines for key in line) if name != "note"]
-    file = io.StringIO()
-    writer = csv.DictWriter(file, [*columns, "note"], restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return file.getvalue()
+    return to_csv([(result.table, _front(result)) for result in found])
+
+
+def _front(result: Result) -> dict[str, Any]:
+    spec = result.measured.spec
+    share, transductive = unknown_share(spec), int(result.transductive)
+    return {"way": spec.way, "shot": spec.shot, "unknown_share": share, "transductive": transductive}
 
 
 TEXTS: dict[str, Callable[[Sequence[Result]], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}

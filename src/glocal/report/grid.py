@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glocal.metrics import METRICS, Interval, PairedDifference
@@ -31,8 +31,6 @@ class Table:
     reference: str | None = None  # name of the row that differences are taken against
     sign_test: bool = False  # a column of p-values beside each column of differences
     caption: str = ""
-    percent: bool = True
-    digits: int = 2
 
     def __post_init__(self) -> None:
         for metric in self.metrics:
@@ -60,7 +58,7 @@ class Table:
         counts = {value.n for value in measured if value.n > 1}
         tasks = f"{max(counts)} tasks" if len(counts) == 1 else "tasks"
         line = f"Mean ± 95 % confidence interval over {tasks}" if counts else "Single values"
-        line += (", in percent" if self.percent else "") + ("; best value bold." if len(self.rows) > 1 else ".")
+        line += ", in percent" + ("; best value bold." if len(self.rows) > 1 else ".")
         if self.compared:
             line += f" Δ: difference to {self.reference} on the same tasks [95 % bootstrap interval]"
             line += (
@@ -71,21 +69,16 @@ class Table:
         return line
 
     def number(self, value: float, *, signed: bool = False) -> str:
-        shown = f"{value * self._scale:{'+' if signed else ''}.{self.digits}f}"
-        return shown.replace("-", "−")
+        return f"{100 * value:{'+' if signed else ''}.2f}".replace("-", "−")
 
     def best(self, metric: str) -> set[str]:
         """Names of the rows whose printed mean is best; nobody when there is nothing to choose from."""
         means = {row.name: row.values[metric].mean for row in self.rows if metric in row.values}
-        printed = {name: round(mean * self._scale, self.digits) for name, mean in means.items() if math.isfinite(mean)}
+        printed = {name: round(100 * mean, 2) for name, mean in means.items() if math.isfinite(mean)}
         if len(set(printed.values())) < 2:
             return set()
         pick = max if METRICS[metric].higher_is_better else min
         return {name for name, value in printed.items() if value == pick(printed.values())}
-
-    @property
-    def _scale(self) -> int:
-        return 100 if self.percent else 1
 
 
 @dataclass(frozen=True)
@@ -97,41 +90,37 @@ class Cell:
 
 
 def head(table: Table) -> list[Cell]:
-    cells = [Cell("Method", left=True)]
-    if _any(table, "open_score"):
-        cells.append(Cell("Open score", left=True))
-    for metric in table.metrics:
-        title = METRICS[metric].title
-        cells.append(Cell(f"{title} {'↑' if METRICS[metric].higher_is_better else '↓'}"))
-        if metric in table.compared:
-            cells.append(Cell(f"Δ {title}", kind="delta"))
-            if table.sign_test:
-                cells.append(Cell("p", kind="p"))
-        cells += [Cell(title) for title in _beside(table, metric).values()]
-    return [*cells, Cell("Note", left=True, kind="note")] if _any(table, "note") else cells
+    return [title for title, _ in _columns(table)]
 
 
 def body(table: Table) -> list[list[Cell]]:
-    best = {metric: table.best(metric) for metric in table.metrics}
-    lines = []
-    for row in table.rows:
-        cells = [Cell(row.name, left=True)]
-        if _any(table, "open_score"):
-            cells.append(Cell(row.open_score or EMPTY, left=True))
-        for metric in table.metrics:
-            cells.append(Cell(_value(table, row.values.get(metric)), bold=row.name in best[metric]))
-            difference = row.difference.get(metric)
-            if metric in table.compared:
-                cells.append(Cell(_difference(table, difference), kind="delta"))
-                if table.sign_test:
-                    cells.append(Cell(EMPTY if difference is None else p_text(difference.p_value), kind="p"))
-            beside = _beside(table, metric)
-            if "rank" in beside:
-                cells.append(Cell(f"{row.rank[metric]:.2f}" if metric in row.rank else EMPTY))
-            if "published" in beside:
-                cells.append(Cell(_value(table, row.published.get(metric))))
-        lines.append([*cells, Cell(row.note, left=True, kind="note")] if _any(table, "note") else cells)
-    return lines
+    return [[cell(row) for _, cell in _columns(table)] for row in table.rows]
+
+
+def _columns(table: Table) -> Iterator[tuple[Cell, Callable[[Row], Cell]]]:
+    """The head of a column, and its cell in a row."""
+    yield Cell("Method", left=True), lambda row: Cell(row.name, left=True)
+    if _any(table, "open_score"):
+        yield Cell("Open score", left=True), lambda row: Cell(row.open_score or EMPTY, left=True)
+    for metric in table.metrics:
+        yield from _metric_columns(table, metric)
+    if _any(table, "note"):
+        yield Cell("Note", left=True, kind="note"), lambda row: Cell(row.note, left=True, kind="note")
+
+
+def _metric_columns(table: Table, metric: str) -> Iterator[tuple[Cell, Callable[[Row], Cell]]]:
+    """The value, then what stands beside it: difference, p-value, rank and published number where there are any."""
+    title, best = METRICS[metric].title, table.best(metric)
+    arrow = "↑" if METRICS[metric].higher_is_better else "↓"
+    yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(table, row.values.get(metric)), bold=row.name in best)
+    if metric in table.compared:
+        yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(table, row, metric), kind="delta")
+        if table.sign_test:
+            yield Cell("p", kind="p"), lambda row: Cell(_p_value(row, metric), kind="p")
+    if any(metric in row.rank for row in table.rows):
+        yield Cell("Rank"), lambda row: Cell(f"{row.rank[metric]:.2f}" if metric in row.rank else EMPTY)
+    if any(metric in row.published for row in table.rows):
+        yield Cell("Published"), lambda row: Cell(_value(table, row.published.get(metric)))
 
 
 def below(table: Table) -> str:
@@ -146,12 +135,6 @@ def _any(table: Table, field: str) -> bool:
     return any(getattr(row, field) for row in table.rows)
 
 
-def _beside(table: Table, metric: str) -> dict[str, str]:
-    """Columns that stand beside this metric: field of Row -> title."""
-    titles = {"rank": "Rank", "published": "Published"}
-    return {field: title for field, title in titles.items() if any(metric in getattr(r, field) for r in table.rows)}
-
-
 def _value(table: Table, value: Interval | None) -> str:
     """A published number that came without an interval (one value, or half is NaN) is printed without one."""
     if value is None or not math.isfinite(value.mean):
@@ -160,8 +143,13 @@ def _value(table: Table, value: Interval | None) -> str:
     return f"{mean} ± {table.number(value.half)}" if value.n > 1 and math.isfinite(value.half) else mean
 
 
-def _difference(table: Table, value: PairedDifference | None) -> str:
-    if value is None:
+def _difference(table: Table, row: Row, metric: str) -> str:
+    if metric not in row.difference:
         return EMPTY
-    mean, low, high = (table.number(x, signed=True) for x in (value.mean, value.low, value.high))
+    found = row.difference[metric]
+    mean, low, high = (table.number(x, signed=True) for x in (found.mean, found.low, found.high))
     return f"{mean} [{low}, {high}]"
+
+
+def _p_value(row: Row, metric: str) -> str:
+    return p_text(row.difference[metric].p_value) if metric in row.difference else EMPTY

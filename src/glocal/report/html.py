@@ -44,10 +44,6 @@ def text(value: object) -> Html:
     return Html(escape(str(value).encode("utf-8", "replace").decode("utf-8")))
 
 
-def paragraph(value: str) -> Html:
-    return Html(f"<p>{text(value)}</p>")
-
-
 def code(lines: str) -> Html:
     """Commands to copy, kept line by line; a long line scrolls in its own box."""
     return Html(f'<pre class="code" tabindex="0"><code>{text(lines)}</code></pre>')
@@ -59,7 +55,7 @@ def facts(values: Mapping[str, object]) -> Html:
     return Html(f'<dl class="facts">{pairs}</dl>')
 
 
-def figure(picture: str | bytes, *, alt: str, caption: str = "") -> Html:
+def figure(picture: str | bytes, *, alt: str) -> Html:
     """A plot on a white card, as SVG text or PNG bytes.
 
     It is embedded as an image, not as elements: the ids and style rules of two inline SVGs would meet in one page.
@@ -69,8 +65,7 @@ def figure(picture: str | bytes, *, alt: str, caption: str = "") -> Html:
     else:
         kind, data = "png", picture
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    below = f"<figcaption>{text(caption)}</figcaption>" if caption else ""
-    return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}">{below}</figure>')
+    return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}"></figure>')
 
 
 def side_by_side(*parts: Html) -> Html:
@@ -78,7 +73,7 @@ def side_by_side(*parts: Html) -> Html:
     return Html(f'<div class="side">{"".join(parts)}</div>')
 
 
-def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str = "", language: str = "en") -> str:
+def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
     """The whole document.  ``lead`` is the sentence under the title; three sections and more get links on top."""
     anchors = _anchors([section.title for section in sections])
     links = "".join(
@@ -89,7 +84,7 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
     body = "\n".join(_section(anchor, section) for anchor, section in zip(anchors, sections, strict=True))
     style = files("glocal.report").joinpath("page.css").read_text(encoding="utf-8")
     return f"""<!DOCTYPE html>
-<html lang="{text(language)}">
+<html lang="en">
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="{_POLICY}">
@@ -108,7 +103,6 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "", footer: str
 <main>
 {body}
 </main>
-{f"<footer>{paragraph(footer)}</footer>" if footer else ""}
 </body>
 </html>
 """
@@ -126,7 +120,7 @@ def write_page(path: str | os.PathLike[str], html: str) -> Path:
 
 
 def _section(anchor: str, section: Section) -> str:
-    parts = (part if isinstance(part, Html) else paragraph(part) for part in section.body)
+    parts = (part if isinstance(part, Html) else Html(f"<p>{text(part)}</p>") for part in section.body)
     heading = f'<h2 id="{anchor}-title">{text(section.title)}</h2>'
     return "\n".join([f'<section id="{anchor}" aria-labelledby="{anchor}-title">', heading, *parts, "</section>"])
 

@@ -14,7 +14,7 @@ import csv
 import io
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
@@ -82,10 +82,21 @@ def to_latex(table: Table) -> str:
     )
 
 
-def to_csv(table: Table) -> str:
-    """One line per row; plain fractions with every digit, an empty field where nothing was measured."""
+def to_csv(tables: Sequence[tuple[Table, Mapping[str, Any]]]) -> str:
+    """One line per row, all tables under the columns that any of them has; in front what tells the tables apart.
+
+    Plain fractions with every digit, an empty field where nothing was measured.
+    """
+    lines = [{**front, **line} for table, front in tables for line in _csv_lines(table)]
+    columns = [name for name in dict.fromkeys(key for line in lines for key in line) if name != "note"]
     file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
+    writer = csv.DictWriter(file, [*columns, "note"], restval="", lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return file.getvalue()
+
+
+def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
     parts = {"": "mean", "_half": "half", "_tasks": "n"}
     gaps = {"_diff": "mean", "_diff_low": "low", "_diff_high": "high", "_diff_p": "p_value"}
     theirs = {"_published": "mean", "_published_half": "half"}
@@ -97,17 +108,13 @@ def to_csv(table: Table) -> str:
         if kind == "values" or any(metric in getattr(row, kind) for row in table.rows)
     ]
     scored = any(row.open_score for row in table.rows)
-    writer.writerow(["name", *(["open_score"] * scored), *(title for title, *_ in columns), "note"])
     for row in table.rows:
-        numbers = [
-            getattr(row, kind).get(metric, math.nan)
-            if kind == "rank"
-            else getattr(getattr(row, kind).get(metric), attribute, math.nan)
-            for _, metric, attribute, kind in columns
-        ]
-        shown = [x if math.isfinite(x) else "" for x in numbers]
-        writer.writerow([row.name, *([row.open_score] * scored), *shown, row.note])
-    return file.getvalue()
+        line: dict[str, Any] = {"name": row.name} | ({"open_score": row.open_score} if scored else {})
+        for title, metric, attribute, kind in columns:
+            found = getattr(row, kind).get(metric, math.nan)
+            number = found if kind == "rank" else getattr(found, attribute, math.nan)
+            line[title] = number if math.isfinite(number) else ""
+        yield line | {"note": row.note}
 
 
 def to_json(table: Table) -> dict[str, Any]:

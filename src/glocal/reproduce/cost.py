@@ -42,15 +42,15 @@ def estimates(runs: Iterable[Run], home: Path, scale: str) -> list[Estimate]:
 
 
 def _estimate(run: Run, home: Path, scale: str) -> Estimate:
+    name, state = "", "missing"
     try:
-        folder: Path | None = folder_of(run, home)
-    except DataError:  # the pictures are not here, so no run of them is
-        folder = None
-    state = "missing"
-    if folder is not None:
+        folder = folder_of(run, home)
+        name = folder.name
         state = "done" if (folder / DONE).is_file() else "begun" if (folder / LAST).is_file() else "missing"
-    named = run.resolved(start="?" if isinstance(run.init, Run) else None)
-    return Estimate(folder.name if folder else "", run.recipe, state, _hours(run, named, scale))
+    except DataError:  # the pictures are not here, so no run of them is
+        pass
+    recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
+    return Estimate(name, run.recipe, state, _hours(run, recipe, scale))
 
 
 def _hours(run: Run, recipe: Recipe, scale: str) -> float:
@@ -85,10 +85,10 @@ def _flops_of(run: Run) -> float:
 @cache
 def _flops(name: str, settings: str) -> float:
     with torch.device("meta"):  # shapes alone are computed
-        eye = build_backbone(name, **json.loads(settings)).eval()
-        side = eye.preprocess.size
+        encoder = build_backbone(name, **json.loads(settings)).eval()
+        side = encoder.preprocess.size
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            eye(torch.empty(1, 3, side, side))
+            encoder(torch.empty(1, 3, side, side))
     return float(counter.get_total_flops())
 
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from glocal.metrics import PairedDifference
-from glocal.reproduce.measure import Measurement, published_row
-from glocal.reproduce.scales import Scale
-from glocal.reproduce.tables import AHEAD, AHEAD_COMBINE, BASELINE, CONTROL, DELAY_COMBINE, ENERGY, SHOTS, TABLES, Line
+from glocal.reproduce.measurement import Measurement, published_row
+from glocal.reproduce.plans import AHEAD, AHEAD_COMBINE, BASELINE, CONTROL, DELAY_COMBINE, ENERGY, SHOTS, TABLES, Line
+from glocal.reproduce.scale import Scale
 
 Found = Mapping[tuple[str, int], Measurement]  # by data set and shot
 
@@ -23,24 +23,13 @@ class Question:
     row: str
     against: str
     how: str  # what the difference tells
-    paper: tuple[str, str]  # rows whose published difference answers the same question
+    paper_against: str  # row whose published difference answers the same question
 
 
 QUESTIONS = (
-    Question(
-        "The energy loss", "ablation", ENERGY, CONTROL, "the same model and score without the loss", (ENERGY, BASELINE)
-    ),
-    Question(
-        "The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", (AHEAD, ENERGY)
-    ),
-    Question(
-        "Combining ahead",
-        "combine",
-        AHEAD_COMBINE,
-        DELAY_COMBINE,
-        "combining with delay",
-        (AHEAD_COMBINE, DELAY_COMBINE),
-    ),
+    Question("The energy loss", "ablation", ENERGY, CONTROL, "the same model and score without the loss", BASELINE),
+    Question("The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", ENERGY),
+    Question("Combining ahead", "combine", AHEAD_COMBINE, DELAY_COMBINE, "combining with delay", DELAY_COMBINE),
 )
 
 
@@ -88,11 +77,14 @@ def _paper(question: Question, scale: Scale, dataset: str) -> str:
     for shot in SHOTS:
         lines = _lines(question.table, scale, dataset, shot)
         plan = TABLES[question.table]
-        row, base = (published_row(plan, lines[label], beside, shot) for label in question.paper)
+        row, base = (
+            published_row(plan, lines[label], beside, shot) for label in (question.row, question.paper_against)
+        )
         if row is None or base is None:
             return ""
         steps.append(_points(row.values["auroc"].mean - base.values["auroc"].mean))
-    against = f" against its {question.paper[1].lower()}" if question.paper[1] != question.against else ""
+    other = question.paper_against
+    against = f" against its {other.lower()}" if other != question.against else ""
     return f" (the paper{against} on {beside}: {' and '.join(steps)})"
 
 

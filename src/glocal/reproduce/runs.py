@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from glocal import __version__
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
+from glocal.engine.evaluate import Progress
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.train import train
@@ -54,12 +55,24 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Workshop:
-    """Where runs are made and how."""
+class Settings:
+    """Where runs are made and measured, and how."""
 
-    home: Path
+    out: Path
+    tasks: int = 600  # test tasks
     device: torch.device | None = None  # the CPU
-    watcher: Callable[[str], Watcher | None] = lambda title: None  # by the name of the run
+    workers: int = 2
+    watcher: Callable[[str], Watcher | None] = lambda title: None  # of training, by the name of the run
+    progress: Progress | None = None  # of testing
+
+    @property
+    def runs(self) -> Path:
+        return self.out.resolve() / "runs"
+
+    @property
+    def testing(self) -> dict[str, Any]:
+        """Arguments of ``evaluate_models``."""
+        return {"device": self.device or "cpu", "workers": self.workers, "progress": self.progress}
 
 
 def folder_of(run: Run, home: Path) -> Path:
@@ -72,51 +85,51 @@ def folder_of(run: Run, home: Path) -> Path:
     return home / f"{recipe.method.name}-{digest[:ID]}"
 
 
-def ensure_run(run: Run, shop: Workshop, *, wait: bool = True) -> Path | None:
+def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
     """The folder of the finished run; None when another process is at it and ``wait`` is False."""
     start = None
     if isinstance(run.init, Run):
-        start = ensure_run(run.init, shop, wait=wait)
+        start = ensure_run(run.init, how, wait=wait)
         if start is None:
             return None
-    folder = folder_of(run, shop.home)
+    folder = folder_of(run, how.runs)
     if (folder / DONE).is_file():
         return folder
-    locks = shop.home / LOCKS
+    locks = how.runs / LOCKS
     locks.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(locks / f"{folder.name}.lock", timeout=-1 if wait else 0):
             if not (folder / DONE).is_file():  # somebody may have been quicker
-                _make(run.resolved(None if start is None else str(start)), folder, shop, start)
+                _make(run.resolved(None if start is None else str(start)), folder, how, start)
     except Timeout:
         return None
     return folder
 
 
-def ensure_runs(runs: Iterable[Run], shop: Workshop) -> dict[Run, Path]:
+def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
     """All of them; what another process is working on is left for last."""
     found: dict[Run, Path] = {}
     waiting = list(dict.fromkeys(runs))
     while waiting:
         busy = []
         for run in waiting:
-            folder = ensure_run(run, shop, wait=False)
+            folder = ensure_run(run, how, wait=False)
             if folder is None:
                 busy.append(run)
             else:
                 found[run] = folder
         if len(busy) == len(waiting):
-            ensure_run(busy[0], shop)
+            ensure_run(busy[0], how)
         waiting = busy
     return found
 
 
-def _make(recipe: Recipe, folder: Path, shop: Workshop, start: Path | None) -> None:
+def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
     begun = (folder / LAST).exists()
     if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
         shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
         begun = False
-    STAGES[recipe.stage](recipe, folder, resume=begun, device=shop.device, watcher=shop.watcher(folder.name))
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, watcher=how.watcher(folder.name))
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},

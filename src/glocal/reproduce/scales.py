@@ -1,94 +1,179 @@
-"""What a scale means: on which data, from which backbone, by which recipes, on how many test tasks.
-
-``embedded`` takes minutes and needs no download, ``cpu`` hours on real pictures with narrow backbones, ``paper`` is the
-published training for a GPU.  A scale only says which runs are wanted; ``runs`` makes them.
-"""
+"""The scales: ``cpu`` (hours on real pictures), ``embedded`` (minutes, no download), ``paper`` (on a GPU)."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-
 from glocal.reproduce.runs import Run
-from glocal_runtime.errors import RecipeError
+from glocal.reproduce.scale import Scale, fine_tuned, head_of, learns_frozen, scored_as
 
-# Values of top-k that a sweep tries, by the pixels of a map.
-SWEPT_TOP_K = {4: (1, 2, 3, 4), 9: (1, 2, 3, 5, 7, 9), 16: (1, 2, 3, 4, 6, 8, 12, 16), 25: (1, 2, 5, 10, 15, 20, 25)}
-SWEPT_MARGINS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)  # factors on the margin distance of the recipe
+CPU_TEMPERATURE = 32.0  # for 192 channels
+# Where energies start differs by variant, and the margins with it (chosen on validation classes, docs/results).
+CPU_MARGINS = {
+    ("tiered-64", "energy"): ("method.m_known=5.0", "method.m_unknown=5.6"),
+    ("cifar-fs", "energy"): ("method.m_known=-7.5", "method.m_unknown=-5.5"),
+    ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
+}
 
 
-@dataclass(frozen=True)
-class Scale(ABC):
-    name: str
-    tasks: int  # test tasks of every number
-    beside: Mapping[str, str]  # data set -> the paper's data set whose numbers stand beside ours
-    pixels: Mapping[str, int]  # of one feature map, by data set
-    # Where coefficients learn: they multiply energies, and at the rate of a frozen head a step may throw the loss far.
-    learned_coefficients: tuple[str, ...] = ()
-    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # last overrides by stage, for a smoke test
+class CpuScale(Scale):
+    """Heads on the frozen maps of the shipped narrow backbones; only what a row is about differs from their recipes."""
 
-    @property
-    def datasets(self) -> list[str]:
-        return list(self.beside)
-
-    @abstractmethod
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        """GEL; ``overrides`` on top of the variant."""
+        own = CPU_MARGINS.get((dataset, variant), ())
+        return self._run("train", f"{dataset}-cpu-{shot}shot", f"method.variant={variant}", *own, *overrides)
 
-    @abstractmethod
     def baseline(self, dataset: str, shot: int) -> Run:
-        """The paper's baseline: attention without an energy loss, scored as SnaTCHer-F."""
+        return self._run("train", f"{dataset}-cpu-feat-{shot}shot")
 
-    @abstractmethod
     def peer(self, method: str, dataset: str, shot: int) -> Run:
-        """A method of the comparison."""
+        if method in ("feat", "snatcher-f"):
+            run = self.baseline(dataset, shot)
+            return run if method == "snatcher-f" else scored_as("feat", run)
+        run = self._run(
+            "train",
+            "frozen-head",
+            f"data.dataset={dataset}",
+            f"train.shot={shot}",
+            f"validation.shot={shot}",
+            *head_of(method, temperature=CPU_TEMPERATURE),
+            init=f"{dataset}-cpu/backbone",
+        )
+        return run if learns_frozen(method) else Run(run.recipe, (*run.overrides, "train.tasks=0"), run.init)
+
+
+CPU = CpuScale(
+    "cpu",
+    tasks=600,
+    beside={"tiered-64": "tiered-imagenet", "cifar-fs": "cifar-fs"},
+    pixels={"tiered-64": 16, "cifar-fs": 4},
+    learned_coefficients=("optimizer.clip=5.0",),
+)
+
+
+HOLDOUT = "data.holdout=0.35"  # 21 of 60 pictures: 5 shots and 15 queries need 20
+PRETRAIN = (HOLDOUT, "data.part=pretrained", "validation.tasks=50", "validation.every=180")
+TRAIN = (HOLDOUT, "data.part=held-out", "train.views=2", "validation.every=100", "validation.tasks=60")
+TASKS = ("train.tasks=200",)
+# As narrow as time allows: the stem of large pictures on 36 pixels gives maps of 2x2.
+RESNET18 = 'backbone={name = "resnet18", image_size = 36, stem = "7x7"}'
+EMBEDDED_TEMPERATURE = 16.0  # for 128 channels
+# Around the energies that known and unknown validation queries start with: of E_c or E_f alone, and of both together.
+EMBEDDED_MARGINS = {"one": (-9.0, -7.0), "both": (-18.0, -14.0)}
+
+
+class EmbeddedScale(Scale):
+    """The demo's recipes, from nothing, on maps of 3x3.
+
+    A third of each character's pictures is kept from pre-training for the heads, as on the real data sets.  Pictures
+    enter at 48 pixels instead of their own 32: top-k and patches say little on maps of 2x2.
+    """
+
+    def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        return self._gel(self._backbone(), shot, variant, *overrides)
+
+    def baseline(self, dataset: str, shot: int) -> Run:
+        return self._head("demo-snatcher-f", self._backbone(), shot)
+
+    def peer(self, method: str, dataset: str, shot: int) -> Run:
+        if method in ("feat", "snatcher-f"):
+            run = self.baseline(dataset, shot)
+            return run if method == "snatcher-f" else scored_as("feat", run)
+        return self._peer(method, self._backbone(), shot)
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
-        """RFDNet or GEL on ResNet-18."""
-        raise RecipeError(
-            f"resnet-18 is not part of the scale {self.name}: pre-training it takes a GPU; use --scale paper"
-        )
+        encoder = self._run("pretrain", "demo-protonet", *PRETRAIN, "pretrain.epochs=2", RESNET18)
+        return self._gel(encoder, shot) if method == "gel" else self._peer(method, encoder, shot)
 
-    @property
-    def has_resnet18(self) -> bool:
-        return type(self).on_resnet18 is not Scale.on_resnet18
+    def _backbone(self) -> Run:
+        return self._run("pretrain", "demo-protonet", *PRETRAIN, "pretrain.epochs=3", "backbone.image_size=48")
 
-    def check(self, dataset: str) -> str:
-        if dataset not in self.beside:
-            raise RecipeError(
-                f"the scale {self.name} has the data sets {', '.join(self.beside)}, got {dataset!r}; see --scale"
-            )
-        return dataset
+    def _gel(self, encoder: Run, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        low, high = EMBEDDED_MARGINS["both" if variant == "ahead" else "one"]
+        margins = (f"method.m_known={low}", f"method.m_unknown={high}")
+        return self._head("demo-gel", encoder, shot, f"method.variant={variant}", *margins, *overrides)
 
-    def margin_distances(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
-        """Runs of GEL over M_u - M_k, centred where the recipe's margins are."""
-        settings = self.gel(dataset, shot).resolved(start="?").method.settings
-        low, high = settings.get("m_known", -1.0), settings.get("m_unknown", 1.0)
-        middle, found = (low + high) / 2, []
-        for factor in SWEPT_MARGINS:
-            half = factor * (high - low) / 2
-            margins = (f"method.m_known={middle - half}", f"method.m_unknown={middle + half}")
-            # At the recipe's own margins it is the run of the tables, not a second one.
-            found.append((2 * half, self.gel(dataset, shot, "ahead", *(margins if factor != 1 else ()))))
-        return found
+    def _peer(self, method: str, encoder: Run, shot: int) -> Run:
+        settings = head_of(method, temperature=EMBEDDED_TEMPERATURE)
+        return self._head("demo-snatcher-f", encoder, shot, *settings, learns=learns_frozen(method))
 
-    def top_ks(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
-        """Runs of GEL over k."""
-        own = self.own_top_k(dataset, shot)
-        return [
-            (float(k), self.gel(dataset, shot, "ahead", *((f"method.top_k={k}",) if k != own else ())))
-            for k in SWEPT_TOP_K[self.pixels[dataset]]
-        ]
-
-    def own_top_k(self, dataset: str, shot: int) -> int:
-        k: int = self.gel(dataset, shot).resolved(start="?").method.settings.get("top_k", 1)
-        return k
-
-    def _run(self, stage: str, recipe: str, *overrides: str, init: Run | str | None = None) -> Run:
-        return Run(recipe, (*overrides, *self.more.get(stage, ())), init)
+    def _head(self, recipe: str, encoder: Run, shot: int, *overrides: str, learns: bool = True) -> Run:
+        shots = (f"train.shot={shot}", f"validation.shot={shot}")
+        run = self._run("train", recipe, *TRAIN, *TASKS, *shots, *overrides, init=encoder)
+        return run if learns else Run(run.recipe, (*run.overrides, "train.tasks=0"), run.init)
 
 
-def scored_as(method: str, run: Run) -> Run:
-    """FEAT and SnaTCHer-F are one model under two scores: what one has learned, the other takes over."""
-    return Run(run.recipe, (*run.overrides, f"method.name={method}", "train.tasks=0"), run)
+EMBEDDED = EmbeddedScale(
+    "embedded",
+    tasks=200,
+    beside={"embedded": "cifar-fs"},
+    pixels={"embedded": 9},
+    learned_coefficients=("optimizer.clip=5.0",),
+)
+
+
+RFDNET = (  # 12,000 tasks, rate x0.1 every 2,000
+    "augment={}",
+    "optimizer={lr = 0.1, weight_decay = 1e-4, milestones = [0.16667, 0.33333, 0.5, 0.66667, 0.83333], gamma = 0.1}",
+    "train.backbone=frozen",
+    "train.tasks=12000",
+)
+ATT = ("optimizer.lr_backbone=1e-4", "train.tasks=39000", "train.tasks_per_step=2")
+LENGTHS = {"rfdnet": RFDNET, "att": ATT, "att-g": ATT}
+SIZES = {
+    "mini-imagenet": (84, 92),
+    "tiered-imagenet": (84, None),
+    "cifar-fs": (32, 40),
+}  # side, resized before the crop
+
+
+class PaperScale(Scale):
+    """The published training: pre-training, FEAT, GEL, at full width, fine-tuned.
+
+    The comparison methods take FEAT's recipe (pictures, augmentation, tasks) with what their own papers say of rates
+    and lengths.  RFDNet learns on frozen maps, as published.
+    """
+
+    def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        return self._gel(self._backbone(dataset), dataset, shot, f"method.variant={variant}", *overrides)
+
+    def baseline(self, dataset: str, shot: int) -> Run:
+        return self.gel(dataset, shot, "baseline")
+
+    def peer(self, method: str, dataset: str, shot: int) -> Run:
+        encoder = self._backbone(dataset)
+        if method in ("feat", "snatcher-f"):
+            feat = self._feat(encoder, dataset, shot)
+            return feat if method == "feat" else scored_as("snatcher-f", feat)
+        return self._peer(method, encoder, dataset, shot)
+
+    def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
+        side, resize = SIZES[dataset]
+        # GEL's extra stage, 11x11 -> 6x6, is for large pictures; on 32 pixels maps are 4x4 without it.
+        parts = [f"image_size = {side}", *([f"resize = {resize}"] if resize else [])]
+        parts += ["reduce = true"] if method == "gel" and side > 32 else []
+        encoder = self._backbone(dataset, f'backbone={{name = "resnet18", {", ".join(parts)}}}')
+        return self._gel(encoder, dataset, shot) if method == "gel" else self._peer(method, encoder, dataset, shot)
+
+    def _backbone(self, dataset: str, *overrides: str) -> Run:
+        return self._run("pretrain", f"{dataset}-pretrain", *overrides)
+
+    def _feat(self, encoder: Run, dataset: str, shot: int) -> Run:
+        return self._run("train", f"{dataset}-feat-{shot}shot", init=encoder)
+
+    def _gel(self, encoder: Run, dataset: str, shot: int, *overrides: str) -> Run:
+        feat = self._feat(encoder, dataset, shot)
+        return self._run("train", f"{dataset}-gel-paper-{shot}shot", *overrides, init=feat)
+
+    def _peer(self, method: str, encoder: Run, dataset: str, shot: int) -> Run:
+        learned = (*fine_tuned(method), *LENGTHS.get(method, ()))
+        choose = "acc" if method in ("protonet", "snatcher-t", "snatcher-l") else "auroc"
+        return self._run("train", f"{dataset}-feat-{shot}shot", *learned, f"validation.choose={choose}", init=encoder)
+
+
+PAPER = PaperScale(
+    "paper",
+    tasks=600,
+    beside={name: name for name in SIZES},
+    pixels={"mini-imagenet": 25, "tiered-imagenet": 25, "cifar-fs": 4},
+)
+
+SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, CPU, EMBEDDED)}

@@ -1,20 +1,24 @@
-"""The plan of a reproduction: every run of every scale parses, and no number of the paper is left out."""
+"""The plan of a reproduction: every run parses, no number of the paper is left out, findings follow from intervals."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from glocal.metrics import PairedDifference
 from glocal.report.published import published
 from glocal.reproduce.cost import estimates
-from glocal.reproduce.figures import SWEEPS
-from glocal.reproduce.measure import published_row
-from glocal.reproduce.reproduction import ALL, SCALES, asked_for, runs_of
+from glocal.reproduce.findings import _verdict
+from glocal.reproduce.measurement import published_row
+from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
+from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
+from glocal.reproduce.reproduction import asked_for, runs_of
 from glocal.reproduce.runs import Run
-from glocal.reproduce.tables import SHOTS, TABLES
-from glocal_runtime.errors import RecipeError
+from glocal.reproduce.scales import SCALES
+from refusal import refused
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
 
@@ -77,10 +81,10 @@ def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:
 def test_sweeps_hold_the_setting_of_the_tables_once() -> None:
     for name, scale in SCALES.items():
         for dataset in scale.datasets:
-            for sweep in SWEEPS.values():
+            for figure, sweep in SWEEPS.items():
                 points = sweep.lines(scale, dataset)
                 own = [x for x, line in points if line.run == scale.gel(dataset, 1)]
-                assert own == [sweep.own(scale, dataset, 1)], (name, dataset, sweep.name)
+                assert own == [sweep.own(scale, dataset)], (name, dataset, figure)
                 assert [x for x, _ in points] == sorted({x for x, _ in points})
 
 
@@ -99,11 +103,11 @@ def test_delay_and_pixel_are_one_run() -> None:
 def test_what_a_scale_does_not_have_is_refused_with_the_way_out() -> None:
     assert "resnet-18" not in asked_for(["all"], SCALES["cpu"])
     assert asked_for(["all"], SCALES["embedded"]) == list(ALL)
-    with pytest.raises(RecipeError, match=r"resnet-18 is not part of the scale cpu.*--scale paper"):
+    with refused("recipe", "resnet-18 is not part of the scale cpu", "--scale paper"):
         asked_for(["resnet-18"], SCALES["cpu"])
-    with pytest.raises(RecipeError, match="got 'tabel-1'"):
+    with refused("no-such-table", "'tabel-1'"):
         asked_for(["tabel-1"], SCALES["cpu"])
-    with pytest.raises(RecipeError, match="has the data sets tiered-64, cifar-fs, got 'mini-imagenet'"):
+    with refused("recipe", "tiered-64, cifar-fs, got 'mini-imagenet'"):
         SCALES["cpu"].check("mini-imagenet")
 
 
@@ -118,3 +122,44 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     assert len({each.recipe for each in stages}) == 3
     twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
     assert len(twice) == 4, "what runs start from is counted once"
+
+
+def gap(low: float, high: float) -> PairedDifference:
+    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)
+
+
+@pytest.mark.parametrize(
+    ("gaps", "words"),
+    [
+        ([(0.1, 0.2), (0.01, 0.3)], "helps"),
+        ([(-0.2, -0.1)], "hurts"),
+        ([(-0.1, 0.2), (-0.3, 0.1)], "makes no settled difference"),
+        ([(0.1, 0.2), (-0.1, 0.1)], "helps, but not in every setting"),
+        ([(-0.2, -0.1), (-0.1, 0.1)], "hurts, but not in every setting"),
+        ([(0.1, 0.2), (-0.2, -0.1)], "helps in some settings and hurts in others"),
+        ([(0.0, 0.2)], "makes no settled difference"),  # 0 is not left out
+    ],
+)
+def test_the_verdict_is_what_the_intervals_allow(gaps: list[tuple[float, float]], words: str) -> None:
+    assert _verdict([gap(*each) for each in gaps]) == words
+
+
+def test_places_begin_with_the_most_unknown_and_ties_share_the_better_one() -> None:
+    assert _places(np.array([0.1, 0.9, 0.5, 0.9])).tolist() == [4, 1, 3, 1]
+
+
+def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair() -> None:
+    pairs = ["ab", "ab", "cd", "ef", "ab", "gh", "ij", "kl", "mn"]
+    kinds = ["look-alike"] * 3 + ["shared background"] + ["look-alike"] * 5
+    found = [_Candidate(kind, 20 - i, i, 0, (1, 1, 1)) for i, kind in enumerate(kinds)]  # type: ignore[arg-type]
+
+    def draw(candidate: _Candidate) -> Example:
+        truth, other = pairs[candidate.task]
+        empty = np.zeros((1, 1, 3), np.uint8)
+        return Example(
+            candidate.kind, truth, other, candidate.task, empty, empty, 1, np.zeros(1, np.int64), np.ones(1), (2, 1, 1)
+        )
+
+    shown = _choose(found, draw)
+    assert [each.truth + each.taken_for for each in shown] == ["ab", "ef", "cd", "gh", "ij", "kl"]
+    assert [each.kind for each in shown][:2] == ["look-alike", "shared background"]

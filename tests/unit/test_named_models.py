@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from glocal.engine.checkpoint import BEST, save_model
-from glocal.engine.contestants import contestant, load_contestants, parse_contestant
-from glocal_runtime.errors import RecipeError, WeightsError
+from glocal.engine.named_models import load_models, name_model, parse_name
+from refusal import refused
 from tiny_models import tiny_model
 
 
@@ -38,17 +38,17 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_names(home: Path, text: str, parsed: tuple[str, str, tuple[str, ...]]) -> None:
-    assert parse_contestant(text) == parsed
+    assert parse_name(text) == parsed
 
 
 @pytest.mark.parametrize("text", ["", "x=", ":E", "embedded-gel:", "embedded-gel:,"])
 def test_half_names_are_refused(home: Path, text: str) -> None:
-    with pytest.raises(RecipeError, match="named as RUN, RUN:SCORE or LABEL=RUN:SCORE"):
-        parse_contestant(text)
+    with refused("model-name", "LABEL=RUN:SCORE"):
+        parse_name(text)
 
 
 def test_scores_of_one_model(home: Path) -> None:
-    found = load_contestants(["proto=runs/first", "plain.safetensors:E,entropy"])
+    found = load_models(["proto=runs/first", "plain.safetensors:E,entropy"])
     assert [(each.name, each.score) for each in found] == [
         ("proto", found[0].model.method.open_score),
         ("plain:E", "E"),
@@ -56,33 +56,33 @@ def test_scores_of_one_model(home: Path) -> None:
     ]
     assert found[1].model.method is found[2].model.method  # one comparison per task serves both
     assert [each.method for each in found] == ["protonet", "gel", "gel"]
-    every = load_contestants(["plain.safetensors:all"])
+    every = load_models(["plain.safetensors:all"])
     assert [each.score for each in every] == list(found[1].model.method.score_names)
 
 
 def test_equal_backbones_are_held_once(home: Path) -> None:
     save_model(home / "other.safetensors", tiny_model(seed=1))
-    proto, gel, other = load_contestants(["runs/first", "plain.safetensors", "other.safetensors"])
+    proto, gel, other = load_models(["runs/first", "plain.safetensors", "other.safetensors"])
     assert proto.model.backbone is gel.model.backbone
-    assert proto.eye == gel.eye != other.eye
+    assert proto.encoder == gel.encoder != other.encoder
     assert proto.model.backbone is not other.model.backbone
 
 
 def test_identity_is_weights_and_settings() -> None:
-    one = contestant("a", tiny_model("feat"))
-    assert contestant("b", tiny_model("feat")).identity == one.identity
-    assert contestant("a", tiny_model("feat", temperature=3.0)).identity != one.identity
-    assert contestant("a", tiny_model("feat", seed=1)).identity != one.identity
+    one = name_model("a", tiny_model("feat"))
+    assert name_model("b", tiny_model("feat")).identity == one.identity
+    assert name_model("a", tiny_model("feat", temperature=3.0)).identity != one.identity
+    assert name_model("a", tiny_model("feat", seed=1)).identity != one.identity
     moved = tiny_model("feat")
     with torch.no_grad():
         next(moved.method.parameters()).add_(1e-3)
-    assert contestant("a", moved).identity != one.identity
+    assert name_model("a", moved).identity != one.identity
 
 
 def test_refused(home: Path) -> None:
-    with pytest.raises(RecipeError, match=r"runs/first \(protonet\) has the open scores .*entropy, .*got 'mood'"):
-        load_contestants(["runs/first:mood"])
-    with pytest.raises(RecipeError, match="two rows would be called 'first:entropy'; give them different labels"):
-        load_contestants(["runs/first", "first=plain.safetensors:entropy", "first=plain.safetensors:entropy"])
-    with pytest.raises(WeightsError, match="'nobody' is neither a file"):
-        load_contestants(["nobody"])
+    with refused("open-score", "runs/first (protonet) has the open scores", "entropy, ", "got 'mood'"):
+        load_models(["runs/first:mood"])
+    with refused("same-name", "two rows would be called 'first:entropy'; give them different labels"):
+        load_models(["runs/first", "first=plain.safetensors:entropy", "first=plain.safetensors:entropy"])
+    with refused("weights", "'nobody'"):
+        load_models(["nobody"])

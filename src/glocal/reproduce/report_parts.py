@@ -1,4 +1,4 @@
-"""Tables and figures of the paper, each as a piece of the report."""
+"""Tables and figures of the paper, each as a part of the report."""
 
 from __future__ import annotations
 
@@ -8,31 +8,49 @@ from typing import Any
 
 from glocal.metrics import mean_ci
 from glocal.report import plots
-from glocal.report.curves import Point, curve
-from glocal.report.patches import joined
-from glocal.reproduce import measure as measuring
-from glocal.reproduce.density import histogram
-from glocal.reproduce.figures import Sweep, overlaps
-from glocal.reproduce.figures import pixels as pixel_line
-from glocal.reproduce.folder import Drawing, Piece, figure_piece, table_piece
-from glocal.reproduce.measure import Bench, Measurement
-from glocal.reproduce.pixels import FOOLED, Example, examples
-from glocal.reproduce.scales import Scale
-from glocal.reproduce.tables import Line, TablePlan
+from glocal.report.plots import Point, curve, joined
+from glocal.reproduce.measurement import Measurement, histogram, table_of
+from glocal.reproduce.pixel_examples import FOOLED, Example, examples
+from glocal.reproduce.plans import (
+    DENSITY,
+    FIGURE_SHOT,
+    SHOTS,
+    SWEEPS,
+    TABLES,
+    TablePlan,
+    density_panels,
+    pixel_line,
+)
+from glocal.reproduce.report_folder import Drawing, ReportPart, figure_part, table_part
+from glocal.reproduce.runs import Settings
+from glocal.reproduce.scale import Scale
 
 
-def table(plan: TablePlan, scale: Scale, dataset: str, found: Mapping[int, Measurement]) -> Piece:
+def report_part(
+    name: str, scale: Scale, dataset: str, found: Mapping[tuple[str, int], Measurement], how: Settings
+) -> ReportPart:
+    """``found`` by data set and shot."""
+    if name in TABLES:
+        return _table(TABLES[name], scale, dataset, {shot: found[dataset, shot] for shot in SHOTS})
+    here = found[dataset, FIGURE_SHOT]
+    if name in SWEEPS:
+        return _sweep(name, scale, dataset, here)
+    return (_density if name == DENSITY else _pixels)(scale, dataset, here, how)
+
+
+def _table(plan: TablePlan, scale: Scale, dataset: str, found: Mapping[int, Measurement]) -> ReportPart:
     results, runs = [], {}
     for shot, here in found.items():
         lines = plan.lines(scale, dataset, shot)
-        results.append(measuring.table(plan, lines, here, beside=scale.beside[dataset]))
+        results.append(table_of(plan, lines, here, beside=scale.beside[dataset]))
         runs[f"{shot}-shot"] = {line.label: here.folders[line.run].name for line in lines}
     numbers = {"what": plan.name, "dataset": dataset, "published": scale.beside[dataset], "runs": runs}
-    return table_piece(f"{plan.name} on {dataset}", f"{plan.name}-{dataset}", results, numbers)
+    return table_part(f"{plan.name} on {dataset}", f"{plan.name}-{dataset}", results, numbers)
 
 
-def sweep(about: Sweep, scale: Scale, dataset: str, found: Measurement) -> Piece:
-    own, lines = about.own(scale, dataset, found.shot), about.lines(scale, dataset)
+def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportPart:
+    about = SWEEPS[name]
+    own, lines = about.own(scale, dataset), about.lines(scale, dataset)
     base = next(line for x, line in lines if x == own)
     points, numbers = [], []
     for x, line in lines:
@@ -49,38 +67,31 @@ def sweep(about: Sweep, scale: Scale, dataset: str, found: Measurement) -> Piece
         f"{100 * spread:.2f} points over {len(points)} settings; the largest is at {best.x:g}. {about.paper} "
         "Bars: 95 % interval of the difference to the ringed setting on the same tasks."
     )
-    drawing = Drawing(f"{about.name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
-    return figure_piece(
-        f"{about.name} on {dataset}",
+    drawing = Drawing(f"{name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
+    return figure_part(
+        f"{name} on {dataset}",
         [drawing],
         [said],
-        {"what": about.name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
+        {"what": name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
     )
 
 
-def density_lines(scale: Scale, dataset: str) -> list[Line]:
-    """Each method by its own score, and all but GEL by entropy too, as the paper's text has it."""
-    own = [panel.line for panel in overlaps(scale, dataset)]
-    return [*own, *(replace(line, score="entropy") for line in own if line.label != "GEL")]
-
-
-def density(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Piece:
-    panels, drawings, said, numbers = overlaps(scale, dataset), [], [], []
-    for panel in panels:
-        line = panel.line
-        pooled = histogram(line, found, bench)
-        score = found.contestants[line.run, line.score].score
-        entry: dict[str, Any] = {"method": line.label, "score": score, "iou": pooled.iou, "published_iou": panel.iou}
+def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> ReportPart:
+    drawings, said, numbers = [], [], []
+    for line, published in density_panels(scale, dataset):
+        pooled = histogram(line, found, how)
+        score = found.models[line.run, line.score].score
+        entry: dict[str, Any] = {"method": line.label, "score": score, "iou": pooled.iou, "published_iou": published}
         entry |= {
             "run": found.folders[line.run].name,
             "known": pooled.known.tolist(),
             "unknown": pooled.unknown.tolist(),
         }
-        words = f"{line.label} {pooled.iou:.2f} by {score}"
+        text = f"{line.label} {pooled.iou:.2f} by {score}"
         if line.label != "GEL":
-            entry["entropy_iou"] = histogram(replace(line, score="entropy"), found, bench).iou
-            words += f" and {entry['entropy_iou']:.2f} by entropy"
-        said.append(f"{words} (paper {panel.iou:.2f})")
+            entry["entropy_iou"] = histogram(replace(line, score="entropy"), found, how).iou
+            text += f" and {entry['entropy_iou']:.2f} by entropy"
+        said.append(f"{text} (paper {published:.2f})")
         numbers.append(entry)
         name = f"figure-density-{dataset}-{line.label.lower()}"
         alt = f"density of the scaled open score of {line.label}, known and unknown queries, overlap {pooled.iou:.2f}"
@@ -91,7 +102,7 @@ def density(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Pie
         "for GEL and entropy for the others. Scores are scaled within each task, so one far outlier squeezes the "
         "others together: IoU is no substitute for AUROC."
     )
-    return figure_piece(
+    return figure_part(
         f"figure-density on {dataset}",
         drawings,
         [below],
@@ -99,9 +110,9 @@ def density(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Pie
     )
 
 
-def pixels(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Piece:
+def _pixels(scale: Scale, dataset: str, found: Measurement, how: Settings) -> ReportPart:
     line = pixel_line(scale, dataset)
-    chosen = examples(line, found, bench)
+    chosen = examples(line, found, how)
     drawings = [_drawing(example, i, dataset) for i, example in enumerate(chosen.shown, 1)]
     counts = "; ".join(f"{name} {count}" for name, count in chosen.counts.items())
     below = (
@@ -122,7 +133,7 @@ def pixels(scale: Scale, dataset: str, found: Measurement, bench: Bench) -> Piec
         "counts": chosen.counts,
     }
     more = {"tasks": chosen.tasks, "unknown": chosen.unknown, "examples": plain}
-    return figure_piece(f"figure-pixels on {dataset}", drawings, [below], {**numbers, **more})
+    return figure_part(f"figure-pixels on {dataset}", drawings, [below], {**numbers, **more})
 
 
 def _drawing(example: Example, number: int, dataset: str) -> Drawing:

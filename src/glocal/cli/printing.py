@@ -1,4 +1,4 @@
-"""How recognizers, their thresholds and their answers are put into words and tables."""
+"""How recognizers, their thresholds and their answers are printed, as text and tables."""
 
 from __future__ import annotations
 

@@ -12,19 +12,24 @@ Shown are those whose place among the queries of their task changes most, no two
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
-from torch import Tensor
 
+from glocal.data.dataset import ClassDataset
+from glocal.data.episodes import Draw, EpisodeSampler
+from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader
-from glocal.engine.evaluate import build_bank, task_maps
-from glocal.reproduce.measure import Bench, Measurement
-from glocal.reproduce.tables import Line
+from glocal.engine.checkpoint import Model
+from glocal.engine.evaluate import evaluate_models
+from glocal.engine.task_maps import build_banks, task_maps
+from glocal.reproduce.measurement import SEED, Measurement
+from glocal.reproduce.plans import Line
+from glocal.reproduce.runs import Settings
 
 Kind = Literal["look-alike", "shared background"]
 FOOLED: dict[Kind, str] = {"look-alike": "E_c", "shared background": "E_f"}  # the score that errs
@@ -56,8 +61,7 @@ class Examples:
     counts: dict[str, int]  # how often which score is right where another is wrong
 
 
-@dataclass(frozen=True)
-class _Candidate:
+class _Candidate(NamedTuple):
     kind: Kind
     gain: int  # places that the query moves towards "unknown" from the score that errs to E
     task: int
@@ -65,45 +69,37 @@ class _Candidate:
     place: tuple[int, int, int]
 
 
-def examples(line: Line, found: Measurement, bench: Bench) -> Examples:
+def examples(line: Line, found: Measurement, how: Settings) -> Examples:
     """Chosen by the rule above; fewer when the rule finds fewer."""
-    model = found.contestants[line.run, line.score].model
-    method = model.method.to(bench.device).eval()
-    how: dict[str, Any] = {"device": bench.device, "workers": bench.workers}
-    bank = build_bank(model, found.data, found.tasks, **how)
-    count = min(LOOKED_AT, len(found.tasks))
-
-    def answers(task: int) -> tuple[Any, Any, dict[str, npt.NDArray[np.float64]], Tensor]:
-        episode = task_maps(found.tasks[task], bank).to(bench.device)
-        support, query = method.views(episode)
-        state = method.enroll(support, episode.support_label, episode.drawn)
-        compared = method.compare(state, query)
-        scores = {name: compared.open_score(name).double().cpu().numpy() for name in ("E_c", "E_f", "E")}
-        return state, query, scores, compared.logits
-
+    model = found.models[line.run, line.score]
+    scores = [replace(model, name=score, score=score) for score in ("E_c", "E_f", "E")]
+    tasks = EpisodeSampler(found.data, found.on.spec, seed=SEED).take(min(LOOKED_AT, len(found.tasks)))
+    testing = how.testing | {"progress": None}
+    (evaluated,) = evaluate_models(scores, found.data, [tasks], keep_answers=True, **testing)
     candidates: list[_Candidate] = []
     counts = dict.fromkeys(("E right, E_c wrong", "E_c right, E wrong", "E right, E_f wrong", "E_f right, E wrong"), 0)
     unknown = 0
-    with torch.inference_mode():
-        for task in range(count):
-            _, _, scores, _ = answers(task)
-            strange = found.tasks[task].query_label < 0
-            unknown += int(strange.sum())
-            places = {name: _places(score) for name, score in scores.items()}
-            said = {name: place <= strange.sum() for name, place in places.items()}
-            for kind, score in FOOLED.items():
-                counts[f"E right, {score} wrong"] += int((strange & said["E"] & ~said[score]).sum())
-                counts[f"{score} right, E wrong"] += int((strange & ~said["E"] & said[score]).sum())
-                for q in np.flatnonzero(strange & said["E"] & ~said[score]).tolist():
-                    place = (int(places[score][q]), int(places["E"][q]), int(strange.sum()))
-                    candidates.append(_Candidate(kind, place[0] - place[1], task, q, place))
+    for task, draw in enumerate(tasks):
+        is_unknown = draw.query_label < 0
+        cut = int(is_unknown.sum())
+        unknown += cut
+        places = {name: _places(each.answers[task].open_score) for name, each in evaluated.items()}
+        refused = {name: place <= cut for name, place in places.items()}
+        for kind, score in FOOLED.items():
+            gained = is_unknown & refused["E"] & ~refused[score]
+            counts[f"E right, {score} wrong"] += int(gained.sum())
+            counts[f"{score} right, E wrong"] += int((is_unknown & ~refused["E"] & refused[score]).sum())
+            for q in np.flatnonzero(gained).tolist():
+                place = (int(places[score][q]), int(places["E"][q]), cut)
+                candidates.append(_Candidate(kind, place[0] - place[1], task, q, place))
+    (bank,) = build_banks(model.model.backbone, found.data, [tasks], device=how.device or "cpu", workers=how.workers)
 
-        def draw(chosen: _Candidate) -> Example:
-            state, query, _, logits = answers(chosen.task)
-            return _example(chosen, state, query.local[chosen.query], logits[chosen.query], found, model.backbone)
+    def example(chosen: _Candidate) -> Example:
+        logits = evaluated["E"].answers[chosen.task].logits[chosen.query]
+        return _example(chosen, tasks[chosen.task], logits, model.model, bank, found.data)
 
-        shown = _choose(sorted(candidates, key=lambda c: (-c.gain, c.task, c.query)), draw)
-    return Examples(shown, count, unknown, counts)
+    shown = _choose(sorted(candidates, key=lambda c: (-c.gain, c.task, c.query)), example)
+    return Examples(shown, len(tasks), unknown, counts)
 
 
 def _choose(candidates: Sequence[_Candidate], draw: Callable[[_Candidate], Example]) -> list[Example]:
@@ -122,21 +118,26 @@ def _choose(candidates: Sequence[_Candidate], draw: Callable[[_Candidate], Examp
     return shown
 
 
+@torch.inference_mode()
 def _example(
-    chosen: _Candidate, state: Any, local: Tensor, logits: Tensor, found: Measurement, backbone: Any
+    chosen: _Candidate, draw: Draw, logits: npt.NDArray[np.float32], model: Model, bank: FeatureBank, data: ClassDataset
 ) -> Example:
-    """``local`` (C, H, W), ``logits`` (N,) of the query."""
-    draw, data = found.tasks[chosen.task], found.data
+    """``logits`` (N,) of the query."""
+    method = model.method
+    episode = task_maps(draw, bank).to(next(method.parameters()).device)
+    support, query = method.views(episode)
+    state = method.enroll(support, episode.support_label, episode.drawn)
+    assert query.local is not None  # GEL compares pixels
+    local = query.local[chosen.query]  # (C, H, W)
     cos = torch.einsum("cu,ncv->nuv", F.normalize(local.flatten(1), dim=0), F.normalize(state.local.flatten(2), dim=1))
     # The class that was mistaken for it: by the branch that erred.
     n = int(logits.argmax()) if chosen.kind == "look-alike" else int(cos.amax(dim=2).sum(dim=1).argmax())
     best = cos[n].max(dim=1)  # over class pixels, for each query pixel
-    picture = int(draw.query[chosen.query])
-    support = int(draw.support[draw.support_label == n][0])
-    seen = ImageLoader(data, backbone.preprocess, workers=1)(np.array([picture, support])).permute(0, 2, 3, 1)
+    pictures = np.array([draw.query[chosen.query], draw.support[draw.support_label == n][0]])
+    seen = ImageLoader(data, model.backbone.preprocess, workers=1)(pictures).permute(0, 2, 3, 1)
     return Example(
         chosen.kind,
-        truth=data.classes[data.label[picture]],
+        truth=data.classes[data.label[pictures[0]]],
         taken_for=data.classes[draw.drawn[n]],
         task=chosen.task,
         query=seen[0].numpy(),
@@ -148,7 +149,7 @@ def _example(
     )
 
 
-def _places(score: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
+def _places(score: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.int64]:
     """1 for the largest; ties share the better place, as in the cut at the true rate."""
     ahead: npt.NDArray[np.int64] = (score[None, :] > score[:, None]).sum(axis=1)
     return 1 + ahead

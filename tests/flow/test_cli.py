@@ -12,94 +12,66 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from typer.testing import CliRunner
 
 from glocal import __version__
-from glocal.backbones import build_backbone
 from glocal.cli import inventory, main
-from glocal.engine.checkpoint import BEST, LAST, Model, load_model, read_checkpoint, save_model
+from glocal.cli.main import app
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.methods import METHODS
 from glocal_runtime.errors import DataError
+from tiny_models import tiny_model
 from tiny_runs import fields, make_dataset
 
-GLOCAL = [sys.executable, "-m", "glocal"]
+SLOW = "{'torch', 'numpy', 'pydantic', 'PIL', 'sklearn', 'matplotlib', 'safetensors'} & set(sys.modules)"
+SHAPE = ["--query", "3", "--tasks", "3"]
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("cli")
     make_dataset(home / "data")
-    settings = {"width": 4, "image_size": 16}
-    torch.manual_seed(0)
-    backbone = build_backbone("conv4", **settings)
-    record = {"backbone": {"name": "conv4", "settings": settings}, "method": {"name": "protonet", "settings": {}}}
-    save_model(home / "m.safetensors", Model(backbone, METHODS["protonet"](backbone.channels), record))
+    save_model(home / "m.safetensors", tiny_model())
     recipe = fields(home / "data", "pretrain", backbone={"name": "conv4", "width": 4, "image_size": 16})
     recipe["backbone"].pop("dropblock_steps")
     (home / "pretrain.json").write_text(json.dumps(recipe | {"pretrain": {"epochs": 1, "batch_size": 8}}))
     return home
 
 
-@pytest.fixture(autouse=True)
-def own_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(home / "cache"))
+def evaluating(home: Path, *more: Any, model: Any = None) -> list[str]:
+    return ["evaluate", model or home / "m.safetensors", "--dataset", home / "data", "--way", "2", *SHAPE, *more]
 
 
-class Said:
-    def __init__(self, code: int, out: str, err: str):
-        self.code, self.out, self.err = code, out, err
-
-    @property
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
-@pytest.fixture
-def glocal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """``glocal(*arguments)`` in this process, through the same main() as the command."""
-
-    def call(*arguments: str) -> Said:
-        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main.main()
-        return Said(stopped.value.code or 0, *capsys.readouterr())  # type: ignore[arg-type]
-
-    return call
+def refused(said: tuple[int, str, str], part: str) -> None:
+    code, out, err = said
+    assert (code, out) == (2, ""), err
+    assert err.startswith("glocal: ")
+    assert err.count("\n") == 1, "one line"
+    assert part in err
 
 
-def test_version(glocal: Any) -> None:
-    said = glocal("--version")
-    assert (said.code, said.out, said.err) == (0, f"glocal {__version__}\n", "")
-
-
-def test_help_groups_the_commands() -> None:
-    shown = CliRunner().invoke(main.app, ["--help"]).output
+def test_version_and_help(glocal: Any) -> None:
+    assert glocal("--version") == (0, f"glocal {__version__}\n", "")
+    _, shown, _ = glocal("--help")
     everybody, researchers = shown.index("For everybody"), shown.index("For researchers")
     assert everybody < shown.index("demo") < researchers < shown.index("pretrain")
-    for command in ("list", "cache", "train", "evaluate"):
-        assert command in shown
+    assert all(command in shown for command in ("list", "cache", "train", "evaluate", "--import"))
     assert "--install-completion" in shown
-
-
-def test_every_command_explains_itself(glocal: Any) -> None:
-    for command in main.app.registered_commands:
+    for command in app.registered_commands:
         assert command.callback is not None
-        said = glocal(command.name or command.callback.__name__, "-h")
-        assert said.code == 0
-        assert "Usage" in said.out
+        code, out, _ = glocal(command.name or command.callback.__name__, "-h")
+        assert code == 0
+        assert "Usage" in out
         assert command.callback.__doc__, "the help of a command is its docstring"
 
 
-def test_help_and_completion_do_not_import_torch() -> None:
+def test_the_package_help_and_completion_do_not_import_torch() -> None:
     """What makes them answer at once, on any machine."""
     script = (
-        "import sys\n"
+        "import sys\nimport glocal\nassert 'evaluate' in dir(glocal)\n"
         "from glocal.cli.main import main\n"
         "sys.argv = ['glocal', *sys.argv[1:]]\n"
         "try:\n    main()\nexcept SystemExit:\n    pass\n"
-        "slow = {'torch', 'numpy', 'pydantic', 'PIL', 'sklearn', 'matplotlib', 'safetensors'} & set(sys.modules)\n"
-        "print('slow:', sorted(slow), file=sys.stderr)\n"
+        f"print('slow:', sorted({SLOW}), file=sys.stderr)\n"
     )
     for arguments, environment in ((["--help"], {}), ([], {"_GLOCAL_COMPLETE": "source_bash"})):
         done = subprocess.run(
@@ -109,54 +81,56 @@ def test_help_and_completion_do_not_import_torch() -> None:
         assert done.stdout, "help, or the script that shells source"
 
 
+def test_the_library_at_top_level() -> None:
+    import glocal
+
+    for name in glocal.__all__:
+        assert getattr(glocal, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'evalute'"):
+        glocal.evalute  # noqa: B018
+
+
 def test_list(glocal: Any) -> None:
-    found = glocal("list", "--json").json
+    found = json.loads(glocal("list", "--json")[1])
     assert found["methods"] == sorted(METHODS)
     assert {"resnet12", "conv4"} <= set(found["backbones"])
     assert "embedded" in found["datasets"]
     assert "cifar-fs-cpu-pretrain" in found["recipes"]
-    plain = glocal("list")
-    assert plain.code == 0
-    assert all(name in plain.out for name in METHODS)
+    assert not any(found["plugins"].values())
+    code, shown, _ = glocal("list")
+    assert code == 0
+    assert all(name in shown for name in METHODS)
 
 
-def test_cache_is_shown_and_cleared(glocal: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path))
-    assert glocal("cache", "--json").json == {"folder": str(tmp_path), "banks": 0, "bytes": 0}
-    evaluate(glocal, home)
-    full = glocal("cache", "--json").json
+def test_cache_is_shown_and_cleared(glocal: Any, home: Path, own_cache: Path) -> None:
+    assert json.loads(glocal("cache", "--json")[1]) == {"folder": str(own_cache), "banks": 0, "bytes": 0}
+    glocal(*evaluating(home))
+    full = json.loads(glocal("cache", "--json")[1])
     assert full["banks"] == 1
     assert full["bytes"] > 0
-    assert "1 feature banks" in glocal("cache").out
-    assert glocal("cache", "--clear", "--json").json["bytes"] == 0
-
-
-def evaluate(glocal: Any, home: Path, *more: str, model: str | None = None, way: str = "2") -> Said:
-    shape = ["--way", way, "--query", "3", "--tasks", "3"]
-    said: Said = glocal(
-        "evaluate", model or str(home / "m.safetensors"), "--dataset", str(home / "data"), *shape, *more
-    )
-    return said
+    assert "1 feature banks" in glocal("cache")[1]
+    assert json.loads(glocal("cache", "--clear", "--json")[1])["bytes"] == 0
 
 
 class TestEvaluate:
     def test_json_is_all_that_is_printed(self, glocal: Any, home: Path) -> None:
-        said = evaluate(glocal, home, "--json", "--split", "val", "--seed", "4", "--score", "distance")
-        assert (said.code, said.err) == (0, "")
-        found = said.json
-        assert (found["split"], found["seed"], found["tasks"], found["open_score"]) == ("val", 4, 3, "distance")
+        code, out, err = glocal(*evaluating(home, "--json", "--split", "val", "--seed", "4", "--score", "entropy"))
+        assert (code, err) == (0, "")
+        found = json.loads(out)
+        assert (found["split"], found["seed"], found["tasks"], found["open_score"]) == ("val", 4, 3, "entropy")
         assert found["spec"] == {"way": 2, "shot": 1, "query": 3, "unknown_way": 2, "unknown_query": 3}
         assert set(found["metrics"]["auroc"]) == {"mean", "ci95"}
         assert len(found["manifest"]) == len(found["tasks_fingerprint"]) == 64
+        assert list(found) == [
+            "checkpoint", "method", "open_score", "dataset", "split", "manifest", "skipped", "ignored", "duplicates",
+            "spec", "support_views", "seed", "tasks", "tasks_fingerprint", "metrics",
+        ]  # fmt: skip
 
     def test_a_table_for_people(self, glocal: Any, home: Path) -> None:
-        said = evaluate(glocal, home)
-        assert said.code == 0
-        assert "2-way 1-shot" in said.out
-        assert "AUROC" in said.out
-
-    def test_without_unknown_classes(self, glocal: Any, home: Path) -> None:
-        assert list(evaluate(glocal, home, "--unknown-way", "0", "--json").json["metrics"]) == ["acc"]
+        code, out, _ = glocal(*evaluating(home))
+        assert code == 0
+        assert "2-way 1-shot" in out
+        assert "AUROC" in out
 
     @pytest.mark.parametrize(
         ("more", "part"),
@@ -168,39 +142,34 @@ class TestEvaluate:
             (["--shot", "9"], "has 8 images, but a task needs 12"),
             (["--unknown-way", "3"], "has 4 classes, but a task needs 5"),
             (["--tasks-from", "no-such-file"], "no-such-file cannot be read"),
+            (["--save-tasks", "/proc/no/tasks.json"], "/proc/no"),
+            (["--dataset", "nowhere"], "dataset 'nowhere' is not one of"),
         ],
     )
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, more: list[str], part: str) -> None:
-        refused(evaluate(glocal, home, *more), part)
+        refused(glocal(*evaluating(home, *more)), part)
 
-    def test_missing_things(self, glocal: Any, home: Path) -> None:
-        refused(evaluate(glocal, home, model="nobody"), "neither a file, nor a run folder, nor a shipped model")
-        refused(evaluate(glocal, home, model=str(home / "data")), "has no best.safetensors")
-        refused(evaluate(glocal, home, model="x" * 300), "x" * 300)
-        refused(glocal("evaluate", home / "m.safetensors", "--dataset", "nowhere"), "dataset 'nowhere' is not one of")
-        refused(evaluate(glocal, home, "--save-tasks", "/proc/no/tasks.json"), "/proc/no")
+    def test_models_that_are_missing(self, glocal: Any, home: Path) -> None:
+        for model, part in (("nobody", "'nobody'"), (home / "data", "has no best.safetensors"), ("x" * 300, "x" * 300)):
+            refused(glocal(*evaluating(home, model=model)), part)
 
     @pytest.mark.parametrize("option", ["--way=0", "--tasks=0", "--seed=-1", "--tasks=many", "--workers=0", "--wya=3"])
     def test_values_that_are_no_values(self, glocal: Any, home: Path, option: str) -> None:
-        said = evaluate(glocal, home, option)
-        assert said.code == 2
-        assert said.out == ""
-        assert option.partition("=")[0] in said.err
-
-
-def refused(said: Said, part: str) -> None:
-    assert said.code == 2, said.err
-    assert said.out == ""
-    assert said.err.startswith("glocal: ")
-    assert said.err.count("\n") == 1, "one line"
-    assert part in said.err
+        code, out, err = glocal(*evaluating(home, option))
+        assert (code, out) == (2, "")
+        assert option.partition("=")[0] in err
 
 
 class TestTraining:
     def test_the_stages_one_after_the_other(self, glocal: Any, home: Path, tmp_path: Path) -> None:
-        first = glocal("pretrain", home / "pretrain.json", "--out", tmp_path / "one", "--device", "cpu", "--json")
-        assert first.code == 0, first.err
-        assert set(first.json) == {"run", "step", "validation"}
+        code, out, err = glocal(
+            "pretrain", home / "pretrain.json", "--out", tmp_path / "one", "--device", "cpu", "--json"
+        )
+        assert code == 0, err
+        assert set(json.loads(out)) == {"run", "step", "validation"}
+        assert glocal(*evaluating(home, model=tmp_path / "one" / LAST))[0] == 0, (
+            "the last checkpoint can be evaluated too"
+        )
         recipe = tmp_path / "train.toml"
         task = "way = 2\nquery = 3\nunknown_way = 2\n"
         recipe.write_text(
@@ -208,10 +177,10 @@ class TestTraining:
             f'[train]\nbackbone = "frozen"\ntasks = 9\n{task}[validation]\ntasks = 2\n{task}'
         )
         arguments = ["train", recipe, "--out", tmp_path / "two", "--init", tmp_path / "one", "--device", "cpu"]
-        second = glocal(*arguments, "--set", "train.tasks=3", "--set", "method.temperature=2")
-        assert second.code == 0, second.err
-        assert "step 3" in second.err
-        assert f"glocal evaluate {tmp_path / 'two'}" in second.out
+        code, out, err = glocal(*arguments, "--set", "train.tasks=3", "--set", "method.temperature=2")
+        assert code == 0, err
+        assert "step 3" in err
+        assert f"glocal evaluate {tmp_path / 'two'}" in out
         _, record = read_checkpoint(tmp_path / "two" / BEST)
         assert record["recipe"]["train"]["tasks"] == 3
         assert record["recipe"]["init"] == str(tmp_path / "one")
@@ -233,28 +202,22 @@ class TestTraining:
 
 
 def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(error: Exception) -> Any:
-        def listing(found: Any) -> Any:
+    def fail(error: BaseException) -> None:
+        def listing(*found: Any) -> Any:
             raise error
 
-        return listing
+        monkeypatch.setattr(inventory, "_listing", listing)
 
-    monkeypatch.setattr(inventory, "_listing", fail(DataError("the sentence")))
+    fail(DataError("the sentence"))
     refused(glocal("list"), "the sentence")
-    monkeypatch.setattr(inventory, "_listing", fail(ZeroDivisionError("a bug")))
+    fail(KeyboardInterrupt())
+    code, _, err = glocal("list")
+    assert code == 130
+    assert "Traceback" not in err
+    fail(ZeroDivisionError("a bug"))
     monkeypatch.setattr(sys, "argv", ["glocal", "list"])
     with pytest.raises(ZeroDivisionError):  # a traceback is what a bug report needs
         main.main()
-
-
-def test_ctrl_c_in_any_command(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(found: Any) -> Any:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(inventory, "_listing", interrupted)
-    said = glocal("list")
-    assert said.code == 130
-    assert "Traceback" not in said.err
 
 
 def hear_ctrl_c() -> None:
@@ -264,12 +227,10 @@ def hear_ctrl_c() -> None:
 
 def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
     """A real process and a real signal, in the middle of far too many tasks."""
-    command = [*GLOCAL, "evaluate", str(home / "m.safetensors"), "--dataset", str(home / "data")]
-    shape = ["--way", "2", "--query", "3", "--tasks", "20000", "--device", "cpu", "--json"]
-    environment = os.environ | {"GLOCAL_CACHE": str(tmp_path)}
+    command = [sys.executable, "-m", "glocal", *map(str, evaluating(home, "--tasks", "20000", "--device", "cpu"))]
     process = subprocess.Popen(
-        [*command, *shape],
-        env=environment,
+        [*command, "--json"],
+        env=os.environ | {"GLOCAL_CACHE": str(tmp_path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -283,8 +244,3 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
-
-
-def test_the_last_checkpoint_can_be_evaluated_too(glocal: Any, home: Path, tmp_path: Path) -> None:
-    glocal("pretrain", home / "pretrain.json", "--out", tmp_path / "run", "--device", "cpu")
-    assert evaluate(glocal, home, "--json", model=str(tmp_path / "run" / LAST)).code == 0

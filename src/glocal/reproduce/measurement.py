@@ -8,38 +8,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import torch
+import numpy as np
 
 from glocal.backbones import Backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import load_model
-from glocal.engine.compare import Watch, compare
-from glocal.engine.contestants import Contestant, contestant
-from glocal.engine.evaluate import Rows
-from glocal.engine.row_store import RowStore
-from glocal.metrics import PairedDifference, paired_difference
-from glocal.report.comparable import Measured
+from glocal.engine.evaluate import Answers, evaluate_models
+from glocal.engine.named_models import NamedModel, name_model
+from glocal.engine.row_store import Rows, RowStore
+from glocal.metrics import PairedDifference, ScoreHistogram, paired_difference, score_histogram
+from glocal.metrics.histogram import BINS
+from glocal.report.comparable import Conditions
 from glocal.report.comparison import Result, results
 from glocal.report.published import Published, published
-from glocal.reproduce.runs import Run
-from glocal.reproduce.tables import Line, TablePlan
+from glocal.reproduce.plans import Line, TablePlan
+from glocal.reproduce.runs import Run, Settings
 
 SEED = 0  # of the test tasks
-
-
-@dataclass(frozen=True)
-class Bench:
-    """How rows are measured."""
-
-    tasks: int
-    store: Path  # rows that were measured
-    device: torch.device | str = "cpu"
-    workers: int = 2
-    watch: Watch | None = None
 
 
 @dataclass(frozen=True)
@@ -49,45 +37,65 @@ class Measurement:
     data: ClassDataset
     tasks: TaskList
     shot: int
-    on: Measured
+    on: Conditions
     fingerprint: str  # of the tasks
     folders: Mapping[Run, Path]
-    contestants: Mapping[tuple[Run, str | None], Contestant]
-    rows: Mapping[str, Rows]  # by the name of a contestant
+    models: Mapping[tuple[Run, str | None], NamedModel]
+    rows: Mapping[str, Rows]  # by the name of a model
 
-    def named(self, line: Line) -> Contestant:
-        return replace(self.contestants[line.run, line.score], name=line.label)
+    def named(self, line: Line) -> NamedModel:
+        return replace(self.models[line.run, line.score], name=line.label)
 
     def row(self, line: Line) -> Rows:
-        return self.rows[self.contestants[line.run, line.score].name]
+        return self.rows[self.models[line.run, line.score].name]
 
-    def difference(self, line: Line, other: Line, metric: str = "auroc") -> PairedDifference:
-        """How much a row exceeds another, task by task."""
-        return paired_difference(self.row(line)[metric], self.row(other)[metric])
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        """By how much AUROC a row exceeds another, task by task."""
+        return paired_difference(self.row(line)["auroc"], self.row(other)["auroc"])
 
 
-def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], bench: Bench) -> Measurement:
+def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: Settings) -> Measurement:
     """``lines`` may repeat runs and scores; each pair is measured once, each model loaded once."""
     data = open_dataset(dataset, "test")
     spec = EpisodeSpec(shot=shot)
-    tasks = EpisodeSampler(data, spec, seed=SEED).take(bench.tasks)
-    eyes: dict[str, Backbone] = {}
-    models: dict[Run, Contestant] = {}
-    asked: dict[tuple[Run, str | None], Contestant] = {}
+    tasks = EpisodeSampler(data, spec, seed=SEED).take(how.tasks)
+    backbones: dict[str, Backbone] = {}
+    loaded: dict[Run, NamedModel] = {}
+    asked: dict[tuple[Run, str | None], NamedModel] = {}
     for line in lines:
-        if line.run not in models:
-            models[line.run] = contestant(folders[line.run].name, load_model(folders[line.run]), eyes=eyes)
-        model = models[line.run]
+        if line.run not in loaded:
+            folder = folders[line.run]
+            loaded[line.run] = name_model(folder.name, load_model(folder), backbones=backbones)
+        model = loaded[line.run]
         score = line.score or model.score
         asked[line.run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
     different = list({each.name: each for each in asked.values()}.values())
-    how: dict[str, Any] = {"device": bench.device, "workers": bench.workers, "watch": bench.watch}
-    (found,) = compare(different, data, [tasks], store=RowStore(bench.store), **how)
-    on = Measured(dataset, "test", tuple(data.classes), spec)
-    return Measurement(data, tasks, shot, on, found.tasks, folders, asked, found.rows)
+    (found,) = evaluate_models(different, data, [tasks], store=RowStore(how.out / "rows"), **how.testing)
+    rows = {name: each.rows for name, each in found.items()}
+    on = Conditions(dataset, "test", tuple(data.classes), spec)
+    return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows)
 
 
-def table(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: str) -> Result:
+def answers_of(model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings) -> tuple[Answers, ...]:
+    """What a model says about every query; rows of metrics alone do not tell."""
+    (found,) = evaluate_models([model], data, [tasks], keep_answers=True, **(how.testing | {"progress": None}))
+    return found[model.name].answers
+
+
+def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
+    """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
+    model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
+    counts = store.read(model, found.fingerprint, 1)
+    if counts is None:
+        answers = answers_of(model, found.data, found.tasks, how)
+        pooled = score_histogram((answer.open_score, answer.label >= 0) for answer in answers)
+        counts = {"known": pooled.known.astype(np.float64), "unknown": pooled.unknown.astype(np.float64)}
+        store.write(model, found.fingerprint, 1, counts)
+    known, unknown = (counts[side].astype(np.int64) for side in ("known", "unknown"))
+    return ScoreHistogram(np.arange(BINS + 1) / BINS, known=known, unknown=unknown)
+
+
+def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: str) -> Result:
     """The paper's table again: ours, the difference to its reference row, and the published number.
 
     Published numbers are always there; the caption says what stands against comparing them, if anything does.

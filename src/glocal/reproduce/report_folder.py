@@ -1,7 +1,6 @@
 """The report as a folder: report.html, report.md, report.json, LaTeX tables, figures as PNG and SVG.
 
-A piece is one table or figure on one data set.  It says everything about itself: its part of the page, its files, its
-numbers.
+A part is one table or figure on one data set, with its section of the page, its files and its numbers.
 """
 
 from __future__ import annotations
@@ -12,11 +11,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from glocal import __version__
 from glocal.report.comparison import Result
 from glocal.report.html import Html, Section, code, facts, page, side_by_side, write_page
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
 from glocal.report.table import to_html, to_latex, to_markdown
+from glocal.reproduce.runs import commit
 from glocal_runtime.files import replacing, write_text
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ HTML, MARKDOWN, NUMBERS = "report.html", "report.md", "report.json"
 
 
 @dataclass(frozen=True)
-class Piece:
+class ReportPart:
     title: str
     html: Sequence[str]  # the body of its section
     markdown: str
@@ -36,12 +37,11 @@ class Piece:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure with its name (no ending) and the words for those who cannot see it."""
+    """A figure with its name (no ending) and a text for those who cannot see it."""
 
     name: str
     figure: Figure
     alt: str
-    caption: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,25 @@ class Report:
     title: str
     opening: Sequence[str]  # sentences
     conditions: Mapping[str, str]  # what all numbers share
-    pieces: Sequence[Piece]
+    parts: Sequence[ReportPart]
     commands: str  # how to make it again
     notes: Sequence[str] = ()
     numbers: Mapping[str, Any] = field(default_factory=dict)  # of the whole
 
 
-def table_piece(title: str, name: str, results: Sequence[Result], numbers: Mapping[str, Any]) -> Piece:
+def table_part(title: str, name: str, results: Sequence[Result], numbers: Mapping[str, Any]) -> ReportPart:
     """One table for each result; ``name`` begins the names of their files."""
     files = {f"tables/{name}-{result.measured.spec.shot}shot.tex": to_latex(result.table) for result in results}
     plain = [result.to_json() for result in results]
     markdown = "\n".join(to_markdown(result.table) for result in results)
-    return Piece(title, [to_html(result.table) for result in results], markdown, files, {**numbers, "tables": plain})
+    return ReportPart(
+        title, [to_html(result.table) for result in results], markdown, files, {**numbers, "tables": plain}
+    )
 
 
-def figure_piece(title: str, drawings: Sequence[Drawing], below: Sequence[str], numbers: Mapping[str, Any]) -> Piece:
+def figure_part(
+    title: str, drawings: Sequence[Drawing], below: Sequence[str], numbers: Mapping[str, Any]
+) -> ReportPart:
     """Figures in a row where there is room, and ``below`` them paragraphs."""
     files: dict[str, str | bytes] = {}
     shown: list[Html] = []
@@ -73,23 +77,25 @@ def figure_piece(title: str, drawings: Sequence[Drawing], below: Sequence[str], 
         files |= {f"figures/{drawing.name}.svg": svg, f"figures/{drawing.name}.png": png}
         # The smaller of the two on the page: pictures as PNG, lines as SVG.
         picture: str | bytes = svg if len(svg) < len(png) else png
-        shown.append(on_page(picture, alt=drawing.alt, caption=drawing.caption))
-        caption = f"\n*{drawing.caption}*\n" if drawing.caption else ""
-        lines.append(f"![{drawing.alt}](figures/{drawing.name}.png)\n{caption}")
+        shown.append(on_page(picture, alt=drawing.alt))
+        lines.append(f"![{drawing.alt}](figures/{drawing.name}.png)\n")
     body: list[str] = [side_by_side(*shown), *below] if len(shown) > 1 else [*shown, *below]
-    return Piece(title, body, "\n".join([*lines, *(f"{text}\n" for text in below)]), files, numbers)
+    return ReportPart(title, body, "\n".join([*lines, *(f"{text}\n" for text in below)]), files, numbers)
 
 
 def write_report(report: Report, out: Path) -> Path:
     """Every file is replaced as a whole; the page comes last, so what it shows is there."""
-    for piece in report.pieces:
-        for name, content in piece.files.items():
+    for part in report.parts:
+        for name, content in part.files.items():
             with replacing(out / name) as partial:
                 partial.write_bytes(content if isinstance(content, bytes) else content.encode())
     numbers = {
+        "command": report.commands,
+        "version": __version__,
+        "commit": commit(),
         **report.numbers,
         "found": list(report.opening),
-        "pieces": [dict(piece.numbers) for piece in report.pieces],
+        "pieces": [dict(part.numbers) for part in report.parts],
     }
     write_text(out / NUMBERS, json.dumps(numbers, indent=1) + "\n")
     write_text(out / MARKDOWN, markdown(report))
@@ -99,7 +105,7 @@ def write_report(report: Report, out: Path) -> Path:
 def html(report: Report) -> str:
     sections = [
         Section("What was found", [*report.opening, facts(report.conditions), *report.notes]),
-        *(Section(piece.title, piece.html) for piece in report.pieces),
+        *(Section(part.title, part.html) for part in report.parts),
         Section("Make it again", [code(report.commands)]),
     ]
     return page(report.title, sections)
@@ -109,6 +115,6 @@ def markdown(report: Report) -> str:
     lines = [f"# {report.title}", "", *(f"{sentence}\n" for sentence in report.opening)]
     lines += ["; ".join(f"{name}: {value}" for name, value in report.conditions.items()) + ".", ""]
     lines += [f"{note}\n" for note in report.notes]
-    for piece in report.pieces:
-        lines += [f"## {piece.title}", "", piece.markdown]
+    for part in report.parts:
+        lines += [f"## {part.title}", "", part.markdown]
     return "\n".join([*lines, "## Make it again", "", "```sh", report.commands, "```", ""])
