@@ -43,18 +43,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_choice, check_positive, known_cross_entropy
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_choice, check_positive, known_cross_entropy
 from glocal.methods.blocks import BaseRows
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import BaseClasses, Episode, Views
 
+PAPER = Paper(
+    "Huang et al.", "Task-Adaptive Negative Envision for Few-Shot Open-Set Recognition", "CVPR", 2022, "2012.13073"
+)
 MEMORIES = ("cross", "single")
 NEGATIVES = ("mean", "mlp")
 BASE_ROWS = ("classifier", "means")
 
 
 class ATT(Method):
+    card = MethodCard("ATT", PAPER, ("att",), learns="two attention layers over the task's class means, and a scale")
+    own_scores = ("negative",)
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) calibrated class means
         negative: Tensor  # (D,) the class of everything unknown
@@ -79,7 +84,6 @@ class ATT(Method):
         )
         self.aggregate = negative_mlp(dim) if check_choice("negative", negative, NEGATIVES) == "mlp" else nn.Identity()
         self.scale = nn.Parameter(torch.tensor(check_positive("scale", float(scale))))
-        self.score_names = ("negative", *OPEN_SCORES)
         self.choose_score(open_score or "negative")
 
     def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
@@ -124,6 +128,8 @@ class ATT(Method):
 
 
 class ATTG(ATT):
+    card = MethodCard("ATT-G", PAPER, ("att-g",), learns="two attention layers over the base classes, and a scale")
+
     needs_base = True
 
     def __init__(

@@ -51,6 +51,8 @@ from glocal.methods.base import (
     TEMPERATURES,
     Comparison,
     Method,
+    MethodCard,
+    Paper,
     check_choice,
     check_positive,
     check_weight,
@@ -58,7 +60,7 @@ from glocal.methods.base import (
 )
 from glocal.methods.blocks import BaseRows, ResidualLinear
 from glocal.methods.precision import Precision, SecondLastStage
-from glocal.ops.confidence import OPEN_SCORES, entropy
+from glocal.ops.confidence import entropy
 from glocal.ops.packing import last_channels, unpack
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
 from glocal.types import BaseClasses, Episode, Views
@@ -88,6 +90,15 @@ class Gaussians(NamedTuple):
 
 
 class Peeler(Method):
+    card = MethodCard(
+        "PEELER",
+        Paper("Liu et al.", "Few-Shot Open-Set Recognition using Meta-Learning", "CVPR", 2020, "2005.13713"),
+        ("peeler",),
+        learns="a vector per base class, for the auxiliary loss; on request an adapter or the classes' precisions",
+        reconstruction='variant "prototype", the default, is the ResNet-12 row of the tables; no program of it exists',
+    )
+    own_scores = ("peeler",)
+
     def __init__(
         self,
         dim: int,
@@ -121,7 +132,6 @@ class Peeler(Method):
         self.State = Gaussians if variant == "gaussian" else ClassMeans
         self.base = BaseRows(self.channels, learned=True) if auxiliary_weight else None
         self.needs_base = self.base is not None
-        self.score_names = ("peeler", *OPEN_SCORES)
         self.choose_score(open_score or chosen.open_score)
 
     def set_base(self, base: BaseClasses) -> None:
