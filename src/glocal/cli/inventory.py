@@ -22,7 +22,7 @@ def inventory(json: Json = False) -> None:
         "backbones": sorted(BACKBONES),
         "datasets": sorted(DATASETS),
         "recipes": shipped_recipes(),
-        "models": shipped_models(),
+        "models": list(shipped_models()),
     }
     show(found, as_json=json, otherwise=lambda: _listing(found))
 

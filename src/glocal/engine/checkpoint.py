@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from glocal_runtime.files import replacing
 FORMAT = 1
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
-WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with the package
+WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with this package
+MODELS = "glocal_models"  # the data-only package with the research heads
 LAST = f"last{SUFFIX}"  # of a run folder: where to resume
 
 
@@ -165,11 +167,19 @@ def find_checkpoint(source: str | Path) -> Path:
         return path / BEST
     if path.is_file():
         return path
-    if is_shipped(source):
-        return WEIGHTS / f"{source}{SUFFIX}"
+    shipped = shipped_models()
+    if str(source) in shipped:
+        return shipped[str(source)]
+    message = (
+        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor an installed model; "
+        f"installed: {', '.join(shipped) or 'none'}"
+    )
+    if find_spec(MODELS):
+        raise WeightsError(message, code="no-model")
     raise WeightsError(
-        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
-        f"shipped: {', '.join(shipped_models()) or 'none'}"
+        f"{message}; the research heads (cifar-fs-cpu/..., tiered-64-cpu/...) are in the package glocal-models, which "
+        "is not installed: pip install ./models in the repository, or its wheel",
+        code="models-not-installed",
     )
 
 
@@ -177,9 +187,16 @@ def is_shipped(source: str | Path) -> bool:
     return str(source) in shipped_models()
 
 
-def shipped_models() -> list[str]:
-    """By name: the path below the weights folder, without its ending."""
-    return sorted(str(path.relative_to(WEIGHTS).with_suffix("").as_posix()) for path in WEIGHTS.rglob(f"*{SUFFIX}"))
+def shipped_models() -> dict[str, Path]:
+    """Their files by name, the path below a weights folder without its ending: of this package and of glocal-models."""
+    spec = find_spec(MODELS)
+    folders = [WEIGHTS, *map(Path, (spec and spec.submodule_search_locations) or [])]
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for folder in folders
+        for path in folder.rglob(f"*{SUFFIX}")
+    }
+    return dict(sorted(found.items()))
 
 
 def _plain(value: Tensor, half: bool, name: str) -> Tensor:

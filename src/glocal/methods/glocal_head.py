@@ -1,14 +1,13 @@
 r"""GEL for frozen and small backbones: it starts at plain cosine prototypes and may only learn to depart from them.
 
-Similarities, energies, variants and loss are GEL's (:mod:`glocal.methods.gel`); every setting below is ours and off
-unless asked for.
+Similarities, energies, variants and loss are those of ``gel``; every setting below is ours and off unless asked for.
 
 .. math:: s_c = e^w \frac{\cos(e, p^*) - \beta\,(\cos(e, B) + \cos(p^*, B))}{T_c}, \qquad
           s_f = \frac{r}{P} \sum_u \mathrm{top}_k \cos(f^*_u, f^*_{n,v}) + o
 
 ``learn_temperature`` learns w (0 at the start).  ``background`` is :math:`\beta`, the share of the cosines with the
-base classes B that is taken away.  ``local_scale="mean"`` divides by the number P of query pixels, so that E_f starts near
-the margins on any map size; "learned" also learns r (1 / ``local_temperature`` at the start) and o (0).
+base classes B that is taken away.  ``local_scale="mean"`` divides by the number P of query pixels, so that E_f starts
+near the margins on any map size; "learned" also learns r (1 / ``local_temperature`` at the start) and o (0).
 ``gentle_attention`` begins as the identity and ``gentle_local`` with the cosines of the maps as they are; ``adapter``
 lets the embedding turn, x + W x with W = 0 at the start; ``channel_gains`` brings the channels of a wide backbone to
 one size first, by the base pictures; ``attention_width`` and ``local_width`` keep the head of a wide backbone small.
