@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from glocal.cli.main import app
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.recipe import Recipe, load_recipe, shipped_recipes
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS
 from glocal.methods import METHODS
 from tiny_runs import make_dataset
 

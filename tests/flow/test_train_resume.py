@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glocal.engine.checkpoint import LAST, read_checkpoint
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS
 from tiny_runs import PATIENCE, assert_kills_do_no_harm, fields, make_dataset, run_alone, start_cli, wait_for_lines
 
 

@@ -19,7 +19,7 @@ from glocal.engine.distributed import StepLosses
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS
 from glocal.engine.train import TrainStage, views
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from tiny_runs import fields, make_dataset

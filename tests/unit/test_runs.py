@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from glocal.engine.runs import METRICS, Log
+from glocal.engine.run_folder import METRICS, Log
 
 
 def test_lines_of_steps_to_come_are_dropped_and_half_a_line_too(tmp_path: Path) -> None:

@@ -14,12 +14,12 @@ import torch
 from glocal.backbones.base import Backbone
 from glocal.cli import main
 from glocal.data import features
-from glocal.engine import loop, watchers
+from glocal.engine import callbacks, loop
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.distributed import StepLosses, World
 from glocal.engine.pretrain import PretrainStage, pretrain
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS
 from glocal.engine.train import TrainStage, train
 from glocal_runtime.errors import GlocalError, RecipeError
 from tiny_runs import fields, make_dataset

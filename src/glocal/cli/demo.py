@@ -89,7 +89,7 @@ def _train(out: Path, device: torch.device) -> list[Rival]:
         recipe, begun = load_recipe(f"demo-{name.lower()}", start), (folder / LAST).exists()
         try:
             with bars() as progress:
-                run(recipe, folder, resume=begun, device=device, watcher=TrainingBar(progress, name))
+                run(recipe, folder, resume=begun, device=device, callback=TrainingBar(progress, name))
         except RecipeError as error:
             raise RecipeError(f"{error}; to start the demo anew, delete {out} or choose another --out") from error
         rows.append(Rival(name, load_model(folder), note))

@@ -14,15 +14,18 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank, View
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
-from glocal.engine.base_classes import base_classes
+from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
+from glocal.ops.similarity import class_mean, pool
+from glocal.types import BaseClasses
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -105,6 +108,22 @@ class TrainStage:
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
 
 
+def base_classes(
+    model: Model, data: ClassDataset, rows: npt.NDArray[np.int64], *, device: torch.device, workers: int
+) -> BaseClasses:
+    """What a method may remember: classifier rows, class means and the mean of the pictures ``rows``, as encoded now."""
+    backbone = model.backbone.eval()
+    with torch.autocast(device.type, enabled=False):
+        bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
+    with torch.no_grad():
+        vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
+    centre = class_mean(vec, torch.from_numpy(data.label[rows]))
+    classifier = model.extra.get("base.weight")
+    if classifier is None or classifier.shape != centre.shape:
+        classifier = centre
+    return BaseClasses(tuple(data.classes), classifier.detach().cpu().float(), centre, vec.mean(dim=0))
+
+
 def views(n: int, size: int) -> list[View]:
     """The first n of: plain, flipped, then shifts by an eighth of the picture, flipped in turn."""
     step = max(1, size // 8)
@@ -115,4 +134,4 @@ def views(n: int, size: int) -> list[View]:
     return most[:n]
 
 
-train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model
+train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> Model

@@ -22,11 +22,11 @@ from filelock import FileLock, Timeout
 
 from glocal import __version__
 from glocal.data.registry import open_dataset
+from glocal.engine.callbacks import Callback
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.train import train
-from glocal.engine.watchers import Watcher
 from glocal_runtime.files import write_text
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
@@ -59,7 +59,7 @@ class Workshop:
 
     home: Path
     device: torch.device | None = None  # the CPU
-    watcher: Callable[[str], Watcher | None] = lambda title: None  # by the name of the run
+    watcher: Callable[[str], Callback | None] = lambda title: None  # by the name of the run
 
 
 def folder_of(run: Run, home: Path) -> Path:
@@ -116,7 +116,7 @@ def _make(recipe: Recipe, folder: Path, shop: Workshop, start: Path | None) -> N
     if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
         shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
         begun = False
-    STAGES[recipe.stage](recipe, folder, resume=begun, device=shop.device, watcher=shop.watcher(folder.name))
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=shop.device, callback=shop.watcher(folder.name))
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
