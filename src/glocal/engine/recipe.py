@@ -258,10 +258,9 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(base)
     for key, value in own.items():
         old = merged.get(key)
-        same = (
-            isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name")
-        )
-        merged[key] = _merged(old, value) if same else value
+        if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name"):
+            value = _merged(old, value)
+        merged[key] = value
     return merged
 
 

@@ -111,7 +111,7 @@ class TrainStage:
 def base_classes(
     model: Model, data: ClassDataset, rows: npt.NDArray[np.int64], *, device: torch.device, workers: int
 ) -> BaseClasses:
-    """What a method may remember: classifier rows, class means and the mean of the pictures ``rows``, as encoded now."""
+    """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``."""
     backbone = model.backbone.eval()
     with torch.autocast(device.type, enabled=False):
         bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
