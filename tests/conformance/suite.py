@@ -13,7 +13,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glocal.methods import Method
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.types import UNKNOWN, BaseClasses, Episode, Views
 from glocal_runtime.errors import RecipeError
 
@@ -90,11 +89,22 @@ class MethodConformance:
 
     def test_every_named_score_is_given_and_the_chosen_one_reported(self, method: Method):
         state, query = enrolled(method.eval(), toy_task(0))
-        scores, out = method.scores(state, query), method.score(state, query)
-        assert set(scores) >= {*OPEN_SCORES, method.open_score}
+        scores, logits = method.scores(state, query), method.compare(state, query).logits
+        assert method.open_score in method.score_names
+        if method.score_names != ("own",):  # what compare() gives is what compare and reports may ask for
+            assert set(method.score_names) == set(scores)
         assert all(score.shape == (len(query),) and score.isfinite().all() for score in scores.values())
-        assert torch.equal(scores[method.open_score], out.open_score)
-        assert torch.equal(method.compare(state, query).logits, out.logits)
+        for name in method.score_names:
+            method.choose_score(name)
+            out = method.score(state, query)
+            assert torch.equal(scores[name], out.open_score), name
+            assert torch.equal(logits, out.logits), name
+
+    def test_meeting_the_base_classes_leaves_batch_norm_alone(self, method: Method):
+        """Means of classes are no pictures: statistics that saw them would be of something else."""
+        statistics = {name: b.clone() for name, b in method.train().named_buffers() if "running_" in name}
+        method.set_base(toy_base())
+        assert all(torch.equal(method.get_buffer(name), before) for name, before in statistics.items())
 
     def test_queries_do_not_see_each_other(self, method: Method):
         if method.transductive:

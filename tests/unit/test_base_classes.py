@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from glocal.data.registry import open_dataset
-from glocal.engine.base_classes import base_classes
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.loop import run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage
+from glocal.engine.train import TrainStage, base_classes
 from glocal.methods.blocks import BaseRows
 from glocal.types import BaseClasses
 from glocal_runtime.errors import DataError, RecipeError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import json
 import struct
 from pathlib import Path
@@ -28,6 +29,7 @@ from glocal.engine.checkpoint import (
 from glocal.methods import METHODS
 from glocal.types import Preprocess
 from glocal_runtime.errors import WeightsError
+from refusal import refused
 
 SETTINGS = {"width": 4, "image_size": 16}
 
@@ -210,11 +212,31 @@ def test_where_checkpoints_are_looked_for(tmp_path: Path) -> None:
         read_checkpoint(tmp_path / "nothing")
 
 
-@pytest.mark.parametrize("name", shipped_models())
-def test_shipped_models_load(name: str) -> None:
-    model = load_model(name)
-    assert model.record["backbone"]["name"]
-    assert all(torch.isfinite(t).all() for t in model.tensors().values() if t.is_floating_point())
+def test_shipped_models_load() -> None:
+    for name in shipped_models():
+        model = load_model(name)
+        assert model.record["backbone"]["name"], name
+        assert all(torch.isfinite(t).all() for t in model.tensors().values() if t.is_floating_point()), name
+
+
+def test_research_heads_are_found_when_their_package_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By name, beside those of this package; without it a sentence says how to get them."""
+    monkeypatch.setattr(checkpoint, "MODELS", "stand_in_for_models")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert list(shipped_models()) == [
+        "cifar-fs-cpu/backbone", "embedded-gel", "embedded-protonet", "photos-gel", "photos-protonet",
+        "tiered-64-cpu/backbone",
+    ]  # fmt: skip
+    with refused("models-not-installed", "cifar-fs-cpu/mine", "pip install ./models"):
+        load_model("cifar-fs-cpu/mine")
+    package = tmp_path / "stand_in_for_models"
+    save_model(package / "cifar-fs-cpu" / "mine.safetensors", small_model())
+    (package / "__init__.py").write_text("")
+    importlib.invalidate_caches()
+    assert "cifar-fs-cpu/mine" in shipped_models()
+    assert load_model("cifar-fs-cpu/mine").record["method"]["name"] == "gel"
+    with refused("no-model", "cifar-fs-cpu/other"):
+        load_model("cifar-fs-cpu/other")
 
 
 def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:

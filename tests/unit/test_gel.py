@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 
 from conformance.suite import DIM, toy_task
+from glocal.methods import METHODS, build_method, current_name
 from glocal.methods.gel import GEL, VARIANTS
+from glocal.methods.glocal_head import GlocalHead
 from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
 from glocal.types import Episode
@@ -15,10 +20,10 @@ TRAINED = {"baseline": None, "energy": "E_c", "pixel": "E_f", "delay": "E_f", "a
 SCORED = {"baseline": "snatcher", "energy": "E_c", "pixel": "E_f", "delay": "delay", "ahead": "E"}
 
 
-def build(**settings) -> GEL:
+def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:
     """In evaluation mode, with running statistics as if it had been trained for a while."""
     torch.manual_seed(0)
-    method = GEL(DIM, **settings).double()
+    method = kind(DIM, **settings).double()
     if method.calibrate is not None:
         norm = method.calibrate[1]
         norm.running_mean.normal_()
@@ -52,12 +57,9 @@ def test_every_named_score_equals_its_equation(top_k: int):
 
 
 @pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
-@pytest.mark.parametrize("local_scale", ["sum", "mean"])
-def test_distances_and_scales_equal_their_equations(distance: str, local_scale: str):
-    method, t = (
-        build(distance=distance, local_scale=local_scale, m_known=-2.5, m_unknown=0.5, energy_weight=0.7),
-        task(),
-    )
+@pytest.mark.parametrize("kind", [GEL, partial(GlocalHead, local_scale="mean")])
+def test_distances_and_scales_equal_their_equations(distance: str, kind: Callable[..., GEL]):
+    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
     losses = {name: term.item() for name, term in method.loss(t).items()}
     assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
@@ -145,7 +147,6 @@ def test_training_tells_unknown_from_known():
         ({"top_k": 0}, "top_k must be at least 1"),
         ({"m_known": 2.0}, r"m_known must not exceed m_unknown, got 2\.0 and 1\.0"),
         ({"energy_weight": -0.1}, "energy_weight must be 0"),
-        ({"local_scale": "median"}, "local_scale must be one of sum, mean, learned, got 'median'"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
@@ -160,7 +161,7 @@ def test_top_k_beyond_the_map_names_the_way_out():
 
 def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
-    method, t = build(**gentle), task()
+    method, t = build(GlocalHead, **gentle), task()
     plain = ProtoNet(DIM, distance="cosine")(t)
     torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
     with torch.no_grad():
@@ -169,10 +170,37 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
-    learned, mean, t = build(local_scale="learned"), build(local_scale="mean"), task()
+    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), task()
     mean.load_state_dict(learned.state_dict(), strict=False)
     with torch.no_grad():
         learned.local_affine.factor.fill_(1.0)
         learned.local_affine.offset.fill_(-3.0)
     difference = learned(t).open_score - mean(t).open_score  # an offset on every s_f moves E by its opposite
     torch.testing.assert_close(difference, torch.full_like(difference, 3.0), rtol=0, atol=1e-10)
+
+
+def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
+    for settings in ({}, {"variant": "energy"}, {"coefficients": "task-adaptive"}):
+        gel, head = build(**settings), build(GlocalHead, **settings)
+        assert gel.state_dict().keys() == head.state_dict().keys()
+        assert all(torch.equal(value, head.state_dict()[name]) for name, value in gel.state_dict().items())
+        assert torch.equal(gel(task()).open_score, head(task()).open_score)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "today"),
+    [
+        ("gel", {}, "gel"),
+        ("gel", {"top_k": 2, "temperature": 32, "distance": "cosine", "centre": True}, "gel"),
+        ("gel", {"adapter": True}, "glocal-head"),
+        ("gel", {"adapter": False, "local_scale": "sum"}, "glocal-head"),  # as a --set once wrote them
+        ("gel", {"tomorrow": 1}, "gel"),
+        ("feat", {"adapter": True}, "feat"),
+    ],
+)
+def test_files_from_before_the_head_had_a_name_resolve_to_it(name: str, settings: dict, today: str):
+    assert current_name(name, settings) == today
+    if "tomorrow" not in settings:
+        assert current_name(today, settings) == today
+        method = build_method(name, DIM, settings)
+        assert isinstance(getattr(method, "inner", method), METHODS[today])

@@ -15,13 +15,14 @@ from torch import Tensor
 from glocal.data import registry
 from glocal.engine import evaluate, loop, pretrain, train
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
-from glocal.engine.distributed import StepLosses
+from glocal.engine.distributed import StepLosses, World
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.run_folder import METRICS
 from glocal.engine.train import TrainStage, views
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
+from refusal import refused
 from tiny_runs import fields, make_dataset
 
 
@@ -247,11 +248,34 @@ class TestStages:
             run(recipe_of(dataset, method=method), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
-    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(self, dataset: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("centre", [False, True])
+    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(
+        self, dataset: Path, tmp_path: Path, centre: bool
+    ) -> None:
         method = {"name": "peeler", "variant": "gaussian", "early_channels": 1, "auxiliary_weight": 0.0}
-        recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method)
-        with pytest.raises(RecipeError, match=r"early_channels must be the 0 channels .* got 1"):
+        recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method | {"centre": centre})
+        with refused("early-channels", "the 0 channels", "got 1"):
             run(recipe, tmp_path / "run")
+
+    def test_every_picture_of_a_batch_counts_as_much_on_however_many_processes(
+        self, dataset: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = fields(dataset, "pretrain", backbone=None, pretrain={"batch_size": 8})
+        made["backbone"] = {"name": "pixels", "image_size": 16}  # nothing in it depends on the rest of a batch
+
+        def losses(size: int, **settings: int) -> list[float]:
+            found = []
+            for rank in range(size):
+                monkeypatch.setattr(pretrain, "world", lambda rank=rank: World(rank, size))
+                recipe = parse_recipe(made | {"pretrain": made["pretrain"] | settings})
+                found.append(PretrainStage(recipe, torch.device("cpu")).losses(3)["base"].item())
+            return found
+
+        (alone,) = losses(1)
+        shares = losses(3)  # of 3, 3 and 2 pictures
+        assert np.mean(shares) == pytest.approx(alone, rel=1e-6)
+        with refused("empty-share", "3 processes", "batch_size = 2"):
+            losses(3, batch_size=2)
 
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
         self, dataset: Path, pretrained: Path, tmp_path: Path

@@ -10,13 +10,11 @@ import pytest
 
 from glocal.engine.checkpoint import save_model
 from glocal.methods import METHODS
+from glocal.methods.base import MethodCard
 from glocal.methods.protonet import ProtoNet
-from glocal.report.method_pages import RECORDS, pages
-from glocal.report.method_pages.__main__ import main
-from glocal.report.method_pages.docstring import explain, tex, to_markdown
-from glocal.report.method_pages.page import COMMAND
 from glocal.report.published import published
 from glocal_runtime.errors import DataError
+from method_pages import COMMAND, explain, main, pages, tex, to_markdown
 from tiny_models import tiny_model
 from tiny_runs import make_dataset
 
@@ -41,34 +39,32 @@ def test_the_pages_are_current() -> None:
     assert kept.keys() == made.keys(), "a page without a method; delete it"
 
 
-class TestRecords:
-    def test_every_method_has_one(self) -> None:
-        assert list(RECORDS) == list(METHODS)
-
+class TestCards:
     def test_every_published_row_belongs_to_one_method(self) -> None:
-        claimed = [name for record in RECORDS.values() for name in record.published]
+        claimed = [name for method in METHODS.values() for name in method.card.published]
         assert sorted(claimed) == sorted({row.method for row in published()})
 
     @pytest.mark.parametrize("name", METHODS)
     def test_learns_what_has_a_gradient(self, name: str) -> None:
         learned = [p for p in METHODS[name](8).parameters() if p.requires_grad]
-        assert bool(RECORDS[name].learns) == bool(learned)
+        assert bool(METHODS[name].card.learns) == bool(learned)
 
     @pytest.mark.parametrize("name", METHODS)
     def test_the_docstring_names_the_same_paper(self, name: str) -> None:
-        paper, docstring = RECORDS[name].paper, sys.modules[METHODS[name].__module__].__doc__ or ""
+        paper, docstring = METHODS[name].card.paper, sys.modules[METHODS[name].__module__].__doc__ or ""
         named = re.match(r"(\w+ et al\.) (\d{4}), ", docstring)
         assert (named and named.groups()) == (paper and (paper.authors, str(paper.year)))
 
     @pytest.mark.parametrize("name", METHODS)
     def test_a_reconstruction_is_called_one_in_both_places(self, name: str) -> None:
         docstring = sys.modules[METHODS[name].__module__].__doc__ or ""
-        assert bool(RECORDS[name].reconstruction) == ("reconstruction**" in docstring)
+        assert bool(METHODS[name].card.reconstruction) == ("reconstruction**" in docstring)
 
-    def test_a_method_without_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(METHODS, "newcomer", ProtoNet)
-        with pytest.raises(DataError, match=r"newcomer has none; add it to RECORDS"):
-            pages(NO_RESULTS)
+    def test_a_method_without_one_is_called_by_its_class(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ProtoNet, "card", MethodCard())
+        made = pages(NO_RESULTS)
+        assert made["protonet.md"].startswith("# ProtoNet\n")
+        assert "| Paper | none, ours |" in made["protonet.md"]
 
 
 class TestPage:
@@ -96,7 +92,7 @@ class TestPage:
         assert section(bare["oslo.md"], "Published numbers") == "None in the tables of the GEL paper."
         shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
         every = sum(len(row.values) for row in published())
-        assert sum(shown) == every + sum(bool(record.published) for record in RECORDS.values()), "one per lead"
+        assert sum(shown) == every + sum(bool(method.card.published) for method in METHODS.values()), "one per lead"
 
     def test_facts(self, bare: dict[str, str]) -> None:
         assert "| Needs | the base classes; in training, support of the unknown classes too" in bare["att-g.md"]

@@ -101,32 +101,45 @@ def test_gel_computes_what_the_source_computes(tmp_path, prefix):
         torch.testing.assert_close(out.open_score, -s_class.logsumexp(1) - s_pixel.logsumexp(1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_tane_gives_its_backbone(tmp_path, prefix):
-    source = shaken(Tane(meta=True))
+@pytest.mark.parametrize(
+    ("layout", "mlp", "prefix"),
+    [("auto", False, ""), ("auto", True, "module."), ("att", False, "module."), ("att", True, "")],
+)
+def test_att_and_att_g_compute_what_the_source_computes(tmp_path, layout, mlp, prefix):
+    source, base = shaken(Tane(meta=True, mlp=mlp)), layout == "auto"
     # Seen in real files: numpy numbers beside the weights.
     file = write(
         tmp_path / "max_auroc.pth", source, prefix=prefix, container="cls_params", epoch=3, acc_auroc=(np.float64(0.7),)
     )
-    imported = import_weights(file, dataset="cifar-fs")
+    imported = import_weights(file, layout=layout, dataset="cifar-fs")
     model, report = stored(imported, tmp_path / "m.safetensors"), imported.report
     with torch.no_grad():
         maps = source.feature(images(8))
         assert torch.equal(model.backbone(images(8)), maps)
         e = maps.mean(dim=(2, 3))
+        expected = source.logits(torch.stack([e[:2].mean(dim=0), e[2], e[3]]), e[4:], base=base)
+        out = model.method(task(maps))
+        torch.testing.assert_close(out.logits, expected[:, :-1], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(out.open_score, expected.softmax(dim=-1)[:, -1], rtol=1e-5, atol=1e-6)
+    assert (report.layout, report.method, report.container) == (("att-g" if base else "att"),) * 2 + ("cls_params",)
+    assert report.beside == ["epoch", "acc_auroc"]
+    assert set(report.ignored) >= {"metric.temp", "cls_classifier.calibrator.map_sem.0.bias"}
+    assert torch.equal(model.extra["base.weight"], source.cls_classifier.weight_base)
+    assert model.backbone.preprocess == Preprocess(32, None, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+def test_a_head_that_needs_word_vectors_gives_its_backbone(tmp_path):
+    source = shaken(Tane(meta=True, words=True))
+    model, report = import_weights(write(tmp_path / "seman.pth", source), dataset="cifar-fs")
+    with torch.no_grad():
+        maps = source.feature(images(8))
+        e = maps.mean(dim=(2, 3))
         proto = torch.stack([e[:2].mean(dim=0), e[2], e[3]])
         logits = 10 * F.cosine_similarity(e[4:, None], proto, dim=-1)
         torch.testing.assert_close(model.method(task(maps)).logits, logits, rtol=1e-5, atol=1e-5)
-    assert (report.layout, report.method, report.container) == ("tane", "protonet", "cls_params")
-    assert report.beside == ["epoch", "acc_auroc"]
-    assert report.counts == {"backbone": 96, "method": 0, "extra": 0, "ignored": 14}
-    assert set(report.ignored) >= {
-        "metric.temp",
-        "cls_classifier.weight_base",
-        "cls_classifier.calibrator.map_sem.0.bias",
-    }
-    assert "no ATT / ATT-G yet" in report.notes[0]
-    assert model.backbone.preprocess == Preprocess(32, None, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+    assert (report.layout, report.method) == ("tane", "protonet")
+    assert report.counts == {"backbone": 96, "method": 0, "extra": 0, "ignored": 27}
+    assert "SEMAN-G" in report.notes[0]
 
 
 @pytest.mark.parametrize(("combined", "ignored"), [(False, []), (True, ["cls_classifier.temp"])])

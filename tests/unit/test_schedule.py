@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 
 from glocal.engine.recipe import Optimizer
-from glocal.engine.schedule import rate_factor
 
 
 def factors(progress: list[float], **settings: object) -> list[float]:
     optimizer = Optimizer.model_validate(settings)
-    return [rate_factor(optimizer, at) for at in progress]
+    return [optimizer.factor(at) for at in progress]
 
 
 def test_constant() -> None:

@@ -105,7 +105,7 @@ class TestPrecision:
             def validated(self, step: int, metrics: Any, best: bool) -> None: ...
 
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "run", watcher=KilledInStep4())
+            train(recipe, tmp_path / "run", callback=KilledInStep4())
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 3
         train(recipe, tmp_path / "run", resume=True)
         assert files(tmp_path / "run") == files(tmp_path / "whole")
@@ -224,7 +224,7 @@ class TestTensorBoard:
         module = ModuleType("torch.utils.tensorboard")
         module.SummaryWriter = Board  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-        monkeypatch.setattr(watchers, "WRITE_EVERY", 2)
+        monkeypatch.setattr(callbacks, "WRITE_EVERY", 2)
         monkeypatch.setattr(Board, "opened", [], raising=False)
         return Board.opened
 
@@ -260,15 +260,15 @@ class TestTensorBoard:
         assert boards == []
 
     def test_only_the_first_rank_writes(self, boards: list[Board], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(watchers, "world", lambda: World(1, 2))
-        board = watchers.TensorBoard(tmp_path)
+        monkeypatch.setattr(callbacks, "world", lambda: World(1, 2))
+        board = callbacks.TensorBoard(tmp_path)
         board.step(2, 4, {"base": 1.0})
         board.validated(2, {"acc": 0.5}, True)
         board.close()
         assert boards == []
 
     def test_points_of_repeated_steps_give_way(self, boards: list[Board], tmp_path: Path) -> None:
-        board = watchers.TensorBoard(tmp_path)
+        board = callbacks.TensorBoard(tmp_path)
         board.step(8, 20, {"base": 1.0})
         assert [b.purge_step for b in boards] == [8]
 
@@ -279,9 +279,9 @@ class TestTensorBoard:
         assert "pip install 'glocal[tensorboard]'" in said
         assert "Traceback" not in said
         with pytest.raises(GlocalError, match="needs the package tensorboard"):
-            watchers.TensorBoard(Path())
+            callbacks.TensorBoard(Path())
 
-    def test_each_watcher_is_told(self) -> None:
+    def test_each_callback_is_told(self) -> None:
         told: list[Any] = []
 
         class Listener:
@@ -294,7 +294,7 @@ class TestTensorBoard:
             def validated(self, step: int, metrics: Any, best: bool) -> None:
                 told.append((self.name, step, metrics, best))
 
-        both = watchers.Watchers(Listener("a"), Listener("b"))
+        both = callbacks.Callbacks(Listener("a"), Listener("b"))
         both.step(1, 2, {"x": 0.5})
         both.validated(1, {"acc": 1.0}, True)
         assert told == [

@@ -171,8 +171,8 @@ def find_checkpoint(source: str | Path) -> Path:
     if str(source) in shipped:
         return shipped[str(source)]
     message = (
-        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor an installed model; "
-        f"installed: {', '.join(shipped) or 'none'}"
+        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
+        f"shipped: {', '.join(shipped) or 'none'}"
     )
     if find_spec(MODELS):
         raise WeightsError(message, code="no-model")
