@@ -31,6 +31,7 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     "gel/centred": {"top_k": 2, "centre": True},
     "glocal-head/cosine": HEAD,
     "glocal-head/pixel": {"variant": "pixel", "local_scale": "mean", "adapter": True},
+    "glocal-head/background": {"distance": "cosine", "background": 0.3},
     "glocal-head/photos": HEAD
     | {"gentle_local": True, "channel_gains": True, "background": 0.3, "attention_width": 3, "local_width": 5},
     "eol/ways": {"balance": "ways"},
