@@ -11,6 +11,7 @@ import inspect
 import json
 import re
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -342,7 +343,20 @@ def main(arguments: list[str]) -> int:
     out = Path(arguments[0])
     for name, text in pages(out.resolve().parent / "results").items():
         write_text(out / name, text)
+    readme = out.resolve().parents[1] / "README.md"
+    if readme.is_file():
+        write_text(readme, with_methods(readme.read_text("utf-8")))
     return 0
+
+
+def with_methods(readme: str) -> str:
+    """The README with the names of today's methods between its two comments."""
+    groups = {seen: _codes([n for n in METHODS if METHODS[n](DIM).transductive == seen]) for seen in (False, True)}
+    names = f"[Methods](docs/methods/README.md): {groups[False]}; seeing all queries at once: {groups[True]}."
+    told = "\n".join(textwrap.wrap(names, 120, break_on_hyphens=False))
+    return re.sub(
+        r"(<!-- methods:.*? -->\n).*?(<!-- /methods -->)", lambda m: f"{m[1]}{told}\n{m[2]}", readme, flags=re.DOTALL
+    )
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from glocal.methods.base import MethodCard
 from glocal.methods.protonet import ProtoNet
 from glocal.report.published import published
 from glocal_runtime.errors import DataError
-from method_pages import COMMAND, explain, main, pages, tex, to_markdown
+from method_pages import COMMAND, explain, main, pages, tex, to_markdown, with_methods
 from tiny_models import tiny_model
 from tiny_runs import make_dataset
 
@@ -37,6 +37,9 @@ def test_the_pages_are_current() -> None:
     stale = [name for name in made if made[name] != kept.get(name)]
     assert not stale, f"{', '.join(stale)} out of date in docs/methods; run {COMMAND}"
     assert kept.keys() == made.keys(), "a page without a method; delete it"
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert with_methods(readme) == readme, f"the README lists other methods; run {COMMAND}"
+    assert all(f"`{name}`" in readme for name in METHODS)
 
 
 class TestCards:
