@@ -33,8 +33,7 @@ def unit(*names: str) -> tuple[str, ...]:
     return tuple(f"unit/test_{name}.py" for name in names)
 
 
-ENERGY, CONFIDENCE = "ops/energy.py", "ops/confidence.py"
-SIMILARITY = "ops/similarity.py"
+OPEN_SCORES, SIMILARITY = "ops/open_scores.py", "ops/similarity.py"
 BASE, BLOCKS, FEAT = "methods/base.py", "methods/blocks.py", "methods/feat.py"
 SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/protonet.py"
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
@@ -45,24 +44,24 @@ RECIPE, LOOP, PRETRAIN, TRAIN = "engine/recipe.py", "engine/loop.py", "engine/pr
 # fmt: off
 MUTATIONS = [
     # Energy and the margin loss
-    Mutation("energy with the wrong sign", ENERGY,
+    Mutation("energy with the wrong sign", OPEN_SCORES,
              "-similarity.logsumexp(dim=-1)", "similarity.logsumexp(dim=-1)", unit("ops_energy")),
-    Mutation("energy over the queries", ENERGY,
+    Mutation("energy over the queries", OPEN_SCORES,
              "logsumexp(dim=-1)", "logsumexp(dim=0)", unit("ops_energy")),
-    Mutation("hinge of known queries reversed", ENERGY,
+    Mutation("hinge of known queries reversed", OPEN_SCORES,
              "(e[known] - m_known)", "(m_known - e[known])", unit("ops_energy")),
-    Mutation("hinge of unknown queries as eq. 10 prints it", ENERGY,
+    Mutation("hinge of unknown queries as eq. 10 prints it", OPEN_SCORES,
              "(m_unknown - e[~known])", "(e[~known] - m_unknown)", unit("ops_energy")),
-    Mutation("known and unknown swapped in the margin loss", ENERGY,
+    Mutation("known and unknown swapped in the margin loss", OPEN_SCORES,
              "    pull = (e[known] - m_known)", "    known = ~known\n    pull = (e[known] - m_known)",
              unit("ops_energy")),
-    Mutation("hinge of unknown queries not squared", ENERGY,
+    Mutation("hinge of unknown queries not squared", OPEN_SCORES,
              "(m_unknown - e[~known]).relu().square()", "(m_unknown - e[~known]).relu()", unit("ops_energy")),
-    Mutation("margin loss sums where it should average", ENERGY,
+    Mutation("margin loss sums where it should average", OPEN_SCORES,
              "x.sum() / max(x.numel(), 1)", "x.sum()", unit("ops_energy")),
-    Mutation("smallest distance with the wrong sign", CONFIDENCE,
+    Mutation("smallest distance with the wrong sign", OPEN_SCORES,
              "return -logits.amax(dim=-1)", "return logits.amax(dim=-1)", unit("ops_energy")),
-    Mutation("entropy with the wrong sign", CONFIDENCE,
+    Mutation("entropy with the wrong sign", OPEN_SCORES,
              "return -(log_p.exp() * log_p)", "return (log_p.exp() * log_p)", unit("ops_energy")),
 
     # Similarities and class means

@@ -10,9 +10,8 @@ from torch.autograd import gradcheck
 
 from conformance.suite import DIM, toy_base, toy_task
 from glocal.methods import peeler
-from glocal.methods.peeler import Peeler, weighed_distance
-from glocal.methods.precision import Precision
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.methods.peeler import Peeler, Precision, weighed_distance
+from glocal.ops.open_scores import OPEN_SCORES
 from glocal.types import Episode
 from glocal_runtime.errors import RecipeError
 from reference import peeler as slow

@@ -6,7 +6,7 @@ import torch
 from conformance.suite import DIM, toy_task
 from glocal.methods.base import TEMPERATURES
 from glocal.methods.protonet import ProtoNet
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.open_scores import OPEN_SCORES
 from glocal.ops.similarity import SIMILARITIES
 from glocal_runtime.errors import RecipeError
 from reference.feat import cross_entropy, pooled

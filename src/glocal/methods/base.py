@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.open_scores import OPEN_SCORES
 from glocal.ops.similarity import pool
 from glocal.types import UNKNOWN, BaseClasses, Episode, Output, Views
 from glocal_runtime.errors import RecipeError
@@ -130,12 +130,10 @@ class Method(nn.Module):
         return self.score(self.enroll(support, episode.support_label, episode.drawn), query)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
-        """Named, already weighted terms; the trainer adds them up and logs each."""
-        return self.terms(episode, self(episode))
-
-    def terms(self, episode: Episode, out: Output) -> dict[str, Tensor]:
-        """The loss terms that follow from the output alone: cross-entropy of the known queries."""
-        return {"closed": known_cross_entropy(out.logits, episode.query_label)}
+        """Named, already weighted terms, which the trainer adds up and logs: cross-entropy of the known queries."""
+        support, query = self.views(episode)
+        logits = self.compare(self.enroll(support, episode.support_label, episode.drawn), query).logits
+        return {"closed": known_cross_entropy(logits, episode.query_label)}
 
 
 def known_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:

@@ -109,6 +109,3 @@ class Centred(Method):
                 mirror_support=mirror,
             )
         )
-
-    def terms(self, episode: Episode, out: Output) -> dict[str, Tensor]:
-        return self.inner.terms(episode, out)

@@ -59,9 +59,8 @@ from glocal.methods.base import (
 )
 from glocal.methods.blocks import ScaleCalibration, SetAttention
 from glocal.methods.snatcher import SnaTCHerF, movement
-from glocal.ops.confidence import OPEN_SCORES
-from glocal.ops.confidence import distance as smallest_distance
-from glocal.ops.energy import energy, energy_margin
+from glocal.ops.open_scores import OPEN_SCORES, energy, energy_margin
+from glocal.ops.open_scores import distance as smallest_distance
 from glocal.ops.similarity import SIMILARITIES, class_mean, pixel_similarity, pool
 from glocal.types import Episode, Views
 from glocal_runtime.errors import RecipeError

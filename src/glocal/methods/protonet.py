@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from glocal.methods.base import TEMPERATURES, Comparison, Method, MethodCard, Paper, check_choice, check_positive
-from glocal.ops.confidence import distance as smallest_distance
+from glocal.ops.open_scores import distance as smallest_distance
 from glocal.ops.similarity import SIMILARITIES, class_mean
 from glocal.types import Views
 

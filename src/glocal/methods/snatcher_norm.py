@@ -39,10 +39,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, MethodCard, check_positive, known_cross_entropy
+from glocal.methods.base import Comparison, Method, MethodCard, check_positive
 from glocal.methods.snatcher import PAPER, SCALE, movement
 from glocal.ops.similarity import class_mean, neg_sq_euclidean
-from glocal.types import Episode, Views
+from glocal.types import Views
 
 EPSILON = 1e-5
 UNRELEASED = "the authors released SnaTCHer-F alone, and this follows their text"
@@ -79,11 +79,6 @@ class SnaTCHerNorm(Method):
     def compare(self, state: Any, query: Views) -> Comparison:
         logits = neg_sq_euclidean(query.vec, state.proto) / self.temperature
         return Comparison(logits, {"snatcher": lambda: self.moved(state, query.vec, logits)})
-
-    def loss(self, episode: Episode) -> dict[str, Tensor]:
-        support, query = self.views(episode)
-        state = self.enroll(support, episode.support_label, episode.drawn)
-        return {"closed": known_cross_entropy(self.compare(state, query).logits, episode.query_label)}
 
 
 class SnaTCHerL(SnaTCHerNorm):
