@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from glocal.backbones import BACKBONES, Backbone, build_backbone
+from glocal.backbones import Backbone, build_backbone
 from glocal_runtime.errors import DataError, RecipeError
 
 # name, settings, side of the test picture, (channels, side) of every stage
@@ -39,10 +39,6 @@ def pictures(side: int, count: int = 2) -> torch.Tensor:
 
 def ids(case: Any) -> str:
     return case if isinstance(case, str) else ""
-
-
-def test_every_name_is_registered() -> None:
-    assert list(BACKBONES) == ["conv4", "resnet12", "resnet18", "efficientnet-lite0", "timm", "pixels"]
 
 
 @pytest.mark.parametrize(("name", "settings", "side", "stages"), CASES, ids=ids)

@@ -15,7 +15,6 @@ from glocal.engine.checkpoint import Model, load_model, read_checkpoint, save_mo
 from glocal.methods import METHODS, Method, build_method
 from glocal.methods.att import ATTG
 from glocal.methods.centred import Centred
-from glocal.methods.protonet import ProtoNet
 from glocal.types import Episode
 from glocal_runtime.errors import RecipeError, WeightsError
 from reference.oslo import unit
@@ -134,11 +133,6 @@ def test_a_picture_that_is_the_mean_stays_finite():
     method = build("protonet", centre=True)
     vec = method.embed(toy_base().mean.double().view(1, DIM, 1, 1)).vec
     assert torch.equal(vec, torch.zeros(1, DIM, dtype=torch.float64))
-
-
-def test_without_base_classes_it_says_so():
-    with pytest.raises(RecipeError, match="centring needs the mean of the base pictures and has not met them"):
-        Centred(ProtoNet(DIM), DIM)(toy_task(0))
 
 
 def test_unknown_settings_are_errors_as_before():

@@ -19,7 +19,7 @@ from glocal.engine.distributed import StepLosses, World
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.run_folder import METRICS
+from glocal.engine.run_folder import METRICS, Log
 from glocal.engine.train import TrainStage, views
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from refusal import refused
@@ -149,6 +149,34 @@ class TestFolder:
         assert set(record["validation"]) >= {"acc", "auroc"}
         assert record["preprocess"]["size"] == 16
         assert json.loads((tmp_path / "run" / "recipe.json").read_text()) == record["recipe"]
+
+
+def test_the_log_drops_steps_to_come_and_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / METRICS
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a": 3}\n{"step": 3, "val')
+    Log(path, keep_until=2).write({"step": 3, "a": 4})
+    assert [(line["step"], line["a"]) for line in map(json.loads, path.read_text().splitlines())] == [
+        (1, 1),
+        (2, 2),
+        (3, 4),
+    ]
+    Log(path, keep_until=0)
+    assert path.read_text() == ""
+
+
+@pytest.mark.parametrize(("choose", "step"), [("auroc", 8), ("acc", 12)])
+def test_best_is_the_highest_validation_and_the_earliest_of_equals(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: str, step: int
+) -> None:
+    validations = {"auroc": (0.5, 0.8, 0.8, 0.3), "acc": (0.6, 0.4, 0.7, 0.2)}  # at steps 4, 8, 12 and the last, 15
+    coming = [dict(zip(validations, values, strict=True)) for values in zip(*validations.values(), strict=True)]
+    script = iter(coming)
+    monkeypatch.setattr(loop.Validator, "__call__", lambda self, model: next(script))
+    run(recipe_of(dataset, validation={"choose": choose}), tmp_path / "run")
+    assert next(script, None) is None, "validated at every fourth step and at the end"
+    record, last = (read_checkpoint(tmp_path / "run" / name)[1] for name in (BEST, LAST))
+    assert (record["step"], record["validation"]) == (step, coming[step // 4 - 1])
+    assert (last["step"], last["best"]) == (15, max(validations[choose]))
 
 
 class TestNotFinite:

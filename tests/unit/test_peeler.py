@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 
@@ -191,40 +190,3 @@ def test_base_classes_are_needed_for_the_auxiliary_term_alone():
     with_it.set_base(toy_base())
     assert torch.equal(with_it.base.rows, toy_base().centre)
     assert with_it.base.rows.requires_grad
-
-
-def test_weights_come_back_with_their_base_classes():
-    method = build(**FULL)
-    again = Peeler(DIM, **FULL).double().eval()
-    again.load_state_dict(copy.deepcopy(method.state_dict()))
-    t = task()
-    assert torch.equal(again(t).logits, method(t).logits)
-    assert torch.equal(again.loss(t)["auxiliary"], method.loss(t)["auxiliary"])
-
-
-@pytest.mark.parametrize(("variant", "published"), [("prototype", "entropy"), ("gaussian", "peeler")])
-def test_published_score_and_others_by_name(variant: str, published: str):
-    assert Peeler(DIM, variant=variant).open_score == published
-    method = build(variant=variant, open_score="distance")
-    out = method(task())
-    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"variant": "full"}, "variant must be one of prototype, gaussian, got 'full'"),
-        ({"temperature": 0}, "temperature must be positive, got 0"),
-        ({"open_weight": -1}, r"open_weight must be 0 \(off\) or positive, got -1"),
-        ({"auxiliary_weight": -1}, r"auxiliary_weight must be 0 \(off\) or positive, got -1"),
-        ({"auxiliary_temperature": 0}, "auxiliary_temperature must be positive, got 0"),
-        ({"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
-        ({"variant": "gaussian", "early_channels": 4}, "leave some of the 16 to the last map, got 4; a backbone"),
-        ({"variant": "gaussian", "early_channels": -1}, "early_channels must be at least 0 .*, got -1"),
-        ({"early_channels": 2}, "early_channels is for variant = \"gaussian\", got 2 with 'prototype'"),
-        ({"open_score": "negative"}, "open_score must be one of peeler, entropy, .*, got 'negative'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        Peeler(DIM, **settings)

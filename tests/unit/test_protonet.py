@@ -6,7 +6,6 @@ import torch
 from conformance.suite import DIM, toy_task
 from glocal.methods.base import TEMPERATURES
 from glocal.methods.protonet import ProtoNet
-from glocal.ops.open_scores import OPEN_SCORES
 from glocal.ops.similarity import SIMILARITIES
 from glocal_runtime.errors import RecipeError
 from reference.feat import cross_entropy, pooled
@@ -21,12 +20,6 @@ def test_logits_and_loss_equal_their_loops(distance: str):
     expected = similarity(pooled(task.query), proto, distance) / TEMPERATURES[distance]
     torch.testing.assert_close(method(task).logits, expected, rtol=0, atol=1e-10)
     assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(expected, task.query_label), abs=1e-10)
-
-
-@pytest.mark.parametrize("name", OPEN_SCORES)
-def test_open_score_is_chosen_by_name(name: str):
-    out = ProtoNet(DIM, open_score=name)(toy_task(0))
-    assert torch.equal(out.open_score, OPEN_SCORES[name](out.logits))
 
 
 @pytest.mark.parametrize("distance", SIMILARITIES)
@@ -55,16 +48,3 @@ def test_a_score_chosen_later_is_checked_too():
 
 def test_loss_without_known_queries_is_zero():
     assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"distance": "manhattan"}, "distance must be one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
-        ({"temperature": -1.0}, r"temperature must be positive, got -1\.0"),
-        ({"open_score": "openmax"}, "open_score must be one of nearest, entropy, .*, got 'openmax'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        ProtoNet(DIM, **settings)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from glocal.engine.device import pick_device
-from glocal.engine.recipe import load_recipe, parse_recipe, shipped_recipes
+from glocal.engine.recipe import Optimizer, load_recipe, parse_recipe, shipped_recipes
 from glocal_runtime.errors import RecipeError
 from refusal import refused
 
@@ -255,6 +255,34 @@ class TestExtends:
             load_recipe(write("x.toml", line))
         with refused("recipe", "'extends'"):
             parse_recipe(plain(extends="base"))
+
+
+class TestRates:
+    """Learning-rate factors at places where a wrong formula gives another number."""
+
+    @pytest.mark.parametrize(
+        ("settings", "at", "expected"),
+        [
+            ({"schedule": "constant"}, [0.0, 0.5, 0.99], [1, 1, 1]),
+            (
+                {"schedule": "steps", "milestones": [0.4, 0.7], "gamma": 0.1},
+                [0.0, 0.39, 0.4, 0.69, 0.7, 0.99],
+                [1, 1, 0.1, 0.1, 0.01, 0.01],
+            ),
+            ({"schedule": "steps"}, [0.9], [1]),
+            ({"schedule": "one-cycle", "warmup": 0.2}, [0.0, 0.1, 0.2, 0.6, 0.9999], [0, 0.5, 1, 0.5, 1e-3]),
+            ({"schedule": "one-cycle", "warmup": 0.0}, [0.0, 0.5], [1, 0.5]),
+            (
+                {"schedule": "cosine", "warmup": 0.2},
+                [0.1, 0.2, 0.4, 0.6, 0.8],
+                [0.5, 1, 0.5 + 0.5 * 0.5**0.5, 0.5, 0.5 - 0.5 * 0.5**0.5],
+            ),
+            ({"schedule": "cosine", "warmup": 0.0}, [0.0], [1]),
+        ],
+    )
+    def test_factors(self, settings: dict[str, Any], at: list[float], expected: list[float]) -> None:
+        optimizer = Optimizer.model_validate(settings)
+        assert [optimizer.factor(progress) for progress in at] == pytest.approx(expected, rel=1e-12)
 
 
 def test_devices() -> None:

@@ -93,13 +93,6 @@ def test_starts_as_published():
         assert 0.005 < (layer.weight - torch.eye(DIM)).std().item() < 0.02
 
 
-def test_memory_comes_back_with_the_weights():
-    method, t = build(), task()
-    again = RFDNet(DIM).double()
-    again.load_state_dict(method.state_dict())
-    assert torch.equal(again.eval()(t).logits, method(t).logits)
-
-
 def test_gradient_of_the_products():
     torch.manual_seed(0)
     method, label = build(), torch.tensor([0, 1, 1])
@@ -107,30 +100,7 @@ def test_gradient_of_the_products():
     assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))
 
 
-def test_one_class_is_refused():
-    with pytest.raises(RecipeError, match=r"rfdnet needs tasks of at least 2 classes, .*, got 1; enroll another"):
-        build()(task(shots=(2,)))
-
-
-def test_without_base_classes_it_says_so():
-    with pytest.raises(RecipeError, match="remembers the base classes and has not met them"):
-        RFDNet(DIM)(toy_task(0))
-
-
 @pytest.mark.parametrize("drawn", [tuple(range(20)), (0, 1, 2, 20)])
 def test_a_task_that_hides_more_than_there_is_is_refused(drawn: tuple[int, ...]):
     with pytest.raises(RecipeError, match="among 20 base classes"):
         build().train()(replace(task(), drawn=drawn))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"margin": 0}, "margin must be positive, got 0"),
-        ({"margin_weight": -1}, r"margin_weight must be 0 \(off\) or positive, got -1"),
-        ({"open_score": "snatcher"}, "open_score must be one of entropy, .*, got 'snatcher'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        RFDNet(DIM, **settings)

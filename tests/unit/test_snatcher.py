@@ -66,9 +66,3 @@ def test_a_query_equal_to_its_prototype_moves_nothing():
     moved = movement(method.attend.swapped, state, proto, logits.roll(1, dims=0))
     assert still.max() < 1e-20
     assert moved.min() > 1e-3
-
-
-def test_other_scores_by_name():
-    method = build(open_score="distance")
-    out = method(toy_task(0).to(dtype=torch.float64))
-    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))
