@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -45,6 +46,11 @@ def toy_task(seed: int, *, shots: Sequence[int] = (2, 1, 3), n_query: int = 4, n
         mirror_support_label=torch.arange(n_unknown),
         mirror_query_label=mirror_label[order],
     )
+
+
+def double_task(seed: int = 0, **sizes: Any) -> Episode:
+    """In float64, for comparisons with the slow references."""
+    return toy_task(seed, **sizes).to(dtype=torch.float64)
 
 
 def toy_base() -> BaseClasses:

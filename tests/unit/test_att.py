@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_base, toy_task
+from conformance.suite import DIM, double_task, toy_base
 from glocal.methods.att import ATT, ATTG, MemoryAttention
-from glocal.types import Episode, Views
+from glocal.types import Views
 from glocal_runtime.errors import RecipeError
 from reference import att as slow
 
@@ -35,14 +35,10 @@ def base_of(method: ATT) -> torch.Tensor | None:
     return (toy_base().weight if method.rows == "classifier" else toy_base().centre).double()
 
 
-def task(seed: int = 0, **sizes) -> Episode:
-    return toy_task(seed, **sizes).to(dtype=torch.float64)
-
-
 @pytest.mark.parametrize(("kind", "settings"), SETTINGS)
 @pytest.mark.parametrize("shots", [(2, 1, 3), (1, 1), (1,)])
 def test_logits_and_open_score_equal_their_loops(kind: type[ATT], settings: dict, shots: tuple[int, ...]):
-    method, t = build(kind, **settings), task(shots=shots)
+    method, t = build(kind, **settings), double_task(shots=shots)
     rows = slow.similarities(method, t, base_of(method))
     share = [math.exp(row[-1]) / sum(math.exp(s) for s in row) for row in rows]
     out = method(t)
@@ -52,7 +48,7 @@ def test_logits_and_open_score_equal_their_loops(kind: type[ATT], settings: dict
 
 @pytest.mark.parametrize(("kind", "settings"), SETTINGS)
 def test_loss_of_both_sides_equals_its_loops(kind: type[ATT], settings: dict):
-    method, t = build(kind, **settings), task(shots=(2, 1, 3), n_unknown=4)
+    method, t = build(kind, **settings), double_task(shots=(2, 1, 3), n_unknown=4)
     found = method.loss(t)
     sides = [slow.terms(method, side, base_of(method)) for side in (t, t.mirrored())]
     assert len(t.mirrored().support_label.unique()) == 4  # the other side has more classes than this one
@@ -64,7 +60,9 @@ def test_loss_of_both_sides_equals_its_loops(kind: type[ATT], settings: dict):
 @pytest.mark.parametrize("n_unknown", [0, 5])
 def test_a_task_without_a_mirror_is_learnt_from_one_side(kind: type[ATT], settings: dict, n_unknown: int):
     method = build(kind, **settings)
-    t = replace(task(n_unknown=n_unknown), mirror_support=None, mirror_support_label=None, mirror_query_label=None)
+    t = replace(
+        double_task(n_unknown=n_unknown), mirror_support=None, mirror_support_label=None, mirror_query_label=None
+    )
     classes, negatives = slow.terms(method, t, base_of(method))
     found = method.loss(t)
     assert found["classes"].item() == pytest.approx(classes, abs=1e-10)
@@ -72,7 +70,7 @@ def test_a_task_without_a_mirror_is_learnt_from_one_side(kind: type[ATT], settin
 
 
 def test_training_hides_the_classes_of_the_task():
-    method, t = build(ATTG, dropout=0.0, attention_dropout=0.0).train(), task()
+    method, t = build(ATTG, dropout=0.0, attention_dropout=0.0).train(), double_task()
     t = replace(t, drawn=(19, 3, 0, 7, 11, 12, 5, 2))
     sides = [slow.terms(method, side, base_of(method), hidden=t.drawn) for side in (t, t.mirrored())]
     shown = [slow.terms(method, side, base_of(method)) for side in (t, t.mirrored())]
@@ -84,7 +82,7 @@ def test_training_hides_the_classes_of_the_task():
 
 
 def test_at_test_class_ids_beyond_the_base_classes_are_no_matter():
-    method, t = build(ATTG), task()
+    method, t = build(ATTG), double_task()
     elsewhere = replace(t, drawn=tuple(range(100, 108)))
     assert torch.equal(method(elsewhere).logits, method(t).logits)
     with pytest.raises(RecipeError, match=r"cannot hide the classes \[100, .* among 20 base classes"):

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from conformance.suite import DIM, toy_base, toy_task
+from conformance.suite import DIM, double_task, toy_base, toy_task
 from glocal.methods.eol import EOL, Objective, adam
 from glocal.types import UNKNOWN, Episode
 from reference import eol as slow
@@ -24,10 +24,6 @@ def build(**settings) -> EOL:
 def centred(maps: Tensor) -> Tensor:
     mean = toy_base().mean.double()
     return torch.stack([unit(vec - mean) for vec in pooled(maps)])
-
-
-def double_task(seed: int = 0, **how) -> Episode:
-    return toy_task(seed, **how).to(dtype=torch.float64)
 
 
 @pytest.mark.parametrize(

@@ -6,13 +6,12 @@ from functools import partial
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
 from glocal.methods import METHODS, build_method, current_name
 from glocal.methods.gel import GEL, VARIANTS
 from glocal.methods.glocal_head import GlocalHead
 from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
-from glocal.types import Episode
 from glocal_runtime.errors import RecipeError
 from reference import gel as slow
 
@@ -31,14 +30,10 @@ def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:
     return method.eval()
 
 
-def task(seed: int = 0, **sizes) -> Episode:
-    return toy_task(seed, **sizes).to(dtype=torch.float64)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n_unknown", [5, 0])
 def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
-    method, t = build(variant=variant, top_k=2, temperature=9.0), task(n_unknown=n_unknown)
+    method, t = build(variant=variant, top_k=2, temperature=9.0), double_task(n_unknown=n_unknown)
     out, terms = method(t), method.loss(t)
     expected, losses = slow.scores(method, t), slow.loss(method, t, TRAINED[variant])
     torch.testing.assert_close(out.logits, slow.class_similarity(method, t), rtol=0, atol=1e-10)
@@ -48,7 +43,7 @@ def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
 
 @pytest.mark.parametrize("top_k", [1, 3, 4])
 def test_every_named_score_equals_its_equation(top_k: int):
-    method, t = build(top_k=top_k), task()
+    method, t = build(top_k=top_k), double_task()
     support, query = method.views(t)
     found = method.scores(method.enroll(support, t.support_label), query)
     for name, expected in slow.scores(method, t).items():
@@ -59,7 +54,7 @@ def test_every_named_score_equals_its_equation(top_k: int):
 @pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
 @pytest.mark.parametrize("kind", [GEL, partial(GlocalHead, local_scale="mean")])
 def test_distances_and_scales_equal_their_equations(distance: str, kind: Callable[..., GEL]):
-    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), task()
+    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), double_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
     losses = {name: term.item() for name, term in method.loss(t).items()}
     assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
@@ -67,12 +62,12 @@ def test_distances_and_scales_equal_their_equations(distance: str, kind: Callabl
 
 @pytest.mark.parametrize("coefficients", ["fixed", "learnable", "task-adaptive"])
 def test_coefficients_start_at_one(coefficients: str):
-    method, t = build(coefficients=coefficients), task()
+    method, t = build(coefficients=coefficients), double_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
 
 
 def test_learnable_coefficients_weigh_the_energies():
-    method, t = build(coefficients="learnable"), task()
+    method, t = build(coefficients="learnable"), double_task()
     with torch.no_grad():
         method.coefficient.value.copy_(torch.tensor([2.0, -0.5]))
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, 2.0, -0.5)["E"], abs=1e-10)
@@ -80,7 +75,7 @@ def test_learnable_coefficients_weigh_the_energies():
 
 
 def test_task_adaptive_coefficients_come_from_the_prototypes():
-    method, t = build(coefficients="task-adaptive"), task()
+    method, t = build(coefficients="task-adaptive"), double_task()
     torch.nn.init.normal_(method.coefficient.linear.weight)
     mean = slow.class_mean(slow.pooled(t.support), t.support_label).mean(0)
     a, b = (1 + method.coefficient.linear.weight @ mean).tolist()
@@ -88,14 +83,14 @@ def test_task_adaptive_coefficients_come_from_the_prototypes():
 
 
 def test_delay_is_trained_like_pixel_and_scored_otherwise():
-    pixel, delay, t = build(variant="pixel"), build(variant="delay"), task()
+    pixel, delay, t = build(variant="pixel"), build(variant="delay"), double_task()
     assert {k: v.item() for k, v in pixel.loss(t).items()} == {k: v.item() for k, v in delay.loss(t).items()}
     difference = delay(t).open_score - pixel(t).open_score
     torch.testing.assert_close(difference, -delay(t).logits.amax(-1), rtol=0, atol=1e-12)
 
 
 def test_baseline_is_snatcher_with_the_cross_entropy_alone():
-    method, t = build(variant="baseline"), task()
+    method, t = build(variant="baseline"), double_task()
     twin = SnaTCHerF(DIM, contrast_weight=0).double().eval()
     twin.load_state_dict(method.state_dict())  # strict: there is no calibration to be left without a gradient
     assert torch.equal(method(t).open_score, twin(t).open_score)
@@ -103,7 +98,7 @@ def test_baseline_is_snatcher_with_the_cross_entropy_alone():
 
 
 def test_without_energy_weight_the_gradient_is_that_of_the_cross_entropy():
-    control, t = build(energy_weight=0), task()
+    control, t = build(energy_weight=0), double_task()
     terms = control.loss(t)
     assert terms["energy"].item() == 0
     sum(terms.values()).backward()
@@ -129,12 +124,12 @@ def test_training_tells_unknown_from_known():
 
 def test_top_k_beyond_the_map_names_the_way_out():
     with pytest.raises(RecipeError, match=r"top_k must be in 1\.\.4 \(pixels of one class map\), got 10; .* 2x2"):
-        build(top_k=10)(task())
+        build(top_k=10)(double_task())
 
 
 def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
-    method, t = build(GlocalHead, **gentle), task()
+    method, t = build(GlocalHead, **gentle), double_task()
     plain = ProtoNet(DIM, distance="cosine")(t)
     torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
     with torch.no_grad():
@@ -143,7 +138,7 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
-    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), task()
+    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), double_task()
     mean.load_state_dict(learned.state_dict(), strict=False)
     with torch.no_grad():
         learned.local_affine.factor.fill_(1.0)
@@ -157,7 +152,7 @@ def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
         gel, head = build(**settings), build(GlocalHead, **settings)
         assert gel.state_dict().keys() == head.state_dict().keys()
         assert all(torch.equal(value, head.state_dict()[name]) for name, value in gel.state_dict().items())
-        assert torch.equal(gel(task()).open_score, head(task()).open_score)
+        assert torch.equal(gel(double_task()).open_score, head(double_task()).open_score)
 
 
 @pytest.mark.parametrize(

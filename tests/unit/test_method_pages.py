@@ -78,13 +78,6 @@ class TestPage:
         assert settings[-1].startswith("| `centre`")
         assert "dim" not in section(bare["gel.md"], "Settings")
 
-    def test_open_scores(self, bare: dict[str, str]) -> None:
-        assert section(bare["snatcher-f.md"], "Open scores") == (
-            "Its own: `snatcher`. "
-            "On the logits, as for every method: `entropy`, `doubt`, `distance`, `energy`, `margin`. "
-            "Reported unless `open_score` names another: `snatcher`."
-        )
-
     def test_published_numbers(self, bare: dict[str, str]) -> None:
         rows = section(bare["rfdnet.md"], "Published numbers").splitlines()[4:]
         assert len(rows) == 12
@@ -96,16 +89,6 @@ class TestPage:
         shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
         every = sum(len(row.values) for row in published())
         assert sum(shown) == every + sum(bool(method.card.published) for method in METHODS.values()), "one per lead"
-
-    def test_facts(self, bare: dict[str, str]) -> None:
-        assert "| Needs | the base classes; in training, support of the unknown classes too" in bare["att-g.md"]
-        assert "| Needs | the base classes; tasks of at least 2 classes |" in bare["rfdnet.md"]
-        assert "| Queries | seen all at once (transductive) |" in bare["eol.md"]
-        assert "| Reconstruction | the authors released SnaTCHer-F alone" in bare["snatcher-t.md"]
-        assert "(https://arxiv.org/abs/2304.11855)" in bare["gel.md"]
-
-    def test_no_result_yet(self, bare: dict[str, str]) -> None:
-        assert all(section(bare[f"{name}.md"], "Our numbers") == "No result of ours yet." for name in METHODS)
 
     def test_the_index_has_every_method(self, bare: dict[str, str]) -> None:
         rows = [line for line in bare["README.md"].splitlines() if line.startswith("| [")]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from conformance.suite import DIM, mean_loss, toy_task
+from conformance.suite import DIM, double_task, mean_loss, toy_task
 from glocal.methods.open_prototype import OpenPrototype
 from glocal.ops.similarity import SIMILARITIES
 from glocal.types import Episode
@@ -32,7 +32,7 @@ def off_centre(seed: int) -> Episode:
 @pytest.mark.parametrize("distance", SIMILARITIES)
 @pytest.mark.parametrize(("shots", "n_unknown"), [((2, 1, 3), 5), ((1,), 3), ((1, 1), 0)])
 def test_score_and_loss_equal_their_loops(distance: str, calibrated: bool, shots: tuple[int, ...], n_unknown: int):
-    task = toy_task(0, shots=shots, n_unknown=n_unknown).to(dtype=torch.float64)
+    task = double_task(0, shots=shots, n_unknown=n_unknown)
     method = build(distance=distance, calibrated=calibrated)
     expected = slow.logits(method, task.support, task.support_label, task.query)
     out = method(task)

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
 from glocal.methods.oslo import OSLO
 from glocal.types import UNKNOWN, Views
 from reference import oslo as slow
@@ -14,7 +14,7 @@ from reference.feat import cross_entropy, pooled
 @pytest.mark.parametrize(("steps", "inlier", "assignment"), [(2, 0.05, 0.1), (1, 0.05, 0.1), (4, 0.3, 0.2)])
 def test_score_and_loss_equal_the_loops(shots: tuple[int, ...], steps: int, inlier: float, assignment: float):
     method = OSLO(DIM, steps=steps, inlier_temperature=inlier, assignment_temperature=assignment)
-    task = toy_task(0, shots=shots).to(dtype=torch.float64)
+    task = double_task(0, shots=shots)
     cosines, outlier = slow.scores(
         pooled(task.support),
         task.support_label,

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
 from glocal.methods.base import TEMPERATURES
 from glocal.methods.protonet import ProtoNet
 from glocal.ops.similarity import SIMILARITIES
@@ -14,7 +14,7 @@ from reference.similarity import class_mean, similarity
 
 @pytest.mark.parametrize("distance", SIMILARITIES)
 def test_logits_and_loss_equal_their_loops(distance: str):
-    task = toy_task(0).to(dtype=torch.float64)
+    task = double_task()
     method = ProtoNet(DIM, distance=distance)
     proto = class_mean(pooled(task.support), task.support_label)
     expected = similarity(pooled(task.query), proto, distance) / TEMPERATURES[distance]
@@ -24,7 +24,7 @@ def test_logits_and_loss_equal_their_loops(distance: str):
 
 @pytest.mark.parametrize("distance", SIMILARITIES)
 def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
-    task = toy_task(0).to(dtype=torch.float64)
+    task = double_task()
     out = ProtoNet(DIM, distance=distance, open_score="nearest")(task)
     to_images = similarity(pooled(task.query), pooled(task.support), distance) / TEMPERATURES[distance]
     expected = torch.tensor([min(-float(s) for s in row) for row in to_images], dtype=torch.float64)
@@ -34,7 +34,7 @@ def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
 
 def test_with_one_image_per_class_nearest_is_the_distance_to_the_class():
     method = ProtoNet(DIM)
-    support, query = method.views(task := toy_task(0, shots=(1, 1, 1)).to(dtype=torch.float64))
+    support, query = method.views(task := double_task(0, shots=(1, 1, 1)))
     scores = method.scores(method.enroll(support, task.support_label), query)
     torch.testing.assert_close(scores["nearest"], scores["distance"], rtol=0, atol=1e-12)
 

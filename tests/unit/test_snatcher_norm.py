@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.autograd import gradcheck
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task
 from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
 from glocal.types import Views
 from reference import snatcher as slow_snatcher
@@ -37,7 +37,7 @@ def transform(method: SnaTCHerNorm, n_support: int) -> Callable[[Tensor], Tensor
 @BOTH
 @SHOTS
 def test_logits_and_open_score_equal_the_loop_over_queries(method_type: type[SnaTCHerNorm], shots: tuple[int, ...]):
-    method, task = build(method_type, temperature=7.0), toy_task(0, shots=shots).to(dtype=torch.float64)
+    method, task = build(method_type, temperature=7.0), double_task(0, shots=shots)
     out, normalise = method(task), transform(method, sum(shots))
     raw, query = class_mean(pooled(task.support), task.support_label), pooled(task.query)
     logits = neg_sq_euclidean(query, normalise(raw)) / 7

@@ -86,14 +86,14 @@ class ATT(Method):
         self.scale = nn.Parameter(torch.tensor(check_positive("scale", float(scale))))
         self.choose_score(open_score or "negative")
 
-    def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
+    def memory_of(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
         """M (M, D) for a task with class means (N, D)."""
         return mean
 
     def envision(self, support: Views, label: Tensor, drawn: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Prototypes p_n and negatives u_n, (N, D) each."""
         mean = class_mean(support.vec, label)
-        memory = self.remembered(mean, drawn)
+        memory = self.memory_of(mean, drawn)
         proto = self.calibrator(mean, memory)
         return proto, self.open_generator(proto, memory)
 
@@ -157,7 +157,7 @@ class ATTG(ATT):
     def set_base(self, base: BaseClasses) -> None:
         self.base.fill(base.weight if self.rows == "classifier" else base.centre)
 
-    def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
+    def memory_of(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
         # Only in training does ``drawn`` count base classes; later it counts those of another split.
         rows: Tensor = self.base(drawn if self.training else ())
         return rows
