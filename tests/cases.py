@@ -16,9 +16,8 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     "feat/adapter": {"adapter": True, "contrast_weight": 0.1},
     "peeler/auxiliary": {"adapter": True, "temperature": 8.0, "auxiliary_temperature": 8.0},
     "peeler": {"auxiliary_weight": 0},  # the base classes of the toy task are not those it draws
-    "peeler/gaussian": {"variant": "gaussian", "sigma_channels": 8, "auxiliary_weight": 0},
+    "peeler/gaussian": {"variant": "gaussian", "sigma_channels": 8, "adapter": True},
     "peeler/full": {"variant": "gaussian", "sigma_channels": 8, "early_channels": 2},
-    "peeler/gaussian-adapter": {"variant": "gaussian", "sigma_channels": 8, "adapter": True},
     "att/single": {"memory": "single", "negative": "mlp"},
     "att-g/mlp": {"negative": "mlp"},
     "att-g/means": {"rows": "means"},
