@@ -41,13 +41,9 @@ def small_model(**record: Any) -> Model:
     return Model(backbone, METHODS["gel"](backbone.channels), described | record, {"classifier": torch.arange(3.0)})
 
 
-def refusal(path: Path) -> str:
-    with pytest.raises(WeightsError) as caught:
+def refuse(path: Path, code: str, *words: str) -> None:
+    with refused(code, str(path), *words):
         load_model(path)
-    said = str(caught.value)
-    assert str(path) in said
-    assert "\n" not in said
-    return said
 
 
 def test_weights_and_record_survive(tmp_path: Path) -> None:
@@ -141,9 +137,9 @@ def test_damaged_files(tmp_path: Path) -> None:
     content = path.read_bytes()
     for damage in DAMAGES.values():
         path.write_bytes(damage(content))
-        assert "damaged" in refusal(path)
+        refuse(path, "damaged")
     torch.save({"a": torch.ones(2)}, path)
-    assert "damaged" in refusal(path)
+    refuse(path, "damaged")
 
 
 def test_every_cut_is_noticed(tmp_path: Path) -> None:
@@ -159,15 +155,14 @@ def test_every_cut_is_noticed(tmp_path: Path) -> None:
 def test_foreign_and_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m.safetensors"
     save_file({"a": torch.ones(2)}, path)
-    assert "not a checkpoint of glocal" in refusal(path)
+    refuse(path, "foreign")
     for odd in ("not json", "[]", "{}", '"text"', "7"):
         save_file({"a": torch.ones(2)}, path, metadata={"glocal": odd})
-        assert "not a checkpoint of glocal" in refusal(path)
+        refuse(path, "foreign")
     monkeypatch.setattr(checkpoint, "FORMAT", 99)
     save_model(path, small_model())
     monkeypatch.undo()
-    assert "has format 99" in refusal(path)
-    assert "update glocal" in refusal(path)
+    refuse(path, "newer", "format 99")
 
 
 def test_a_model_that_this_version_does_not_have(tmp_path: Path) -> None:
@@ -179,9 +174,9 @@ def test_a_model_that_this_version_does_not_have(tmp_path: Path) -> None:
         {"backbone": {"name": "conv4", "settings": {"tomorrow": 1}}},
     ):
         save_model(path, small_model(**described))
-        assert "tomorrow" in refusal(path)
+        refuse(path, "cannot-build", "tomorrow")
     write_checkpoint(path, {}, {})
-    assert "cannot build" in refusal(path)
+    refuse(path, "cannot-build")
 
 
 def test_loading_is_strict_and_names_what_is_wrong(tmp_path: Path) -> None:
@@ -190,11 +185,11 @@ def test_loading_is_strict_and_names_what_is_wrong(tmp_path: Path) -> None:
     tensors = model.tensors()
     lacking = {name: value for name, value in tensors.items() if name != "backbone.layer2.0.weight"}
     write_checkpoint(path, lacking, model.record)
-    assert "layer2.0.weight" in refusal(path)
+    refuse(path, "does-not-fit", "layer2.0.weight")
     write_checkpoint(path, tensors | {"method.surplus": torch.ones(1)}, model.record)
-    assert "surplus" in refusal(path)
+    refuse(path, "does-not-fit", "surplus")
     write_checkpoint(path, tensors | {"backbone.layer1.0.bias": torch.ones(7)}, model.record)
-    assert "layer1.0.bias" in refusal(path)
+    refuse(path, "does-not-fit", "layer1.0.bias")
     with pytest.raises(WeightsError) as caught:
         load_strictly(build_backbone("resnet12", width=4), {}, "nothing")
     assert len(str(caught.value)) < 600, "a sentence, not a listing of a hundred names"
@@ -204,11 +199,9 @@ def test_where_checkpoints_are_looked_for(tmp_path: Path) -> None:
     save_model(tmp_path / "run" / BEST, small_model())
     assert find_checkpoint(tmp_path / "run") == tmp_path / "run" / BEST
     assert find_checkpoint(tmp_path / "run" / BEST) == tmp_path / "run" / BEST
-    with pytest.raises(WeightsError, match=r"has no best\.safetensors"):
+    with refused("no-best"):
         find_checkpoint(tmp_path)
-    with pytest.raises(WeightsError, match="neither a file, nor a run folder, nor a shipped model"):
-        find_checkpoint(tmp_path / "nothing")
-    with pytest.raises(WeightsError, match="no such file"):
+    with refused("no-file"):
         read_checkpoint(tmp_path / "nothing")
 
 
@@ -256,7 +249,7 @@ def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:
     assert not any(name.startswith("backbone.") for name in model.tensors())
     other = copy.deepcopy(model.record) | {"backbone": model.record["backbone"] | {"packaged": "0" * 64}}
     write_checkpoint(tmp_path / "other.safetensors", {}, other)
-    with pytest.raises(WeightsError, match="other weights of efficientnet-lite0 than the installed package brings"):
+    with refused("other-weights", "efficientnet-lite0"):
         load_model(tmp_path / "other.safetensors")
 
 
@@ -273,7 +266,7 @@ def test_a_head_on_a_shipped_backbone_stores_the_head_alone(tmp_path: Path) -> N
     save_model(tmp_path / "tuned.safetensors", head)
     assert load_model(tmp_path / "tuned.safetensors").backbone.fingerprint() == base.backbone.fingerprint()
     write_checkpoint(tmp_path / "other.safetensors", {}, head.record | {"backbone": named | {"packaged": "0" * 64}})
-    with pytest.raises(WeightsError, match="than the installed package brings in embedded-protonet"):
+    with refused("other-weights", "embedded-protonet"):
         load_model(tmp_path / "other.safetensors")
 
 
@@ -292,5 +285,5 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
 def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
     model = load_model("embedded-protonet")
     save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
-    with pytest.raises(WeightsError, match="cannot build"):
+    with refused("cannot-build"):
         load_model(tmp_path / "odd.safetensors")

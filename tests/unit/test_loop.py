@@ -21,7 +21,7 @@ from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.run_folder import METRICS, Log
 from glocal.engine.train import TrainStage, views
-from glocal_runtime.errors import DataError, GlocalError, RecipeError
+from glocal_runtime.errors import GlocalError
 from refusal import refused
 from tiny_runs import fields, make_dataset
 
@@ -101,30 +101,27 @@ class TestSplits:
 
     def test_a_part_without_pictures_is_refused(self, dataset: Path) -> None:
         recipe = recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.99, "part": "pretrained"})
-        with pytest.raises(DataError, match=r"data\.holdout = 0\.99 leaves no picture"):
+        with refused("no-pictures", "data.holdout = 0.99"):
             PretrainStage(recipe, torch.device("cpu"))
 
 
 class TestFolder:
     def test_a_folder_with_a_run_is_refused(self, dataset: Path, pretrained: Path) -> None:
         before = snapshot(pretrained)
-        with pytest.raises(RecipeError, match="already holds a run; continue it with --resume"):
+        with refused("run-exists", "--resume"):
             run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained)
         assert snapshot(pretrained) == before
 
     def test_a_folder_without_a_run_cannot_be_resumed(self, dataset: Path, tmp_path: Path) -> None:
-        with pytest.raises(RecipeError, match="nothing to resume"):
+        with refused("no-run"):
             run(recipe_of(dataset), tmp_path / "none", resume=True)
         assert not (tmp_path / "none").exists()
 
     def test_another_recipe_is_refused_and_the_keys_are_named(self, dataset: Path, pretrained: Path) -> None:
         other = recipe_of(dataset, pretrain={"epochs": 2}, optimizer={"lr": 0.07}, augment={"flip": True})
-        with pytest.raises(RecipeError) as caught:
+        changes = "augment.flip (False there, True now), optimizer.lr (0.05 there, 0.07 now);"
+        with refused("other-recipe", changes):
             run(other, pretrained, resume=True)
-        said = str(caught.value)
-        assert "augment.flip (False there, True now)" in said
-        assert "optimizer.lr (0.05 there, 0.07 now)" in said
-        assert "momentum" not in said
 
     def test_resuming_a_finished_run_changes_nothing(self, dataset: Path, pretrained: Path) -> None:
         before = snapshot(pretrained)
@@ -136,7 +133,7 @@ class TestFolder:
         recipe = recipe_of(data, pretrain={"epochs": 1})
         run(recipe, tmp_path / "run")
         Image.new("RGB", (16, 16)).save(data / "train" / "train0" / "new.png")
-        with pytest.raises(DataError, match="was trained on other pictures"):
+        with refused("other-pictures"):
             run(recipe, tmp_path / "run", resume=True)
 
     def test_the_record_tells_how_the_model_came_about(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -264,7 +261,7 @@ class TestStages:
         recipe = recipe_of(
             dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 2}
         )
-        with pytest.raises(RecipeError, match="nothing to train: method protonet has no weights of its own"):
+        with refused("nothing-to-train", "protonet"):
             run(recipe, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -272,7 +269,7 @@ class TestStages:
     def test_pretraining_cannot_be_validated_by_a_method_that_remembers_base_classes(
         self, dataset: Path, tmp_path: Path, method: dict[str, Any]
     ) -> None:
-        with pytest.raises(RecipeError, match="remembers the base classes"):
+        with refused("needs-base", method["name"]):
             run(recipe_of(dataset, method=method), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -382,13 +379,13 @@ class TestStages:
         device = torch.device("cpu")
         flipped = recipe_of(dataset, augment={"flip": True}).augment
         augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})
-        with pytest.raises(RecipeError, match=r"leave \[augment\] out"):
+        with refused("frozen-augment"):
             TrainStage(augmented, device)
-        with pytest.raises(RecipeError, match=r"train\.views is for the frozen backbone"):
+        with refused("views-not-frozen"):
             TrainStage(recipe_of(dataset, "train", train={"views": 2}), device)
-        with pytest.raises(RecipeError, match="differs from the one in init"):
+        with refused("other-backbone", str(pretrained)):
             TrainStage(recipe_of(dataset, "train", init=str(pretrained), backbone={"width": 8}), device)
-        with pytest.raises(RecipeError, match="at most 10"):
+        with refused("recipe", "at most 10"):
             views(11, 32)
 
     def test_every_step_has_its_own_seed(self) -> None:

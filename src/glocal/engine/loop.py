@@ -227,7 +227,8 @@ def _optimizer(stage: Stage, recipe: Recipe) -> tuple[torch.optim.SGD, dict[Tens
     if not groups and stage.steps:
         raise RecipeError(
             f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen; "
-            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is'
+            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is',
+            code="nothing-to-train",
         )
     groups = groups or [{"params": [torch.zeros(0, requires_grad=True)], "base_lr": settings.lr}]
     nesterov = settings.momentum > 0
@@ -263,7 +264,8 @@ def _restore(
     if record["data"] != stage.model.record["data"]:
         raise DataError(
             f"the run in {folder} was trained on other pictures of {record['data']['dataset']} (manifest "
-            f"{record['data']['manifest'][:12]}) than are there now; put them back, or start a new run"
+            f"{record['data']['manifest'][:12]}) than are there now; put them back, or start a new run",
+            code="other-pictures",
         )
     modules = {"backbone": stage.model.backbone, "method": stage.model.method, **stage.modules}
     for part, module in modules.items():

@@ -42,7 +42,8 @@ class PretrainStage:
         if self.model.method.needs_base:  # said before hours of training, not at the first validation
             raise RecipeError(
                 f"method {recipe.method.name} as set here remembers the base classes, which pre-training has only just "
-                'to learn; validate it with method.name = "protonet" and train this method on the result'
+                'to learn; validate it with method.name = "protonet" and train this method on the result',
+                code="needs-base",
             )
         backbone = self.model.backbone
         self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers).hold(rows)
@@ -124,7 +125,8 @@ def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:
     if asked is not None and (asked.name, asked.settings) != (there["name"], there["settings"]):
         raise RecipeError(
             f"[backbone] of the recipe differs from the one in init = {recipe.init} ({there['name']} with "
-            f"{there['settings']}), whose weights it starts from; leave [backbone] out"
+            f"{there['settings']}), whose weights it starts from; leave [backbone] out",
+            code="other-backbone",
         )
 
 
@@ -146,6 +148,7 @@ def part_of(data: ClassDataset, recipe: Recipe) -> npt.NDArray[np.int64]:
     if not len(rows):
         raise DataError(
             f"data.holdout = {recipe.data.holdout} leaves no picture of {data.name} in the part {recipe.data.part!r}: "
-            f"its classes have at most {data.counts.max()}"
+            f"its classes have at most {data.counts.max()}",
+            code="no-pictures",
         )
     return rows

@@ -51,20 +51,24 @@ class TrainStage:
         if settings.backbone == "frozen":
             if recipe.augment != type(recipe.augment)():
                 raise RecipeError(
-                    "frozen training cannot crop, flip, turn or recolour maps; leave [augment] out and set train.views"
+                    "frozen training cannot crop, flip, turn or recolour maps; leave [augment] out and set train.views",
+                    code="frozen-augment",
                 )
             self.views = views(settings.views, self.model.backbone.preprocess.size)
             self.modules: Mapping[str, nn.Module] = {"method": self.model.method}
         else:
             if settings.views != 1:
-                raise RecipeError("train.views is for the frozen backbone; a fine-tuned one takes [augment]")
+                raise RecipeError(
+                    "train.views is for the frozen backbone; a fine-tuned one takes [augment]", code="views-not-frozen"
+                )
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
             self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
         if settings.tasks_per_step % world().size:
             raise RecipeError(
                 f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "
-                f"one has as many tasks, got {settings.tasks_per_step}"
+                f"one has as many tasks, got {settings.tasks_per_step}",
+                code="unequal-tasks",
             )
         self.steps = max(min(1, settings.tasks), settings.tasks // settings.tasks_per_step)
 
