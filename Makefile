@@ -9,10 +9,10 @@ READY  := $(VENV)/.ready
 
 setup: $(READY)
 
-# One stamp: new when pyproject.toml or the constraints change, otherwise nothing is installed.
-$(READY): pyproject.toml constraints.txt
+# One stamp: new when a pyproject.toml or the constraints change, otherwise nothing is installed.
+$(READY): pyproject.toml models/pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]' -e ./models
 	touch $(READY)
 
 demo: $(READY)

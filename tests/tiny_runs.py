@@ -104,9 +104,9 @@ def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, 
     Returns the step that was saved at each kill.
     """
     from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
-    from glocal.engine.runs import METRICS
+    from glocal.engine.run_folder import METRICS
 
-    out = whole.with_name(f"{whole.name}-killed")
+    out = whole.with_name(f"{whole.name}-killed-{kills}")
     log, metrics = out.with_suffix(".log"), out / METRICS
     lines, chance, reached = (whole / METRICS).read_bytes().count(b"\n"), random.Random(), [0]
     arguments = [*command, "--out", str(out), "--device", "cpu"]

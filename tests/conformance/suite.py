@@ -6,6 +6,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from glocal.methods import Method
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.types import UNKNOWN, BaseClasses, Episode, Views
 from glocal_runtime.errors import RecipeError
 
@@ -46,6 +46,11 @@ def toy_task(seed: int, *, shots: Sequence[int] = (2, 1, 3), n_query: int = 4, n
         mirror_support_label=torch.arange(n_unknown),
         mirror_query_label=mirror_label[order],
     )
+
+
+def double_task(seed: int = 0, **sizes: Any) -> Episode:
+    """In float64, for comparisons with the slow references."""
+    return toy_task(seed, **sizes).to(dtype=torch.float64)
 
 
 def toy_base() -> BaseClasses:
@@ -90,11 +95,22 @@ class MethodConformance:
 
     def test_every_named_score_is_given_and_the_chosen_one_reported(self, method: Method):
         state, query = enrolled(method.eval(), toy_task(0))
-        scores, out = method.scores(state, query), method.score(state, query)
-        assert set(scores) >= {*OPEN_SCORES, method.open_score}
+        scores, logits = method.scores(state, query), method.compare(state, query).logits
+        assert method.open_score in method.score_names
+        if method.score_names != ("own",):  # what compare() gives is what compare and reports may ask for
+            assert set(method.score_names) == set(scores)
         assert all(score.shape == (len(query),) and score.isfinite().all() for score in scores.values())
-        assert torch.equal(scores[method.open_score], out.open_score)
-        assert torch.equal(method.compare(state, query).logits, out.logits)
+        for name in method.score_names:
+            method.choose_score(name)
+            out = method.score(state, query)
+            assert torch.equal(scores[name], out.open_score), name
+            assert torch.equal(logits, out.logits), name
+
+    def test_meeting_the_base_classes_leaves_batch_norm_alone(self, method: Method):
+        """Means of classes are no pictures: statistics that saw them would be of something else."""
+        statistics = {name: b.clone() for name, b in method.train().named_buffers() if "running_" in name}
+        method.set_base(toy_base())
+        assert all(torch.equal(method.get_buffer(name), before) for name, before in statistics.items())
 
     def test_queries_do_not_see_each_other(self, method: Method):
         if method.transductive:

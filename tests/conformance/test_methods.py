@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import sys
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -10,13 +13,13 @@ from torch import Tensor, nn
 
 from cases import METHOD_CASES
 from conformance.suite import DIM, MethodConformance, toy_base
+from glocal.cli.main import main
+from glocal.engine.checkpoint import save_model
 from glocal.methods import METHODS, Method, build_method
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import Output, Views
-
-
-def test_every_registered_method_has_a_case():
-    assert {case.split("/")[0] for case in METHOD_CASES} == set(METHODS)
+from tiny_models import tiny_model
+from tiny_runs import make_dataset
 
 
 class TestRegistered(MethodConformance):
@@ -52,6 +55,64 @@ class TestNewcomer(MethodConformance):
     def method(self) -> Method:
         torch.manual_seed(0)
         return Newcomer(DIM)
+
+
+class TestExampleOfTheHowTo(MethodConformance):
+    """docs/how-to/add-a-method.md: what a reader copies must pass, and what ``glocal compare`` takes, too."""
+
+    @pytest.fixture
+    def example(self) -> type[Method]:
+        page = (Path(__file__).parents[2] / "docs/how-to/add-a-method.md").read_text("utf-8")
+        names: dict[str, Any] = {"__name__": "example"}
+        exec(page.partition("```python\n")[2].partition("```")[0], names)
+        return names["NearestPicture"]
+
+    @pytest.fixture
+    def method(self, example: type[Method]) -> Method:
+        return example(DIM)
+
+    def test_it_can_be_compared(
+        self, example: type[Method], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ):
+        monkeypatch.setitem(METHODS, "nearest-picture", example)
+        for name in ("nearest-picture", "protonet"):
+            save_model(tmp_path / f"{name}.safetensors", tiny_model(name))
+        data = make_dataset(tmp_path / "data")
+        models = [f"near={tmp_path / 'nearest-picture.safetensors'}:margin", str(tmp_path / "protonet.safetensors")]
+        shape = [
+            "--dataset",
+            str(data),
+            "--way",
+            "2",
+            "--query",
+            "3",
+            "--tasks",
+            "3",
+            "--shots",
+            "1",
+            "--device",
+            "cpu",
+        ]
+        monkeypatch.setattr(sys, "argv", ["glocal", "compare", *models, *shape, "--json"])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        assert not stopped.value.code
+        table = json.loads(capsys.readouterr().out)["tables"][0]
+        assert [(row["name"], row["open_score"]) for row in table["rows"]] == [
+            ("near", "margin"),
+            ("protonet", "distance"),
+        ]
+
+
+def test_the_suite_notices_scores_that_a_method_does_not_name():
+    """Without them ``glocal compare`` and reports would refuse every score but its own."""
+
+    forgetful = METHODS["protonet"](DIM)
+    suite = MethodConformance.test_every_named_score_is_given_and_the_chosen_one_reported
+    for names in (("own",), ("entropy", "distance")):  # "nearest" is given as well
+        forgetful.score_names = names
+        with pytest.raises(AssertionError):
+            suite(MethodConformance(), forgetful)
 
 
 def test_a_method_that_defines_neither_score_nor_compare_is_told_so():

@@ -16,8 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
-PATIENCE = 600.0  # seconds for the test files of one mutation on a busy machine
+LIMIT = 600.0  # seconds for the test files of one mutation on a busy machine
 
 
 class Mutation(NamedTuple):
@@ -32,66 +33,61 @@ def unit(*names: str) -> tuple[str, ...]:
     return tuple(f"unit/test_{name}.py" for name in names)
 
 
-ENERGY, CONFIDENCE = "ops/energy.py", "ops/confidence.py"
-SIMILARITY = "ops/similarity.py"
+OPEN_SCORES, SIMILARITY = "ops/open_scores.py", "ops/similarity.py"
 BASE, BLOCKS, FEAT = "methods/base.py", "methods/blocks.py", "methods/feat.py"
 SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/protonet.py"
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
 EPISODES, IMAGES, AUGMENT = "data/episodes.py", "../glocal_runtime/images.py", "data/augment.py"
 DROPBLOCK, RESNET12 = "backbones/dropblock.py", "backbones/resnet12.py"
-SCHEDULE, LOOP, PRETRAIN, TRAIN = "engine/schedule.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
+RECIPE, LOOP, PRETRAIN, TRAIN = "engine/recipe.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
 
 # fmt: off
 MUTATIONS = [
     # Energy and the margin loss
-    Mutation("energy with the wrong sign", ENERGY,
-             "-similarity.logsumexp(dim=-1)", "similarity.logsumexp(dim=-1)", unit("ops_energy")),
-    Mutation("energy over the queries", ENERGY,
-             "logsumexp(dim=-1)", "logsumexp(dim=0)", unit("ops_energy")),
-    Mutation("hinge of known queries reversed", ENERGY,
-             "(e[known] - m_known)", "(m_known - e[known])", unit("ops_energy")),
-    Mutation("hinge of unknown queries as eq. 10 prints it", ENERGY,
-             "(m_unknown - e[~known])", "(e[~known] - m_unknown)", unit("ops_energy")),
-    Mutation("known and unknown swapped in the margin loss", ENERGY,
+    Mutation("energy with the wrong sign", OPEN_SCORES,
+             "-similarity.logsumexp(dim=-1)", "similarity.logsumexp(dim=-1)", unit("open_scores")),
+    Mutation("energy over the queries", OPEN_SCORES, "logsumexp(dim=-1)", "logsumexp(dim=0)", unit("open_scores")),
+    Mutation("hinge of known queries reversed", OPEN_SCORES,
+             "(e[known] - m_known)", "(m_known - e[known])", unit("open_scores")),
+    Mutation("hinge of unknown queries as eq. 10 prints it", OPEN_SCORES,
+             "(m_unknown - e[~known])", "(e[~known] - m_unknown)", unit("open_scores")),
+    Mutation("known and unknown swapped in the margin loss", OPEN_SCORES,
              "    pull = (e[known] - m_known)", "    known = ~known\n    pull = (e[known] - m_known)",
-             unit("ops_energy")),
-    Mutation("hinge of unknown queries not squared", ENERGY,
-             "(m_unknown - e[~known]).relu().square()", "(m_unknown - e[~known]).relu()", unit("ops_energy")),
-    Mutation("margin loss sums where it should average", ENERGY,
-             "x.sum() / max(x.numel(), 1)", "x.sum()", unit("ops_energy")),
-    Mutation("smallest distance with the wrong sign", CONFIDENCE,
-             "return -logits.amax(dim=-1)", "return logits.amax(dim=-1)", unit("ops_energy")),
-    Mutation("entropy with the wrong sign", CONFIDENCE,
-             "return -(log_p.exp() * log_p)", "return (log_p.exp() * log_p)", unit("ops_energy")),
+             unit("open_scores")),
+    Mutation("hinge of unknown queries not squared", OPEN_SCORES,
+             "(m_unknown - e[~known]).relu().square()", "(m_unknown - e[~known]).relu()", unit("open_scores")),
+    Mutation("margin loss sums where it should average", OPEN_SCORES,
+             "x.sum() / max(x.numel(), 1)", "x.sum()", unit("open_scores")),
+    Mutation("smallest distance with the wrong sign", OPEN_SCORES,
+             "return -logits.amax(dim=-1)", "return logits.amax(dim=-1)", unit("open_scores")),
+    Mutation("entropy with the wrong sign", OPEN_SCORES,
+             "return -(log_p.exp() * log_p)", "return (log_p.exp() * log_p)", unit("open_scores")),
 
     # Similarities and class means
     Mutation("squared distance with the wrong sign", SIMILARITY,
-             "return -squared.clamp_min(0)", "return squared.clamp_min(0)", unit("ops_similarity")),
+             "return -squared.clamp_min(0)", "return squared.clamp_min(0)", unit("similarity")),
     Mutation("cross term of the distance with the wrong sign", SIMILARITY,
-             "- 2 * q @ p.mT", "+ 2 * q @ p.mT", unit("ops_similarity")),
-    Mutation("Euclid with the wrong sign", SIMILARITY,
-             "return -torch.where", "return torch.where", unit("ops_similarity")),
+             "- 2 * q @ p.mT", "+ 2 * q @ p.mT", unit("similarity")),
+    Mutation("Euclid with the wrong sign", SIMILARITY, "return -torch.where", "return torch.where", unit("similarity")),
     Mutation("class mean divided over the wrong axis", SIMILARITY,
-             "one_hot.sum(dim=0)", "one_hot.sum(dim=1, keepdim=True)", unit("ops_similarity")),
+             "one_hot.sum(dim=0)", "one_hot.sum(dim=1, keepdim=True)", unit("similarity")),
     Mutation("pooling sums where it should average", SIMILARITY,
-             "maps.mean(dim=(-2, -1))", "maps.sum(dim=(-2, -1))", unit("ops_similarity")),
+             "maps.mean(dim=(-2, -1))", "maps.sum(dim=(-2, -1))", unit("similarity")),
     Mutation("top-k over the query's pixels", SIMILARITY,
              "cos.topk(top_k, dim=-1, sorted=False).values.sum(dim=(1, 3))",
-             "cos.topk(min(top_k, cos.shape[1]), dim=1, sorted=False).values.sum(dim=(1, 3))", unit("ops_similarity")),
+             "cos.topk(min(top_k, cos.shape[1]), dim=1, sorted=False).values.sum(dim=(1, 3))", unit("similarity")),
     Mutation("best pixel over the query's pixels", SIMILARITY,
-             "cos.max(dim=-1).values.sum(dim=1)", "cos.max(dim=1).values.sum(dim=-1)", unit("ops_similarity")),
+             "cos.max(dim=-1).values.sum(dim=1)", "cos.max(dim=1).values.sum(dim=-1)", unit("similarity")),
     Mutation("mean over query pixels where eq. 9 sums", SIMILARITY,
-             "cos.max(dim=-1).values.sum(dim=1)", "cos.max(dim=-1).values.mean(dim=1)", unit("ops_similarity")),
+             "cos.max(dim=-1).values.sum(dim=1)", "cos.max(dim=-1).values.mean(dim=1)", unit("similarity")),
     Mutation("top-k summed and not divided by T = k", SIMILARITY,
-             ".values.sum(dim=(1, 3)) / top_k", ".values.sum(dim=(1, 3))", unit("ops_similarity")),
-    Mutation("the k least similar pixels", SIMILARITY,
-             "sorted=False", "largest=False", unit("ops_similarity")),
+             ".values.sum(dim=(1, 3)) / top_k", ".values.sum(dim=(1, 3))", unit("similarity")),
+    Mutation("the k least similar pixels", SIMILARITY, "sorted=False", "largest=False", unit("similarity")),
     Mutation("class pixels not normalised", SIMILARITY,
-             "F.normalize(class_map.flatten(2).mT, dim=-1)", "class_map.flatten(2).mT", unit("ops_similarity")),
+             "F.normalize(class_map.flatten(2).mT, dim=-1)", "class_map.flatten(2).mT", unit("similarity")),
 
     # Attention, FEAT, SnaTCHer-F
-    Mutation("scale of the attention missing", BLOCKS,
-             "(affinity / scale).softmax", "affinity.softmax", unit("feat")),
+    Mutation("scale of the attention missing", BLOCKS, "(affinity / scale).softmax", "affinity.softmax", unit("feat")),
     Mutation("softmax of the attention over the wrong axis", BLOCKS,
              ".softmax(dim=-1)", ".softmax(dim=-2)", unit("feat")),
     Mutation("queries and keys of the attention exchanged", BLOCKS,
@@ -100,8 +96,7 @@ MUTATIONS = [
              "self.layer_norm(x + self.dropout(mixed))", "self.layer_norm(self.dropout(mixed))", unit("feat")),
     Mutation("LayerNorm missing", BLOCKS,
              "self.layer_norm(x + self.dropout(mixed))", "x + self.dropout(mixed)", unit("feat")),
-    Mutation("bias of the output layer missing in the swap", BLOCKS,
-             " + self.fc.bias", "", unit("feat")),
+    Mutation("bias of the output layer missing in the swap", BLOCKS, " + self.fc.bias", "", unit("feat")),
     Mutation("calibration without batch norm", BLOCKS,
              "nn.Identity() if gentle else nn.BatchNorm2d(width)", "nn.Identity()", unit("gel")),
     Mutation("cross-entropy averaged over unknown queries too", BASE,
@@ -111,15 +106,12 @@ MUTATIONS = [
              unit("protonet")),
     Mutation("ProtoNet without its temperature", PROTONET,
              "(query.vec, state.proto) / self.temperature", "(query.vec, state.proto)", unit("protonet")),
-    Mutation("FEAT without its temperature", FEAT,
-             "neg_sq_euclidean(query.vec, state.proto) / self.temperature",
+    Mutation("FEAT without its temperature", FEAT, "neg_sq_euclidean(query.vec, state.proto) / self.temperature",
              "neg_sq_euclidean(query.vec, state.proto)", unit("feat")),
-    Mutation("contrast without the query embeddings", FEAT,
-             "            terms[\"contrast\"]",
+    Mutation("contrast without the query embeddings", FEAT, "            terms[\"contrast\"]",
              "            x, label = support.vec, episode.support_label\n            terms[\"contrast\"]",
              unit("feat")),
-    Mutation("contrast with attention across classes", FEAT,
-             "self.attend(x, same)", "self.attend(x)", unit("feat")),
+    Mutation("contrast with attention across classes", FEAT, "self.attend(x, same)", "self.attend(x)", unit("feat")),
     Mutation("contrast with the other temperature", FEAT,
              "centre) / self.contrast_temperature", "centre) / self.temperature", unit("feat")),
     Mutation("SnaTCHer swaps the farthest row", SNATCHER,
@@ -134,36 +126,29 @@ MUTATIONS = [
     # GEL
     Mutation("delay with the wrong sign", GEL,
              "e_pixel + smallest_distance(s_class)", "e_pixel - smallest_distance(s_class)", unit("gel")),
-    Mutation("coefficients ignored", GEL,
-             "a * e_class + b * e_pixel", "e_class + e_pixel", unit("gel")),
-    Mutation("coefficients exchanged", GEL,
-             "a * e_class + b * e_pixel", "b * e_class + a * e_pixel", unit("gel")),
+    Mutation("coefficients ignored", GEL, "a * e_class + b * e_pixel", "e_class + e_pixel", unit("gel")),
+    Mutation("coefficients exchanged", GEL, "a * e_class + b * e_pixel", "b * e_class + a * e_pixel", unit("gel")),
     Mutation("task-adaptive coefficients from adapted prototypes", GEL,
              "self.coefficient(raw)", "self.coefficient(proto)", unit("gel")),
     Mutation("ahead trained on the class-wise energy alone", GEL,
              '"ahead": Variant("E", "E"', '"ahead": Variant("E_c", "E"', unit("gel")),
     Mutation("pixel trained on both energies", GEL,
              '"pixel": Variant("E_f", "E_f"', '"pixel": Variant("E", "E_f"', unit("gel")),
-    Mutation("weight of the energy loss missing", GEL,
-             "self.energy_weight * margin", "margin", unit("gel")),
-    Mutation("margins ignored", GEL,
-             "episode.known, *self.margins)", "episode.known)", unit("gel")),
+    Mutation("weight of the energy loss missing", GEL, "self.energy_weight * margin", "margin", unit("gel")),
+    Mutation("margins ignored", GEL, "episode.known, *self.margins)", "episode.known)", unit("gel")),
     Mutation("known and unknown swapped in the loss", GEL,
              "episode.known, *self.margins)", "~episode.known, *self.margins)", unit("gel")),
-    Mutation("prototypes without attention", GEL,
-             "proto = self.attend(raw)", "proto = raw", unit("gel")),
+    Mutation("prototypes without attention", GEL, "proto = self.attend(raw)", "proto = raw", unit("gel")),
     Mutation("temperature missing", GEL,
-             "s_class = s_class / self.temperature", "pass", unit("gel")),
+             "(query.vec, state.proto) / self.temperature", "(query.vec, state.proto)", unit("gel")),
 
     # Metrics
     Mutation("AUROC with the polarity reversed", OPENSET,
              "np.argsort(self.score, axis=-1)[..., ::-1]", "np.argsort(self.score, axis=-1)", unit("metrics")),
     Mutation("ties count as won", OPENSET,
              "(2 * unknown_above - _steps(unknown_above))", "(2 * unknown_above)", unit("metrics")),
-    Mutation("FPR95 at the point after 95 %", OPENSET,
-             ">= 0.95", "> 0.95", unit("metrics")),
-    Mutation("FPR at 90 %", OPENSET,
-             ">= 0.95", ">= 0.90", unit("metrics")),
+    Mutation("FPR95 at the point after 95 %", OPENSET, ">= 0.95", "> 0.95", unit("metrics")),
+    Mutation("FPR at 90 %", OPENSET, ">= 0.95", ">= 0.90", unit("metrics")),
     Mutation("F1 at the true rate one query further", OPENSET,
              "cut = answers.n_unknown - 1", "cut = np.minimum(answers.n_unknown, answers.score.shape[-1] - 1)",
              unit("metrics")),
@@ -171,8 +156,7 @@ MUTATIONS = [
              "(_entry(answers.above, cut) + answers.n_unknown)", "(2 * answers.n_unknown)", unit("metrics")),
     Mutation("F1 at a threshold that includes it", OPENSET,
              "answers.score > threshold", "answers.score >= threshold", unit("metrics")),
-    Mutation("OSCR that counts wrong names", OPENSET,
-             "& answers.known", "| answers.known", unit("metrics")),
+    Mutation("OSCR that counts wrong names", OPENSET, "& answers.known", "| answers.known", unit("metrics")),
     Mutation("interval from the sample's deviation", SUMMARY,
              "value.std() / math.sqrt", "value.std(ddof=1) / math.sqrt", unit("metrics_summary")),
 
@@ -184,19 +168,16 @@ MUTATIONS = [
              "known = own < spec.way", "known = own <= spec.way", unit("episodes")),
     Mutation("every task is the same", EPISODES,
              "np.random.SeedSequence((self.seed, i))", "np.random.SeedSequence((self.seed, 0))", unit("episodes")),
-    Mutation("resize forgotten", IMAGES,
-             "preprocess.resize or size", "size", unit("images")),
+    Mutation("resize forgotten", IMAGES, "preprocess.resize or size", "size", unit("images")),
     Mutation("normalised with the mean added", "types.py",
              "[-m / s for m, s in zip(", "[m / s for m, s in zip(", unit("types")),
-    Mutation("crop moves every picture alike", AUGMENT,
-             "torch.randint(free + 1, (n,), generator=generator)",
+    Mutation("crop moves every picture alike", AUGMENT, "torch.randint(free + 1, (n,), generator=generator)",
              "torch.randint(free + 1, (1,), generator=generator).expand(n)", unit("augment")),
 
     # Backbone
     Mutation("mean and deviation exchanged", RESNET12,
              "tuple(mean), tuple(std))", "tuple(std), tuple(mean))", unit("backbones_resnet12")),
-    Mutation("shortcut missing", RESNET12,
-             ".add_(self.downsample(x))", "", unit("backbones_resnet12")),
+    Mutation("shortcut missing", RESNET12, ".add_(self.downsample(x))", "", unit("backbones_resnet12")),
     Mutation("DropBlock zeroes only the seed of a block", DROPBLOCK,
              "F.max_pool2d(F.pad(seed, (grow, grow, grow, grow)), block_size, stride=1)",
              "F.pad(seed, (0, grow, 0, grow))", unit("dropblock")),
@@ -208,14 +189,13 @@ MUTATIONS = [
              unit("dropblock")),
 
     # Training
-    Mutation("rate falls before its milestone", SCHEDULE,
-             "progress >= milestone", "progress >= milestone / 2", unit("schedule")),
+    Mutation("rate falls before its milestone", RECIPE,
+             "progress >= milestone", "progress >= milestone / 2", unit("recipe")),
     Mutation("the worst checkpoint chosen", LOOP,
              "metrics[recipe.validation.choose] > best", "metrics[recipe.validation.choose] < best or best < 0",
-             unit("chosen_checkpoint")),
+             unit("loop")),
     Mutation("the last of equal checkpoints chosen", LOOP,
-             "metrics[recipe.validation.choose] > best", "metrics[recipe.validation.choose] >= best",
-             unit("chosen_checkpoint")),
+             "metrics[recipe.validation.choose] > best", "metrics[recipe.validation.choose] >= best", unit("loop")),
     Mutation("checkpoint chosen on test", LOOP,
              'open_dataset(recipe.data.dataset, "val",', 'open_dataset(recipe.data.dataset, "test",', unit("loop")),
     Mutation("the backbone's own rate ignored", LOOP,
@@ -248,7 +228,7 @@ def python(copy: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         "GLOCAL_CACHE": str(copy / "cache"),
     }
     command = [sys.executable, *arguments]
-    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=PATIENCE)
+    return subprocess.run(command, cwd=copy, env=environment, capture_output=True, text=True, timeout=LIMIT)
 
 
 def run_tests(copy: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[str]:
@@ -256,25 +236,21 @@ def run_tests(copy: Path, tests: Iterable[str]) -> subprocess.CompletedProcess[s
 
 
 def test_every_mutation_names_one_place():
-    """In the default suite: code that moves takes its mutations along."""
     for mutation in MUTATIONS:
         found = (ROOT / "src" / "glocal" / mutation.file).read_text(encoding="utf-8").count(mutation.old)
         assert found == 1, f"{mutation.file} has {mutation.old!r} {found} times; a mutation must name one place exactly"
 
 
-@pytest.mark.long
 def test_the_copy_is_what_the_tests_import(copy: Path):
     where = python(copy, "-c", "import glocal; print(glocal.__file__)").stdout.strip()
     assert Path(where) == copy / "src" / "glocal" / "__init__.py"
 
 
-@pytest.mark.long
 def test_the_unmutated_copy_passes(copy: Path):
     done = run_tests(copy, sorted({test for mutation in MUTATIONS for test in mutation.tests}))
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.long
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: f"{Path(m.file).stem}: {m.mistake}")
 def test_the_mistake_is_noticed(copy: Path, mutation: Mutation):
     path = copy / "src" / "glocal" / mutation.file

@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from glocal.cli.main import app
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.recipe import Recipe, load_recipe, shipped_recipes
-from glocal.engine.runs import METRICS
+from glocal.engine.recipe import Recipe, load_recipe
+from glocal.engine.run_folder import METRICS
 from glocal.methods import METHODS
 from tiny_runs import make_dataset
 
@@ -125,15 +125,6 @@ def check_augmentation(
     assert found == {"crop_padding": crop_padding, "crop_size": None, "flip": flip, "jitter": jitter, "rotate": rotate}
 
 
-def test_every_shipped_recipe_parses():
-    stages = {name: parsed(name).stage for name in shipped_recipes()}
-    assert set(PAPER) < set(stages)
-    assert set(stages.values()) == {"pretrain", "train"}
-    for name, stage in stages.items():
-        if stage == "pretrain":
-            assert load_recipe(name).init is None  # it can start from nothing
-
-
 @pytest.mark.parametrize("dataset", PICTURES)
 def test_pretraining_is_set_as_published(dataset: str):
     recipe, pictures, published = parsed(f"{dataset}-pretrain"), PICTURES[dataset], PRETRAINING[dataset]
@@ -182,11 +173,10 @@ def test_gel_is_set_as_published(dataset: str, shot: int, kind: str):
     assert recipe.validation.choose == "auroc"
     method = METHODS[recipe.method.name](640, **recipe.method.settings)
     assert (recipe.method.name, method.open_score, method.top_k) == ("gel", "E", TOP_K[dataset, shot])
-    assert (method.variant.trained, method.coefficient.kind, method.local_scale) == ("E", "fixed", "sum")
+    assert (method.variant.trained, method.coefficient.kind) == ("E", "fixed")
     assert (method.distance, method.temperature) == ("sq-euclidean", 64)
     assert (method.energy_weight, method.margins) == (0.1, (-1, 1))
     assert (method.attend.dropout.p, method.attend.attention_dropout.p) == (0.5, 0.1)
-    assert method.sharpness is None
 
 
 @pytest.fixture(scope="module")
@@ -235,7 +225,9 @@ def run(home: Path, name: str) -> Path:
     return out
 
 
-@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize(
+    "name", [name if name.startswith("cifar") else pytest.param(name, marks=pytest.mark.long) for name in PAPER]
+)
 def test_a_recipe_of_the_paper_runs(home: Path, name: str):
     out, init = run(home, name), before(name)
     dataset, stage = re.fullmatch(r"(.+)-(pretrain|feat|gel).*", name).groups()

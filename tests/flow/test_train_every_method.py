@@ -14,7 +14,6 @@ from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import train
 from glocal.methods import METHODS
-from glocal.report.method_pages.records import RECORDS
 from tiny_runs import fields, make_dataset
 
 SETTINGS: dict[str, dict[str, Any]] = {"peeler": {"adapter": True}}
@@ -46,7 +45,7 @@ def pretrained(home: Path, dataset: Path) -> Path:
 @pytest.mark.parametrize("backbone", ["frozen", "fine-tuned"])
 @pytest.mark.parametrize("name", METHODS)
 def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: Path, name: str, backbone: str) -> None:
-    learns = bool(RECORDS[name].learns)
+    learns = bool(METHODS[name].card.learns)
     steps = 2 if learns or backbone == "fine-tuned" else 0
     recipe = fields(
         dataset,

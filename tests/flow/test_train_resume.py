@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from glocal.engine.checkpoint import LAST, read_checkpoint
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS
 from tiny_runs import PATIENCE, assert_kills_do_no_harm, fields, make_dataset, run_alone, start_cli, wait_for_lines
 
 
@@ -60,11 +60,14 @@ def command(home: Path, kind: str) -> list[str]:
     return [kind.partition("-")[0], str(write_recipe(home, kind))]
 
 
+@pytest.mark.parametrize("kills", [4, pytest.param(10, marks=pytest.mark.long)])
 @pytest.mark.parametrize("kind", ["pretrain", "train-frozen", "train-fine-tuned"])
-def test_killed_and_resumed_is_bit_identical(home: Path, pretrained: Path, kind: str) -> None:
+def test_killed_and_resumed_is_bit_identical(home: Path, pretrained: Path, kind: str, kills: int) -> None:
+    """Every part that has a state or draws numbers takes part: augmentation, DropBlock's ramp, batch norm, momentum."""
     asked = command(home, kind)
-    whole = pretrained if kind == "pretrain" else run_alone(asked, home / kind, cache=home / "cache")
-    reached = assert_kills_do_no_harm(asked, whole, kills=4, cache=home / f"cache-{kind}")
+    whole = pretrained if kind == "pretrain" else run_alone(asked, home / f"{kind}-{kills}", cache=home / "cache")
+    reached = assert_kills_do_no_harm(asked, whole, kills=kills, cache=home / f"cache-{kind}")
+    assert len(reached) == kills
     steps = read_checkpoint(whole / LAST)[1]["step"]
     assert any(0 < step < steps for step in reached), f"never killed in the middle of {steps} steps: {reached}"
 

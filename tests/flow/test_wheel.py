@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from glocal import __version__
-from glocal.engine.checkpoint import shipped_models
 from photos import write, write_classes
 
 REPOSITORY = Path(__file__).parents[2]
 MODEL = "embedded-protonet"
+LARGEST = 12_000_000  # bytes of the wheel: a practitioner downloads it
 PATIENCE = 600  # seconds: a hanging installation must not hang the suite
 
 
@@ -32,13 +32,16 @@ def run(*command: str | Path, cwd: Path) -> str:
     return done.stdout
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("wheel")
+def build(project: Path, out: Path) -> Path:
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--quiet")
-    run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", out, REPOSITORY, cwd=out)
+    run(*pip, "--no-deps", "--no-build-isolation", "--wheel-dir", out, project, cwd=out)
     (built,) = out.glob("*.whl")
     return built
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(REPOSITORY, tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +58,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
     source = REPOSITORY / "src"
+    assert wheel.stat().st_size <= LARGEST
     with zipfile.ZipFile(wheel) as archive:
         held = {name: archive.getinfo(name).file_size for name in archive.namelist()}
     wanted = [
@@ -69,7 +73,19 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
     assert len([path for path in wanted if path.suffix == ".json"]) > 0
     for path in wanted:
         assert held.get(path.relative_to(source).as_posix()) == path.stat().st_size, path
-    assert not [name for name in held if name.startswith("tests") or "__pycache__" in name]
+    assert {name.partition("/")[0] for name in held} == {"glocal", "glocal_runtime", f"glocal-{__version__}.dist-info"}
+    assert not [name for name in held if "__pycache__" in name]
+
+
+def test_the_research_heads_are_a_wheel_of_their_own(tmp_path: Path) -> None:
+    """Data alone: no program but the line with its version."""
+    source = REPOSITORY / "models" / "src"
+    with zipfile.ZipFile(build(REPOSITORY / "models", tmp_path)) as archive:
+        held = {name: archive.getinfo(name).file_size for name in archive.namelist()}
+    for path in source.rglob("*.safetensors"):
+        assert held[path.relative_to(source).as_posix()] == path.stat().st_size, path
+        assert path.with_name("README.md").relative_to(source).as_posix() in held, "its card"
+    assert [name for name in held if name.endswith(".py")] == ["glocal_models/__init__.py"]
 
 
 def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path) -> None:
@@ -81,7 +97,8 @@ def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path)
     assert {"protonet", "gel"} <= set(listed["methods"])
     assert "embedded" in listed["datasets"]
     assert listed["recipes"]
-    assert listed["models"] == shipped_models()
+    backbones = ["cifar-fs-cpu/backbone", "tiered-64-cpu/backbone"]
+    assert sorted(listed["models"]) == sorted(["embedded-gel", MODEL, "photos-gel", "photos-protonet", *backbones])
     script = "from importlib.metadata import version; print(version('torch'))"
     assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == version("torch")
 

@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.ops.energy import energy, energy_margin
+from glocal.ops.open_scores import energy, energy_margin
 from glocal.ops.similarity import neg_sq_euclidean, pixel_similarity
 from reference import similarity as slow
 

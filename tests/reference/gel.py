@@ -34,7 +34,7 @@ def class_similarity(method: GEL, task: Episode) -> Tensor:
 def pixel_similarity(method: GEL, task: Episode) -> Tensor:
     class_map = class_mean(calibrated(method, task.support), task.support_label)
     s_f = pixel_loops(calibrated(method, task.query), class_map, method.top_k)
-    return s_f if method.local_scale == "sum" else s_f / task.query[0, 0].numel()
+    return s_f if getattr(method, "local_scale", "sum") == "sum" else s_f / task.query[0, 0].numel()
 
 
 @torch.no_grad()

@@ -7,8 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.peeler import Peeler
-from glocal.methods.precision import BasicBlock, SecondLastStage
+from glocal.methods.peeler import BasicBlock, Peeler, SecondLastStage
 from glocal.types import Episode
 from reference.feat import cross_entropy, pooled
 from reference.similarity import class_mean, neg_sq_euclidean

@@ -72,10 +72,24 @@ class Pretrained(nn.Module):
         self.encoder, self.fc = Encoder(nested=True), nn.Linear(DIM, 64)
 
 
-class Tane(nn.Module):
-    """After meta-training: the heads of ATT-G; after pre-training: a linear classifier."""
+class TaneAttention(nn.Module):
+    """Without biases and LayerNorm; the semantic half is there and unused by ATT and ATT-G."""
 
-    def __init__(self, *, meta: bool, combined: bool = False):
+    def __init__(self):
+        super().__init__()
+        self.w_qs, self.w_ks, self.w_vs, self.fc = (nn.Linear(DIM, DIM, bias=False) for _ in range(4))
+        self.w_qs_sem, self.w_ks_sem, self.w_vs_sem = (nn.Linear(3, DIM, bias=False) for _ in range(3))
+
+    def forward(self, x: Tensor, memory: Tensor) -> Tensor:
+        """x (N, D), memory (N, M, D): each row has a memory of its own."""
+        affinity = self.w_qs(x)[:, None] @ self.w_ks(memory).mT / DIM**0.5
+        return x + self.fc(affinity.softmax(dim=-1) @ self.w_vs(memory))[:, 0]
+
+
+class Tane(nn.Module):
+    """After meta-training: the heads of ATT and ATT-G; after pre-training: a linear classifier."""
+
+    def __init__(self, *, meta: bool, combined: bool = False, mlp: bool = False, words: bool = False):
         super().__init__()
         self.feature = Encoder(nested=False)
         if not meta:
@@ -90,10 +104,25 @@ class Tane(nn.Module):
             setattr(head, name, nn.Parameter(torch.randn(64, DIM)))
         head.bias_base = nn.Parameter(torch.randn(64))
         head.calibrator, head.open_generator, head.metric = nn.Module(), nn.Module(), nn.Module()
-        head.calibrator.map_sem = nn.Sequential(nn.Linear(3, 3))
-        head.open_generator.att = Attention()
+        head.calibrator.calibrator, head.open_generator.att = TaneAttention(), TaneAttention()
+        for part in (head.calibrator, head.open_generator):
+            part.map_sem = nn.Sequential(nn.Linear(3, 3))
+            if words:
+                part.task_visfuse = nn.Linear(DIM + 3, DIM)
+        if mlp:
+            layers = nn.Linear(DIM, DIM), nn.LeakyReLU(0.5), nn.Dropout(0.5), nn.Linear(DIM, DIM)
+            head.open_generator.agg_func = nn.Sequential(*layers)
         head.metric.temp = nn.Parameter(torch.tensor(11.0))
         self.cls_classifier = head
+
+    def logits(self, mean: Tensor, query: Tensor, *, base: bool) -> Tensor:
+        """Class means (N, D), query (Q, D) -> (Q, N + 1): ATT-G, whose memory is the base classifier, or ATT."""
+        head = self.cls_classifier
+        rows = head.weight_base.expand(len(mean), -1, -1)
+        proto = head.calibrator.calibrator(mean, rows if base else mean[:, None])
+        unlike = head.open_generator.att(proto, rows if base else proto[:, None]).mean(dim=0, keepdim=True)
+        unlike = head.open_generator.agg_func(unlike) if hasattr(head.open_generator, "agg_func") else unlike
+        return head.metric.temp * F.cosine_similarity(query[:, None], torch.cat([proto, unlike]), dim=-1)
 
 
 def shaken(module: nn.Module) -> nn.Module:

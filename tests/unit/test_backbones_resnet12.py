@@ -119,21 +119,3 @@ def test_start_is_kaiming_normal_fan_out() -> None:
 )
 def test_widths(width: Any, widths: tuple[int, ...]) -> None:
     assert widths_of(width) == widths
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"width": 0}, "one positive integer or four of them, got 0"),
-        ({"width": (64, 160, 320)}, r"got \(64, 160, 320\)"),
-        ({"width": (64, 160, 320, 6.5)}, "one positive integer or four"),
-        ({"image_size": 12}, "at least 16 pixels, got 12"),
-        ({"image_size": 32, "dropblock_size": 5}, "at most 2, got 5; 32-pixel images give 2x2 maps"),
-        ({"dropblock_size": 0}, "at least 1 pixel of the map, got 0"),
-        ({"dropblock_steps": 0}, "at least 1 training step, got 0"),
-        ({"drop_rate": 1.5}, r"drop_rate must be in \[0, 1\), got 1.5"),
-    ],
-)
-def test_impossible_settings_are_refused(settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        ResNet12(**settings)

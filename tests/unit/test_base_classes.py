@@ -9,15 +9,14 @@ import pytest
 import torch
 
 from glocal.data.registry import open_dataset
-from glocal.engine.base_classes import base_classes
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.loop import run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage
+from glocal.engine.train import TrainStage, base_classes
 from glocal.methods.blocks import BaseRows
 from glocal.types import BaseClasses
-from glocal_runtime.errors import DataError, RecipeError
+from refusal import refused
 from tiny_runs import fields, make_dataset
 
 
@@ -67,7 +66,7 @@ def test_what_a_method_draws_for_them_depends_on_the_seed_alone(
 
 def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:
     memory = BaseRows(3, learned=True)
-    with pytest.raises(RecipeError, match="has not met them"):
+    with refused("recipe", "has not met them"):
         memory()
     memory.fill(torch.arange(12.0).view(4, 3))
     assert memory((1, 3, 3)).tolist() == [[0, 1, 2], [6, 7, 8]]
@@ -77,10 +76,10 @@ def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:
     assert again.rows.requires_grad
     assert not BaseRows(3, learned=False).rows.requires_grad
     for hidden in ((0, 1, 2, 3), (4,)):
-        with pytest.raises(RecipeError, match="cannot hide"):
+        with refused("recipe", "cannot hide"):
             memory(hidden)
 
 
 def test_rows_of_another_number_of_classes_are_refused() -> None:
-    with pytest.raises(DataError, match=r"need a centre of shape \(2, 3\), got \(1, 3\)"):
+    with refused("data", "centre", "(2, 3), got (1, 3)"):
         BaseClasses(("a", "b"), torch.zeros(2, 3), torch.zeros(1, 3), torch.zeros(3))

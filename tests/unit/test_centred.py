@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from torch import Tensor
 
-from conformance.suite import DIM, toy_base, toy_task
-from glocal.backbones import build_backbone
-from glocal.engine.checkpoint import Model, load_model, read_checkpoint, save_model, write_checkpoint
+from conformance.suite import DIM, double_task, toy_base
 from glocal.methods import METHODS, Method, build_method
 from glocal.methods.att import ATTG
 from glocal.methods.centred import Centred
-from glocal.methods.protonet import ProtoNet
 from glocal.types import Episode
-from glocal_runtime.errors import RecipeError, WeightsError
+from glocal_runtime.errors import RecipeError
 from reference.oslo import unit
 
 
@@ -50,10 +46,6 @@ def centred_task(task: Episode) -> Episode:
         query=slow_centring(task.query),
         mirror_support=slow_centring(task.mirror_support),
     )
-
-
-def double_task() -> Episode:
-    return toy_task(0).to(dtype=torch.float64)
 
 
 def test_pooled_vectors_have_unit_length_around_the_base_mean():
@@ -134,44 +126,3 @@ def test_a_picture_that_is_the_mean_stays_finite():
     method = build("protonet", centre=True)
     vec = method.embed(toy_base().mean.double().view(1, DIM, 1, 1)).vec
     assert torch.equal(vec, torch.zeros(1, DIM, dtype=torch.float64))
-
-
-def test_without_base_classes_it_says_so():
-    with pytest.raises(RecipeError, match="centring needs the mean of the base pictures and has not met them"):
-        Centred(ProtoNet(DIM), DIM)(toy_task(0))
-
-
-def test_unknown_settings_are_errors_as_before():
-    for settings in ({"tomorrow": 1}, {"tomorrow": 1, "centre": True}):
-        with pytest.raises(TypeError, match="tomorrow"):
-            build_method("gel", DIM, settings)
-    with pytest.raises(KeyError, match="tomorrow"):
-        build_method("tomorrow", DIM, {})
-    with pytest.raises(TypeError, match="mapping"):
-        build_method("gel", DIM, None)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("name", ["protonet", "gel", "att-g", "eol"])
-def test_a_checkpoint_keeps_the_mean(tmp_path: Path, name: str):
-    torch.manual_seed(0)
-    backbone = build_backbone("conv4", width=DIM, image_size=32)
-    record = {
-        "backbone": {"name": "conv4", "settings": {"width": DIM, "image_size": 32}},
-        "method": {"name": name, "settings": {"centre": True}},
-    }
-    method = build_method(name, backbone.channels, {"centre": True})
-    method.set_base(toy_base())
-    model = Model(backbone, method, record).eval()
-    save_model(tmp_path / "m.safetensors", model)
-    again = load_model(tmp_path / "m.safetensors").eval()
-    assert isinstance(again.method, Centred)
-    assert torch.equal(again.method.centring.mean, toy_base().mean)
-    task = toy_task(0)
-    assert torch.equal(again.method(task).logits, model.method(task).logits)
-    assert torch.equal(again.method(task).open_score, model.method(task).open_score)
-
-    tensors, kept = read_checkpoint(tmp_path / "m.safetensors")
-    del tensors["method.centring.mean"]
-    write_checkpoint(tmp_path / "lacking.safetensors", tensors, kept)
-    with pytest.raises(WeightsError, match=r"centring\.mean"):
-        load_model(tmp_path / "lacking.safetensors")

@@ -82,23 +82,6 @@ def test_layout_and_gradients_reach_through_the_packing() -> None:
     assert touched == {"layer1", "layer2", "layer3"}
 
 
-@pytest.mark.parametrize(
-    ("name", "settings", "message"),
-    [
-        ("resnet18", {"image_size": 84}, "images of 84 pixels give 21x21 and 11x11; an image_size that is a multiple"),
-        ("resnet12", {"image_size": 60}, r"stages = \[3, 4\] of ResNet12 .* 60 pixels give 7x7 and 3x3"),
-        ("resnet18", {"image_size": 224, "reduce": True, "stages": [4, 5]}, "224 pixels give 7x7 and 4x4"),
-        ("resnet12", {"stages": [2, 4]}, r"stages of ResNet12 must be \[4\] or \[3, 4\], got \[2, 4\]"),
-        ("resnet12", {"stages": [4, 3]}, r"\[3, 4\], got \[4, 3\]"),
-        ("resnet12", {"stages": []}, r"\[3, 4\], got \[\]"),
-        ("resnet18", {"reduce": True}, r"must be \[5\] or \[4, 5\], got \[3, 4\]"),
-    ],
-)
-def test_stages_that_cannot_be_packed_are_refused(name: str, settings: dict[str, Any], message: str) -> None:
-    with pytest.raises(RecipeError, match=message):
-        build_backbone(name, **{"stages": [3, 4]} | settings)
-
-
 def test_other_pictures_than_those_it_was_built_for() -> None:
     backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).eval()
     assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)

@@ -7,10 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from conformance.suite import DIM, toy_base, toy_task
+from conformance.suite import DIM, double_task, toy_base, toy_task
 from glocal.methods.eol import EOL, Objective, adam
 from glocal.types import UNKNOWN, Episode
-from glocal_runtime.errors import RecipeError
 from reference import eol as slow
 from reference.feat import cross_entropy, pooled
 from reference.oslo import unit
@@ -25,10 +24,6 @@ def build(**settings) -> EOL:
 def centred(maps: Tensor) -> Tensor:
     mean = toy_base().mean.double()
     return torch.stack([unit(vec - mean) for vec in pooled(maps)])
-
-
-def double_task(seed: int = 0, **how) -> Episode:
-    return toy_task(seed, **how).to(dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
@@ -143,17 +138,3 @@ def test_extreme_settings_stay_finite():
     out = method(toy_task(0))
     assert out.logits.isfinite().all()
     assert out.open_score.isfinite().all()
-
-
-def test_settings_and_an_unmet_base_are_refused():
-    for settings, sentence in (
-        ({"unknown_share": 1.0}, "unknown_share must lie between 0 and 1"),
-        ({"steps": -1}, "steps must be 0"),
-        ({"rate": 0}, "rate must be positive"),
-        ({"scale": -1}, "scale must be positive"),
-        ({"balance": "none"}, "balance must be one of shots, ways"),
-    ):
-        with pytest.raises(RecipeError, match=sentence):
-            EOL(DIM, **settings)
-    with pytest.raises(RecipeError, match="has not met them"):
-        EOL(DIM)(toy_task(0))

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
+from glocal.methods import METHODS, build_method, current_name
 from glocal.methods.gel import GEL, VARIANTS
+from glocal.methods.glocal_head import GlocalHead
 from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
-from glocal.types import Episode
 from glocal_runtime.errors import RecipeError
 from reference import gel as slow
 
@@ -15,10 +19,10 @@ TRAINED = {"baseline": None, "energy": "E_c", "pixel": "E_f", "delay": "E_f", "a
 SCORED = {"baseline": "snatcher", "energy": "E_c", "pixel": "E_f", "delay": "delay", "ahead": "E"}
 
 
-def build(**settings) -> GEL:
+def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:
     """In evaluation mode, with running statistics as if it had been trained for a while."""
     torch.manual_seed(0)
-    method = GEL(DIM, **settings).double()
+    method = kind(DIM, **settings).double()
     if method.calibrate is not None:
         norm = method.calibrate[1]
         norm.running_mean.normal_()
@@ -26,14 +30,10 @@ def build(**settings) -> GEL:
     return method.eval()
 
 
-def task(seed: int = 0, **sizes) -> Episode:
-    return toy_task(seed, **sizes).to(dtype=torch.float64)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n_unknown", [5, 0])
 def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
-    method, t = build(variant=variant, top_k=2, temperature=9.0), task(n_unknown=n_unknown)
+    method, t = build(variant=variant, top_k=2, temperature=9.0), double_task(n_unknown=n_unknown)
     out, terms = method(t), method.loss(t)
     expected, losses = slow.scores(method, t), slow.loss(method, t, TRAINED[variant])
     torch.testing.assert_close(out.logits, slow.class_similarity(method, t), rtol=0, atol=1e-10)
@@ -43,7 +43,7 @@ def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
 
 @pytest.mark.parametrize("top_k", [1, 3, 4])
 def test_every_named_score_equals_its_equation(top_k: int):
-    method, t = build(top_k=top_k), task()
+    method, t = build(top_k=top_k), double_task()
     support, query = method.views(t)
     found = method.scores(method.enroll(support, t.support_label), query)
     for name, expected in slow.scores(method, t).items():
@@ -52,12 +52,9 @@ def test_every_named_score_equals_its_equation(top_k: int):
 
 
 @pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
-@pytest.mark.parametrize("local_scale", ["sum", "mean"])
-def test_distances_and_scales_equal_their_equations(distance: str, local_scale: str):
-    method, t = (
-        build(distance=distance, local_scale=local_scale, m_known=-2.5, m_unknown=0.5, energy_weight=0.7),
-        task(),
-    )
+@pytest.mark.parametrize("kind", [GEL, partial(GlocalHead, local_scale="mean")])
+def test_distances_and_scales_equal_their_equations(distance: str, kind: Callable[..., GEL]):
+    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), double_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
     losses = {name: term.item() for name, term in method.loss(t).items()}
     assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
@@ -65,12 +62,12 @@ def test_distances_and_scales_equal_their_equations(distance: str, local_scale: 
 
 @pytest.mark.parametrize("coefficients", ["fixed", "learnable", "task-adaptive"])
 def test_coefficients_start_at_one(coefficients: str):
-    method, t = build(coefficients=coefficients), task()
+    method, t = build(coefficients=coefficients), double_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
 
 
 def test_learnable_coefficients_weigh_the_energies():
-    method, t = build(coefficients="learnable"), task()
+    method, t = build(coefficients="learnable"), double_task()
     with torch.no_grad():
         method.coefficient.value.copy_(torch.tensor([2.0, -0.5]))
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, 2.0, -0.5)["E"], abs=1e-10)
@@ -78,7 +75,7 @@ def test_learnable_coefficients_weigh_the_energies():
 
 
 def test_task_adaptive_coefficients_come_from_the_prototypes():
-    method, t = build(coefficients="task-adaptive"), task()
+    method, t = build(coefficients="task-adaptive"), double_task()
     torch.nn.init.normal_(method.coefficient.linear.weight)
     mean = slow.class_mean(slow.pooled(t.support), t.support_label).mean(0)
     a, b = (1 + method.coefficient.linear.weight @ mean).tolist()
@@ -86,14 +83,14 @@ def test_task_adaptive_coefficients_come_from_the_prototypes():
 
 
 def test_delay_is_trained_like_pixel_and_scored_otherwise():
-    pixel, delay, t = build(variant="pixel"), build(variant="delay"), task()
+    pixel, delay, t = build(variant="pixel"), build(variant="delay"), double_task()
     assert {k: v.item() for k, v in pixel.loss(t).items()} == {k: v.item() for k, v in delay.loss(t).items()}
     difference = delay(t).open_score - pixel(t).open_score
     torch.testing.assert_close(difference, -delay(t).logits.amax(-1), rtol=0, atol=1e-12)
 
 
 def test_baseline_is_snatcher_with_the_cross_entropy_alone():
-    method, t = build(variant="baseline"), task()
+    method, t = build(variant="baseline"), double_task()
     twin = SnaTCHerF(DIM, contrast_weight=0).double().eval()
     twin.load_state_dict(method.state_dict())  # strict: there is no calibration to be left without a gradient
     assert torch.equal(method(t).open_score, twin(t).open_score)
@@ -101,22 +98,12 @@ def test_baseline_is_snatcher_with_the_cross_entropy_alone():
 
 
 def test_without_energy_weight_the_gradient_is_that_of_the_cross_entropy():
-    control, t = build(energy_weight=0), task()
+    control, t = build(energy_weight=0), double_task()
     terms = control.loss(t)
     assert terms["energy"].item() == 0
     sum(terms.values()).backward()
     assert all(p.grad is not None for p in control.parameters())  # nothing unused, as many machines require
     assert max(p.grad.abs().max() for p in control.calibrate.parameters()) == 0
-
-
-def test_one_forward_pass_tells_loss_and_score_apart():
-    t = task()
-    for name in ("E_c", "E_f", "E", "delay", "snatcher", "distance", "entropy"):
-        named = build(open_score=name)
-        support, query = named.views(t)
-        scores = named.scores(named.enroll(support, t.support_label), query)
-        assert torch.equal(named(t).open_score, scores[name])
-        assert named.loss(t)["energy"].item() == build().loss(t)["energy"].item()
 
 
 def test_training_tells_unknown_from_known():
@@ -135,32 +122,14 @@ def test_training_tells_unknown_from_known():
     assert min(gaps) > 0.5  # larger = more unknown
 
 
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"variant": "early"}, "variant must be one of baseline, energy, pixel, delay, ahead, got 'early'"),
-        ({"variant": "pixel", "coefficients": "learnable"}, "needs variant 'ahead'.*got 'pixel'"),
-        ({"coefficients": "free"}, "coefficients must be one of fixed, learnable, task-adaptive, got 'free'"),
-        ({"variant": "energy", "open_score": "E_f"}, "open_score must be one of snatcher, E_c, entropy.*got 'E_f'"),
-        ({"top_k": 0}, "top_k must be at least 1"),
-        ({"m_known": 2.0}, r"m_known must not exceed m_unknown, got 2\.0 and 1\.0"),
-        ({"energy_weight": -0.1}, "energy_weight must be 0"),
-        ({"local_scale": "median"}, "local_scale must be one of sum, mean, learned, got 'median'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        GEL(DIM, **settings)
-
-
 def test_top_k_beyond_the_map_names_the_way_out():
     with pytest.raises(RecipeError, match=r"top_k must be in 1\.\.4 \(pixels of one class map\), got 10; .* 2x2"):
-        build(top_k=10)(task())
+        build(top_k=10)(double_task())
 
 
 def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
-    method, t = build(**gentle), task()
+    method, t = build(GlocalHead, **gentle), double_task()
     plain = ProtoNet(DIM, distance="cosine")(t)
     torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
     with torch.no_grad():
@@ -169,10 +138,37 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
-    learned, mean, t = build(local_scale="learned"), build(local_scale="mean"), task()
+    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), double_task()
     mean.load_state_dict(learned.state_dict(), strict=False)
     with torch.no_grad():
         learned.local_affine.factor.fill_(1.0)
         learned.local_affine.offset.fill_(-3.0)
     difference = learned(t).open_score - mean(t).open_score  # an offset on every s_f moves E by its opposite
     torch.testing.assert_close(difference, torch.full_like(difference, 3.0), rtol=0, atol=1e-10)
+
+
+def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
+    for settings in ({}, {"variant": "energy"}, {"coefficients": "task-adaptive"}):
+        gel, head = build(**settings), build(GlocalHead, **settings)
+        assert gel.state_dict().keys() == head.state_dict().keys()
+        assert all(torch.equal(value, head.state_dict()[name]) for name, value in gel.state_dict().items())
+        assert torch.equal(gel(double_task()).open_score, head(double_task()).open_score)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "today"),
+    [
+        ("gel", {}, "gel"),
+        ("gel", {"top_k": 2, "temperature": 32, "distance": "cosine", "centre": True}, "gel"),
+        ("gel", {"adapter": True}, "glocal-head"),
+        ("gel", {"adapter": False, "local_scale": "sum"}, "glocal-head"),  # as a --set once wrote them
+        ("gel", {"tomorrow": 1}, "gel"),
+        ("feat", {"adapter": True}, "feat"),
+    ],
+)
+def test_files_from_before_the_head_had_a_name_resolve_to_it(name: str, settings: dict, today: str):
+    assert current_name(name, settings) == today
+    if "tomorrow" not in settings:
+        assert current_name(today, settings) == today
+        method = build_method(name, DIM, settings)
+        assert isinstance(getattr(method, "inner", method), METHODS[today])

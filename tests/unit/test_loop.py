@@ -16,13 +16,14 @@ from glocal.data import registry
 from glocal.data.views import views
 from glocal.engine import evaluate, loop, pretrain, train
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
-from glocal.engine.distributed import StepLosses
+from glocal.engine.distributed import StepLosses, World
 from glocal.engine.loop import TrainingStopped, step_seed
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.runs import METRICS
+from glocal.engine.run_folder import METRICS, Log
 from glocal.engine.train import TrainStage
-from glocal_runtime.errors import DataError, GlocalError, RecipeError
+from glocal_runtime.errors import GlocalError
+from refusal import refused
 from tiny_runs import fields, make_dataset
 
 
@@ -101,30 +102,27 @@ class TestSplits:
 
     def test_a_part_without_pictures_is_refused(self, dataset: Path) -> None:
         recipe = recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.99, "part": "pretrained"})
-        with pytest.raises(DataError, match=r"data\.holdout = 0\.99 leaves no picture"):
+        with refused("no-pictures", "data.holdout = 0.99"):
             PretrainStage(recipe, torch.device("cpu"))
 
 
 class TestFolder:
     def test_a_folder_with_a_run_is_refused(self, dataset: Path, pretrained: Path) -> None:
         before = snapshot(pretrained)
-        with pytest.raises(RecipeError, match="already holds a run; continue it with --resume"):
+        with refused("run-exists", "--resume"):
             run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained)
         assert snapshot(pretrained) == before
 
     def test_a_folder_without_a_run_cannot_be_resumed(self, dataset: Path, tmp_path: Path) -> None:
-        with pytest.raises(RecipeError, match="nothing to resume"):
+        with refused("no-run"):
             run(recipe_of(dataset), tmp_path / "none", resume=True)
         assert not (tmp_path / "none").exists()
 
     def test_another_recipe_is_refused_and_the_keys_are_named(self, dataset: Path, pretrained: Path) -> None:
         other = recipe_of(dataset, pretrain={"epochs": 2}, optimizer={"lr": 0.07}, augment={"flip": True})
-        with pytest.raises(RecipeError) as caught:
+        changes = "augment.flip (False there, True now), optimizer.lr (0.05 there, 0.07 now);"
+        with refused("other-recipe", changes):
             run(other, pretrained, resume=True)
-        said = str(caught.value)
-        assert "augment.flip (False there, True now)" in said
-        assert "optimizer.lr (0.05 there, 0.07 now)" in said
-        assert "momentum" not in said
 
     def test_resuming_a_finished_run_changes_nothing(self, dataset: Path, pretrained: Path) -> None:
         before = snapshot(pretrained)
@@ -136,7 +134,7 @@ class TestFolder:
         recipe = recipe_of(data, pretrain={"epochs": 1})
         run(recipe, tmp_path / "run")
         Image.new("RGB", (16, 16)).save(data / "train" / "train0" / "new.png")
-        with pytest.raises(DataError, match="was trained on other pictures"):
+        with refused("other-pictures"):
             run(recipe, tmp_path / "run", resume=True)
 
     def test_the_record_tells_how_the_model_came_about(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
@@ -149,6 +147,34 @@ class TestFolder:
         assert set(record["validation"]) >= {"acc", "auroc"}
         assert record["preprocess"]["size"] == 16
         assert json.loads((tmp_path / "run" / "recipe.json").read_text()) == record["recipe"]
+
+
+def test_the_log_drops_steps_to_come_and_half_a_line(tmp_path: Path) -> None:
+    path = tmp_path / METRICS
+    path.write_text('{"step": 1, "a": 1}\n{"step": 2, "a": 2}\n{"step": 3, "a": 3}\n{"step": 3, "val')
+    Log(path, keep_until=2).write({"step": 3, "a": 4})
+    assert [(line["step"], line["a"]) for line in map(json.loads, path.read_text().splitlines())] == [
+        (1, 1),
+        (2, 2),
+        (3, 4),
+    ]
+    Log(path, keep_until=0)
+    assert path.read_text() == ""
+
+
+@pytest.mark.parametrize(("choose", "step"), [("auroc", 8), ("acc", 12)])
+def test_best_is_the_highest_validation_and_the_earliest_of_equals(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: str, step: int
+) -> None:
+    validations = {"auroc": (0.5, 0.8, 0.8, 0.3), "acc": (0.6, 0.4, 0.7, 0.2)}  # at steps 4, 8, 12 and the last, 15
+    coming = [dict(zip(validations, values, strict=True)) for values in zip(*validations.values(), strict=True)]
+    script = iter(coming)
+    monkeypatch.setattr(loop.Validator, "__call__", lambda self, model: next(script))
+    run(recipe_of(dataset, validation={"choose": choose}), tmp_path / "run")
+    assert next(script, None) is None, "validated at every fourth step and at the end"
+    record, last = (read_checkpoint(tmp_path / "run" / name)[1] for name in (BEST, LAST))
+    assert (record["step"], record["validation"]) == (step, coming[step // 4 - 1])
+    assert (last["step"], last["best"]) == (15, max(validations[choose]))
 
 
 class TestNotFinite:
@@ -207,7 +233,7 @@ class TestNotFinite:
 class TestKilledBetween:
     """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
 
-    @pytest.mark.parametrize("at", [4, 8, 12])
+    @pytest.mark.parametrize("at", [4, 12])
     def test_best_is_right_afterwards(
         self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
     ) -> None:
@@ -236,7 +262,7 @@ class TestStages:
         recipe = recipe_of(
             dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 2}
         )
-        with pytest.raises(RecipeError, match="nothing to train: method protonet has no weights of its own"):
+        with refused("nothing-to-train", "protonet"):
             run(recipe, tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
@@ -244,15 +270,38 @@ class TestStages:
     def test_pretraining_cannot_be_validated_by_a_method_that_remembers_base_classes(
         self, dataset: Path, tmp_path: Path, method: dict[str, Any]
     ) -> None:
-        with pytest.raises(RecipeError, match="remembers the base classes"):
+        with refused("needs-base", method["name"]):
             run(recipe_of(dataset, method=method), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
-    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(self, dataset: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("centre", [False, True])
+    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(
+        self, dataset: Path, tmp_path: Path, centre: bool
+    ) -> None:
         method = {"name": "peeler", "variant": "gaussian", "early_channels": 1, "auxiliary_weight": 0.0}
-        recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method)
-        with pytest.raises(RecipeError, match=r"early_channels must be the 0 channels .* got 1"):
+        recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method | {"centre": centre})
+        with refused("early-channels", "the 0 channels", "got 1"):
             run(recipe, tmp_path / "run")
+
+    def test_every_picture_of_a_batch_counts_as_much_on_however_many_processes(
+        self, dataset: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        made = fields(dataset, "pretrain", backbone=None, pretrain={"batch_size": 8})
+        made["backbone"] = {"name": "pixels", "image_size": 16}  # nothing in it depends on the rest of a batch
+
+        def losses(size: int, **settings: int) -> list[float]:
+            found = []
+            for rank in range(size):
+                monkeypatch.setattr(pretrain, "world", lambda rank=rank: World(rank, size))
+                recipe = parse_recipe(made | {"pretrain": made["pretrain"] | settings})
+                found.append(PretrainStage(recipe, torch.device("cpu")).losses(3)["base"].item())
+            return found
+
+        (alone,) = losses(1)
+        shares = losses(3)  # of 3, 3 and 2 pictures
+        assert np.mean(shares) == pytest.approx(alone, rel=1e-6)
+        with refused("empty-share", "3 processes", "batch_size = 2"):
+            losses(3, batch_size=2)
 
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
         self, dataset: Path, pretrained: Path, tmp_path: Path
@@ -331,13 +380,13 @@ class TestStages:
         device = torch.device("cpu")
         flipped = recipe_of(dataset, augment={"flip": True}).augment
         augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})
-        with pytest.raises(RecipeError, match=r"leave \[augment\] out"):
+        with refused("frozen-augment"):
             TrainStage(augmented, device)
-        with pytest.raises(RecipeError, match=r"train\.views is for the frozen backbone"):
+        with refused("views-not-frozen"):
             TrainStage(recipe_of(dataset, "train", train={"views": 2}), device)
-        with pytest.raises(RecipeError, match="differs from the one in init"):
+        with refused("other-backbone", str(pretrained)):
             TrainStage(recipe_of(dataset, "train", init=str(pretrained), backbone={"width": 8}), device)
-        with pytest.raises(RecipeError, match="at most 10"):
+        with refused("recipe", "at most 10"):
             views(11, 32)
 
     def test_every_step_has_its_own_seed(self) -> None:

@@ -10,13 +10,11 @@ import pytest
 
 from glocal.engine.checkpoint import save_model
 from glocal.methods import METHODS
+from glocal.methods.base import MethodCard
 from glocal.methods.protonet import ProtoNet
-from glocal.report.method_pages import RECORDS, pages
-from glocal.report.method_pages.__main__ import main
-from glocal.report.method_pages.docstring import explain, tex, to_markdown
-from glocal.report.method_pages.page import COMMAND
 from glocal.report.published import published
 from glocal_runtime.errors import DataError
+from method_pages import COMMAND, explain, main, pages, tex, to_markdown, with_methods
 from tiny_models import tiny_model
 from tiny_runs import make_dataset
 
@@ -39,36 +37,37 @@ def test_the_pages_are_current() -> None:
     stale = [name for name in made if made[name] != kept.get(name)]
     assert not stale, f"{', '.join(stale)} out of date in docs/methods; run {COMMAND}"
     assert kept.keys() == made.keys(), "a page without a method; delete it"
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert with_methods(readme) == readme, f"the README lists other methods; run {COMMAND}"
+    assert all(f"`{name}`" in readme for name in METHODS)
 
 
-class TestRecords:
-    def test_every_method_has_one(self) -> None:
-        assert list(RECORDS) == list(METHODS)
-
+class TestCards:
     def test_every_published_row_belongs_to_one_method(self) -> None:
-        claimed = [name for record in RECORDS.values() for name in record.published]
+        claimed = [name for method in METHODS.values() for name in method.card.published]
         assert sorted(claimed) == sorted({row.method for row in published()})
 
     @pytest.mark.parametrize("name", METHODS)
     def test_learns_what_has_a_gradient(self, name: str) -> None:
         learned = [p for p in METHODS[name](8).parameters() if p.requires_grad]
-        assert bool(RECORDS[name].learns) == bool(learned)
+        assert bool(METHODS[name].card.learns) == bool(learned)
 
     @pytest.mark.parametrize("name", METHODS)
     def test_the_docstring_names_the_same_paper(self, name: str) -> None:
-        paper, docstring = RECORDS[name].paper, sys.modules[METHODS[name].__module__].__doc__ or ""
+        paper, docstring = METHODS[name].card.paper, sys.modules[METHODS[name].__module__].__doc__ or ""
         named = re.match(r"(\w+ et al\.) (\d{4}), ", docstring)
         assert (named and named.groups()) == (paper and (paper.authors, str(paper.year)))
 
     @pytest.mark.parametrize("name", METHODS)
     def test_a_reconstruction_is_called_one_in_both_places(self, name: str) -> None:
         docstring = sys.modules[METHODS[name].__module__].__doc__ or ""
-        assert bool(RECORDS[name].reconstruction) == ("reconstruction**" in docstring)
+        assert bool(METHODS[name].card.reconstruction) == ("reconstruction**" in docstring)
 
-    def test_a_method_without_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(METHODS, "newcomer", ProtoNet)
-        with pytest.raises(DataError, match=r"newcomer has none; add it to RECORDS"):
-            pages(NO_RESULTS)
+    def test_a_method_without_one_is_called_by_its_class(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ProtoNet, "card", MethodCard())
+        made = pages(NO_RESULTS)
+        assert made["protonet.md"].startswith("# ProtoNet\n")
+        assert "| Paper | none, ours |" in made["protonet.md"]
 
 
 class TestPage:
@@ -78,13 +77,6 @@ class TestPage:
         assert "| `temperature` | `None`, which comes to `64.0` with the other defaults |" in settings
         assert settings[-1].startswith("| `centre`")
         assert "dim" not in section(bare["gel.md"], "Settings")
-
-    def test_open_scores(self, bare: dict[str, str]) -> None:
-        assert section(bare["snatcher-f.md"], "Open scores") == (
-            "Its own: `snatcher`. "
-            "On the logits, as for every method: `entropy`, `doubt`, `distance`, `energy`, `margin`. "
-            "Reported unless `open_score` names another: `snatcher`."
-        )
 
     def test_published_numbers(self, bare: dict[str, str]) -> None:
         rows = section(bare["rfdnet.md"], "Published numbers").splitlines()[4:]
@@ -96,17 +88,7 @@ class TestPage:
         assert section(bare["oslo.md"], "Published numbers") == "None in the tables of the GEL paper."
         shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
         every = sum(len(row.values) for row in published())
-        assert sum(shown) == every + sum(bool(record.published) for record in RECORDS.values()), "one per lead"
-
-    def test_facts(self, bare: dict[str, str]) -> None:
-        assert "| Needs | the base classes; in training, support of the unknown classes too" in bare["att-g.md"]
-        assert "| Needs | the base classes; tasks of at least 2 classes |" in bare["rfdnet.md"]
-        assert "| Queries | seen all at once (transductive) |" in bare["eol.md"]
-        assert "| Reconstruction | the authors released SnaTCHer-F alone" in bare["snatcher-t.md"]
-        assert "(https://arxiv.org/abs/2304.11855)" in bare["gel.md"]
-
-    def test_no_result_yet(self, bare: dict[str, str]) -> None:
-        assert all(section(bare[f"{name}.md"], "Our numbers") == "No result of ours yet." for name in METHODS)
+        assert sum(shown) == every + sum(bool(method.card.published) for method in METHODS.values()), "one per lead"
 
     def test_the_index_has_every_method(self, bare: dict[str, str]) -> None:
         rows = [line for line in bare["README.md"].splitlines() if line.startswith("| [")]

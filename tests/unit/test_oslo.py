@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
 from glocal.methods.oslo import OSLO
 from glocal.types import UNKNOWN, Views
-from glocal_runtime.errors import RecipeError
 from reference import oslo as slow
 from reference.feat import cross_entropy, pooled
 
@@ -15,7 +14,7 @@ from reference.feat import cross_entropy, pooled
 @pytest.mark.parametrize(("steps", "inlier", "assignment"), [(2, 0.05, 0.1), (1, 0.05, 0.1), (4, 0.3, 0.2)])
 def test_score_and_loss_equal_the_loops(shots: tuple[int, ...], steps: int, inlier: float, assignment: float):
     method = OSLO(DIM, steps=steps, inlier_temperature=inlier, assignment_temperature=assignment)
-    task = toy_task(0, shots=shots).to(dtype=torch.float64)
+    task = double_task(0, shots=shots)
     cosines, outlier = slow.scores(
         pooled(task.support),
         task.support_label,
@@ -56,12 +55,3 @@ def test_sure_inliers_keep_their_order():
     score = OSLO(2, inlier_temperature=0.03).score(state, Views(x[2:])).open_score
     assert 0 < score[0] < 1e-12
     assert score[0] < score[1]
-
-
-def test_settings_are_checked():
-    with pytest.raises(RecipeError, match="steps must be at least 1"):
-        OSLO(DIM, steps=0)
-    with pytest.raises(RecipeError, match="inlier_temperature must be positive"):
-        OSLO(DIM, inlier_temperature=0)
-    with pytest.raises(RecipeError, match="open_score must be one of outlier, entropy"):
-        OSLO(DIM, open_score="inlier")

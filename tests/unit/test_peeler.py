@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import math
 from dataclasses import replace
 
@@ -8,12 +7,10 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from conformance.suite import DIM, toy_base, toy_task
+from conformance.suite import DIM, double_task, toy_base, toy_task
 from glocal.methods import peeler
-from glocal.methods.peeler import Peeler, weighed_distance
-from glocal.methods.precision import Precision
-from glocal.ops.confidence import OPEN_SCORES
-from glocal.types import Episode
+from glocal.methods.peeler import Peeler, Precision, weighed_distance
+from glocal.ops.open_scores import OPEN_SCORES
 from glocal_runtime.errors import RecipeError
 from reference import peeler as slow
 
@@ -36,14 +33,10 @@ def build(**settings) -> Peeler:
     return method
 
 
-def task(seed: int = 0, **sizes) -> Episode:
-    return toy_task(seed, **sizes).to(dtype=torch.float64)
-
-
 @pytest.mark.parametrize("settings", [{"temperature": 9.0}, GAUSSIAN, GAUSSIAN | {"temperature": 3.0}, FULL])
 @pytest.mark.parametrize("shots", [(2, 1, 3), (1, 1), (1,)])
 def test_logits_and_open_score_equal_their_loops(settings: dict, shots: tuple[int, ...]):
-    method, t = build(**settings, open_score="peeler"), task(shots=shots)
+    method, t = build(**settings, open_score="peeler"), double_task(shots=shots)
     expected = slow.logits(method, t.support, t.support_label, t.query)
     out = method(t)
     torch.testing.assert_close(out.logits, expected, rtol=0, atol=1e-10)
@@ -51,7 +44,7 @@ def test_logits_and_open_score_equal_their_loops(settings: dict, shots: tuple[in
 
 
 def test_precision_weighs_and_is_never_negative():
-    method, t = build(**GAUSSIAN), task()
+    method, t = build(**GAUSSIAN), double_task()
     found = method.precision(t.support)
     torch.testing.assert_close(found, torch.stack(slow.precisions(method, t.support)), rtol=0, atol=1e-10)
     assert found.min() == 0
@@ -61,7 +54,7 @@ def test_precision_weighs_and_is_never_negative():
 @pytest.mark.parametrize("settings", [{"open_weight": 0.3}, GAUSSIAN | {"auxiliary_temperature": 5.0}, FULL])
 @pytest.mark.parametrize("n_unknown", [0, 5])
 def test_loss_equals_its_loops(settings: dict, n_unknown: int):
-    method, t = build(**settings), task(n_unknown=n_unknown)
+    method, t = build(**settings), double_task(n_unknown=n_unknown)
     t = replace(t, drawn=tuple(19 - b for b in t.drawn))  # neither the order of the labels nor that of the rows
     found, expected = method.loss(t), slow.terms(method, t)
     assert set(found) == {"closed", "open", "auxiliary"} == set(expected)
@@ -89,7 +82,7 @@ def test_training_drives_unknown_queries_to_equal_doubt(variant: str, temperatur
 
 @pytest.mark.parametrize("training", [True, False])
 def test_sigma_comes_from_the_early_maps_and_final_maps_stay(training: bool):
-    method, t = build(**FULL).train(training), task()
+    method, t = build(**FULL).train(training), double_task()
     maps = torch.cat([t.support, t.query])
     sigma = torch.stack(slow.second_last_stage(method.sigma, slow.early(method, maps)))
     support, query = method.views(t)
@@ -101,7 +94,7 @@ def test_sigma_comes_from_the_early_maps_and_final_maps_stay(training: bool):
 
 
 def test_early_maps_of_the_support_matter_and_those_of_queries_do_not():
-    method, t = build(**FULL), task()
+    method, t = build(**FULL), double_task()
     query, support = t.query.clone(), t.support.clone()
     query[:, 8:] += 1
     support[0, 8:] += 1
@@ -117,7 +110,7 @@ def test_full_model_remembers_base_classes_by_their_final_maps():
 def test_adapter_of_the_full_model_turns_final_maps_alone():
     plain, adapted = build(**FULL), build(**FULL, adapter=True)
     adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.eye(8)})
-    t = task()
+    t = double_task()
     support, query = t.support.clone(), t.query.clone()
     support[:, :8] *= 2
     query[:, :8] *= 2
@@ -129,11 +122,11 @@ def test_without_an_early_stage_nothing_is_added():
     torch.manual_seed(0)
     plain = Peeler(DIM, **GAUSSIAN, auxiliary_weight=0)
     assert {name.split(".")[0] for name in plain.state_dict()} == {"precision"}
-    assert plain.embed(task().support.float()).local.shape == (6, DIM, 2, 2)
+    assert plain.embed(double_task().support.float()).local.shape == (6, DIM, 2, 2)
 
 
 def test_gaussian_starts_at_class_means():
-    t, plain = task(), Peeler(DIM, variant="gaussian").double().eval()
+    t, plain = double_task(), Peeler(DIM, variant="gaussian").double().eval()
     proto = torch.stack([t.support[t.support_label == n].mean(dim=(0, 2, 3)) for n in range(3)])
     torch.testing.assert_close(plain(t).logits, -torch.cdist(t.query.mean(dim=(2, 3)), proto), rtol=0, atol=1e-10)
 
@@ -143,15 +136,15 @@ def test_adapter_begins_as_nothing_and_turns_what_is_measured(variant: str):
     plain = build(variant=variant, sigma_channels=4)
     adapted = build(variant=variant, sigma_channels=4, adapter=True)
     adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.zeros(DIM, DIM)})
-    torch.testing.assert_close(adapted(task()).logits, plain(task()).logits, rtol=0, atol=1e-12)
+    torch.testing.assert_close(adapted(double_task()).logits, plain(double_task()).logits, rtol=0, atol=1e-12)
     torch.nn.init.eye_(adapted.adapter.weight)  # x + x: every map twice as large
-    t = task()
+    t = double_task()
     doubled = replace(t, support=2 * t.support, query=2 * t.query)
     torch.testing.assert_close(adapted(t).logits, plain(doubled).logits, rtol=0, atol=1e-10)
 
 
 def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch):
-    method, t = build(**GAUSSIAN), task()
+    method, t = build(**GAUSSIAN), double_task()
     whole = method(t).logits
     monkeypatch.setattr(peeler, "WEIGHED_FLOATS", 4 * 3 * DIM)
     torch.testing.assert_close(method(t).logits, whole, rtol=0, atol=1e-12)
@@ -173,7 +166,7 @@ def test_each_image_counts_once_in_what_the_task_shares():
     torch.manual_seed(0)
     layer = Precision(DIM, 4).double()
     torch.nn.init.normal_(layer.expand.weight)
-    maps = task().support
+    maps = double_task().support
     twice = layer(torch.cat([maps, maps]))[: len(maps)]
     torch.testing.assert_close(twice, layer(maps), rtol=0, atol=1e-12)
     more = layer(torch.cat([maps, maps[:1]]))[: len(maps)]
@@ -192,40 +185,3 @@ def test_base_classes_are_needed_for_the_auxiliary_term_alone():
     with_it.set_base(toy_base())
     assert torch.equal(with_it.base.rows, toy_base().centre)
     assert with_it.base.rows.requires_grad
-
-
-def test_weights_come_back_with_their_base_classes():
-    method = build(**FULL)
-    again = Peeler(DIM, **FULL).double().eval()
-    again.load_state_dict(copy.deepcopy(method.state_dict()))
-    t = task()
-    assert torch.equal(again(t).logits, method(t).logits)
-    assert torch.equal(again.loss(t)["auxiliary"], method.loss(t)["auxiliary"])
-
-
-@pytest.mark.parametrize(("variant", "published"), [("prototype", "entropy"), ("gaussian", "peeler")])
-def test_published_score_and_others_by_name(variant: str, published: str):
-    assert Peeler(DIM, variant=variant).open_score == published
-    method = build(variant=variant, open_score="distance")
-    out = method(task())
-    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"variant": "full"}, "variant must be one of prototype, gaussian, got 'full'"),
-        ({"temperature": 0}, "temperature must be positive, got 0"),
-        ({"open_weight": -1}, r"open_weight must be 0 \(off\) or positive, got -1"),
-        ({"auxiliary_weight": -1}, r"auxiliary_weight must be 0 \(off\) or positive, got -1"),
-        ({"auxiliary_temperature": 0}, "auxiliary_temperature must be positive, got 0"),
-        ({"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
-        ({"variant": "gaussian", "early_channels": 4}, "leave some of the 16 to the last map, got 4; a backbone"),
-        ({"variant": "gaussian", "early_channels": -1}, "early_channels must be at least 0 .*, got -1"),
-        ({"early_channels": 2}, "early_channels is for variant = \"gaussian\", got 2 with 'prototype'"),
-        ({"open_score": "negative"}, "open_score must be one of peeler, entropy, .*, got 'negative'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        Peeler(DIM, **settings)

@@ -1,4 +1,4 @@
-"""The default brain: it ships small, carries its score model, and its recipe starts at cosine prototypes."""
+"""The default model: it ships small, carries its score model, and its recipe starts at cosine prototypes."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import torch
 
 from glocal.engine.calibrate import score_model_of
 from glocal.engine.checkpoint import WEIGHTS, read_checkpoint
-from glocal.engine.recipe import load_recipe
+from glocal.engine.recipe import load_recipe, parse_recipe
 from glocal.methods import build_method
-from glocal.methods.blocks import ChannelGains, ScaleCalibration, SetAttention
+from glocal.methods.blocks import ScaleCalibration, SetAttention
+from glocal.methods.glocal_head import ChannelGains
 from glocal.ops.similarity import class_mean, cosine, pixel_similarity, pool
 from glocal.types import BaseClasses
 
@@ -34,13 +35,14 @@ def test_it_ships_small_and_knows_its_scores(name: str, most: int) -> None:
 def test_the_recipe_is_the_one_that_ships() -> None:
     recipe = load_recipe("photos-gel")
     record = read_checkpoint(WEIGHTS / "photos-gel.safetensors")[1]
-    assert record["recipe"] == recipe.model_dump(mode="json")
+    assert record["recipe"]["method"]["name"] == "gel"  # from before glocal-head had a name of its own
+    assert parse_recipe(record["recipe"]) == recipe
 
 
 def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
     torch.manual_seed(0)
     settings = load_recipe("photos-gel").method.settings | {"local_width": 64, "attention_width": 8, "top_k": 2}
-    method = build_method("gel", 64, settings).eval()
+    method = build_method("glocal-head", 64, settings).eval()
     maps, label = torch.rand(9, 64, 3, 3), torch.tensor([0, 0, 1, 2])
     state = method.enroll(method.embed(maps[:4]), label)
     comparison = method.compare(state, method.embed(maps[4:]))
@@ -52,7 +54,7 @@ def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
 
 def test_an_empty_pixel_does_not_throw_training_off() -> None:
     torch.manual_seed(0)
-    method = build_method("gel", 6, load_recipe("photos-gel").method.settings | {"local_width": 4, "top_k": 2})
+    method = build_method("glocal-head", 6, load_recipe("photos-gel").method.settings | {"local_width": 4, "top_k": 2})
     maps = torch.rand(3, 6, 2, 2)
     maps[0, :, 0, 0] = 0  # a few of the photos' pixels are: each of the channels is off
     state = method.enroll(method.embed(maps[1:]), torch.tensor([0, 1]))
@@ -71,7 +73,7 @@ def test_channel_gains_bring_channels_to_one_size() -> None:
     factor = gains(torch.ones(1, 3, 1, 1)).flatten()
     torch.testing.assert_close(factor / factor[0], wanted / wanted[0])
     assert factor.prod().item() == pytest.approx(1.0, abs=1e-5)
-    method = build_method("gel", 3, {"channel_gains": True, "local_width": 2})
+    method = build_method("glocal-head", 3, {"channel_gains": True, "local_width": 2})
     assert method.needs_base
     rows = torch.tensor([[1.0, 2.0, 4.0]])
     method.set_base(BaseClasses(("a",), rows, rows, rows[0]))

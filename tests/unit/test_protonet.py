@@ -3,10 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task, toy_task
 from glocal.methods.base import TEMPERATURES
 from glocal.methods.protonet import ProtoNet
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import SIMILARITIES
 from glocal_runtime.errors import RecipeError
 from reference.feat import cross_entropy, pooled
@@ -15,7 +14,7 @@ from reference.similarity import class_mean, similarity
 
 @pytest.mark.parametrize("distance", SIMILARITIES)
 def test_logits_and_loss_equal_their_loops(distance: str):
-    task = toy_task(0).to(dtype=torch.float64)
+    task = double_task()
     method = ProtoNet(DIM, distance=distance)
     proto = class_mean(pooled(task.support), task.support_label)
     expected = similarity(pooled(task.query), proto, distance) / TEMPERATURES[distance]
@@ -23,15 +22,9 @@ def test_logits_and_loss_equal_their_loops(distance: str):
     assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(expected, task.query_label), abs=1e-10)
 
 
-@pytest.mark.parametrize("name", OPEN_SCORES)
-def test_open_score_is_chosen_by_name(name: str):
-    out = ProtoNet(DIM, open_score=name)(toy_task(0))
-    assert torch.equal(out.open_score, OPEN_SCORES[name](out.logits))
-
-
 @pytest.mark.parametrize("distance", SIMILARITIES)
 def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
-    task = toy_task(0).to(dtype=torch.float64)
+    task = double_task()
     out = ProtoNet(DIM, distance=distance, open_score="nearest")(task)
     to_images = similarity(pooled(task.query), pooled(task.support), distance) / TEMPERATURES[distance]
     expected = torch.tensor([min(-float(s) for s in row) for row in to_images], dtype=torch.float64)
@@ -41,7 +34,7 @@ def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
 
 def test_with_one_image_per_class_nearest_is_the_distance_to_the_class():
     method = ProtoNet(DIM)
-    support, query = method.views(task := toy_task(0, shots=(1, 1, 1)).to(dtype=torch.float64))
+    support, query = method.views(task := double_task(0, shots=(1, 1, 1)))
     scores = method.scores(method.enroll(support, task.support_label), query)
     torch.testing.assert_close(scores["nearest"], scores["distance"], rtol=0, atol=1e-12)
 
@@ -55,16 +48,3 @@ def test_a_score_chosen_later_is_checked_too():
 
 def test_loss_without_known_queries_is_zero():
     assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"distance": "manhattan"}, "distance must be one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
-        ({"temperature": -1.0}, r"temperature must be positive, got -1\.0"),
-        ({"open_score": "openmax"}, "open_score must be one of nearest, entropy, .*, got 'openmax'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict, sentence: str):
-    with pytest.raises(RecipeError, match=sentence):
-        ProtoNet(DIM, **settings)

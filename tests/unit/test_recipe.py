@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from glocal.engine.device import pick_device
-from glocal.engine.recipe import Recipe, load_recipe, parse_recipe, shipped_recipes
+from glocal.engine.recipe import Optimizer, load_recipe, parse_recipe, shipped_recipes
 from glocal_runtime.errors import RecipeError
+from refusal import refused
 
 
 def plain(**sections: Any) -> dict[str, Any]:
@@ -193,14 +194,95 @@ def test_the_resolved_recipe_survives_json(tmp_path: Path) -> None:
     assert again.model_dump(mode="json") == recipe.model_dump(mode="json")
 
 
-@pytest.mark.parametrize("name", shipped_recipes())
-def test_shipped_recipes_parse(name: str) -> None:
-    try:
-        recipe = load_recipe(name)
-    except RecipeError:  # later stages name no backbone: they start from the run before them
-        recipe = load_recipe(name, ["init=previous"])
-        assert recipe.stage == "train"
-    assert isinstance(recipe, Recipe)
+RESOLVED = json.loads((Path(__file__).parents[1] / "reference/recipes.json").read_text())
+
+
+def test_shipped_recipes_resolve_to_what_they_were_before_they_extended_each_other() -> None:
+    """What differs from the defaults; ``init`` is given where a stage starts from the run before it."""
+    assert set(RESOLVED) <= set(shipped_recipes())
+    for name, expected in RESOLVED.items():
+        recipe = load_recipe(name, ["init=earlier"] if expected.get("init") == "earlier" else [])
+        assert recipe.model_dump(mode="json", exclude_defaults=True) == expected, name
+
+
+class TestExtends:
+    @pytest.fixture
+    def write(self, tmp_path: Path) -> Any:
+        def write(name: str, text: str) -> Path:
+            path = tmp_path / name
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
+            return path
+
+        write(
+            "base.toml",
+            'stage = "train"\nseed = 3\n[data]\ndataset = "x"\nholdout = 0.1\n[backbone]\nname = "conv4"\nwidth = 8\n'
+            '[method]\nname = "gel"\ntop_k = 2\n',
+        )
+        return write
+
+    def test_sections_are_merged_and_a_chain_is_followed_from_where_each_file_lies(self, write: Any) -> None:
+        write("below/middle.toml", 'extends = "../base.toml"\n[data]\ndataset = "y"\n[backbone]\nwidth = 4\n')
+        top = write("top.toml", 'extends = "below/middle.toml"\nseed = 5\n[method]\nvariant = "energy"\n')
+        recipe = load_recipe(top, ["data.holdout=0.2"])
+        assert (recipe.seed, recipe.data.dataset, recipe.data.holdout) == (5, "y", 0.2)
+        assert recipe.backbone is not None
+        assert recipe.backbone.settings == {"width": 4}
+        assert recipe.method.settings == {"top_k": 2, "variant": "energy"}
+        assert "extends" not in recipe.model_dump()
+
+    def test_another_name_makes_a_section_a_new_one(self, write: Any) -> None:
+        recipe = load_recipe(write("other.toml", 'extends = "base.toml"\n[method]\nname = "feat"\n'))
+        assert (recipe.method.name, recipe.method.settings) == ("feat", {})
+
+    def test_a_shipped_recipe_is_named_as_on_the_command_line(self, write: Any) -> None:
+        mine = load_recipe(write("mine.toml", 'extends = "cifar-fs-cpu-5shot"\n[train]\ntasks = 7\n'))
+        assert mine == load_recipe("cifar-fs-cpu-5shot", ["train.tasks=7"])
+
+    def test_a_circle_is_refused(self, write: Any) -> None:
+        write("a.toml", 'extends = "b.toml"\n')
+        with refused("circle", "a.toml -> ", "b.toml -> "):
+            load_recipe(write("b.toml", 'extends = "a.toml"\n'))
+        with refused("circle", "self.toml"):
+            load_recipe(write("self.toml", 'extends = "self.toml"\n'))
+
+    @pytest.mark.parametrize(
+        ("line", "word"),
+        [('extends = "nobody"', "'nobody' is neither"), ("extends = 3", "got 3"), ("extends = []", "got []")],
+    )
+    def test_what_cannot_be_extended_is_named(self, write: Any, line: str, word: str) -> None:
+        with refused("recipe", word):
+            load_recipe(write("x.toml", line))
+        with refused("recipe", "'extends'"):
+            parse_recipe(plain(extends="base"))
+
+
+class TestRates:
+    """Learning-rate factors at places where a wrong formula gives another number."""
+
+    @pytest.mark.parametrize(
+        ("settings", "at", "expected"),
+        [
+            ({"schedule": "constant"}, [0.0, 0.5, 0.99], [1, 1, 1]),
+            (
+                {"schedule": "steps", "milestones": [0.4, 0.7], "gamma": 0.1},
+                [0.0, 0.39, 0.4, 0.69, 0.7, 0.99],
+                [1, 1, 0.1, 0.1, 0.01, 0.01],
+            ),
+            ({"schedule": "steps"}, [0.9], [1]),
+            ({"schedule": "one-cycle", "warmup": 0.2}, [0.0, 0.1, 0.2, 0.6, 0.9999], [0, 0.5, 1, 0.5, 1e-3]),
+            ({"schedule": "one-cycle", "warmup": 0.0}, [0.0, 0.5], [1, 0.5]),
+            (
+                {"schedule": "cosine", "warmup": 0.2},
+                [0.1, 0.2, 0.4, 0.6, 0.8],
+                [0.5, 1, 0.5 + 0.5 * 0.5**0.5, 0.5, 0.5 - 0.5 * 0.5**0.5],
+            ),
+            ({"schedule": "cosine", "warmup": 0.0}, [0.0], [1]),
+        ],
+    )
+    def test_factors(self, settings: dict[str, Any], at: list[float], expected: list[float]) -> None:
+        optimizer = Optimizer.model_validate(settings)
+        assert [optimizer.factor(progress) for progress in at] == pytest.approx(expected, rel=1e-12)
 
 
 def test_devices() -> None:

@@ -80,7 +80,7 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     def watch(title: str) -> None:
         made.append(title)
 
-    shop = Settings(tmp_path, watcher=watch)
+    shop = Settings(tmp_path, callback=watch)
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
     folder = ensure_run(head, shop)
     assert folder is not None
@@ -100,7 +100,7 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
     assert whole is not None
     home = tmp_path / "broken"
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(home, watcher=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(home, callback=lambda title: Stop(7) if "snatcher" in title else None))
     folder = folder_of(head, home / "runs")
     assert (folder / LAST).exists()
     assert not (folder / DONE).exists()
@@ -112,7 +112,7 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
 def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(tmp_path / "old", watcher=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(tmp_path / "old", callback=lambda title: Stop(7) if "snatcher" in title else None))
     (tmp_path / "old").rename(tmp_path / "new")
     folder = ensure_run(head, Settings(tmp_path / "new"))
     assert folder == folder_of(head, tmp_path / "new" / "runs")
@@ -133,5 +133,5 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
             taken.release()  # the other process has ended, without finishing
 
     assert ensure_run(first, Settings(tmp_path), wait=False) is None
-    found = ensure_runs([first, second], Settings(tmp_path, watcher=watch))
+    found = ensure_runs([first, second], Settings(tmp_path, callback=watch))
     assert order == [found[second].name, found[first].name]

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from conformance.suite import DIM, toy_task
+from conformance.suite import DIM, double_task
 from glocal.methods import snatcher
 from glocal.methods.feat import FEAT
 from glocal.methods.snatcher import SnaTCHerF, movement
@@ -19,7 +19,7 @@ def build(**settings) -> SnaTCHerF:
 
 @pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,)])
 def test_score_equals_the_loop_over_queries(shots: tuple[int, ...]):
-    method, task = build(), toy_task(0, shots=shots).to(dtype=torch.float64)
+    method, task = build(), double_task(0, shots=shots)
     support, query = method.views(task)
     state = method.enroll(support, task.support_label)
     out = method.score(state, query)
@@ -31,7 +31,7 @@ def test_score_equals_the_loop_over_queries(shots: tuple[int, ...]):
 
 
 def test_logits_and_loss_are_those_of_feat():
-    method, task = build(contrast_weight=0.1), toy_task(0).to(dtype=torch.float64)
+    method, task = build(contrast_weight=0.1), double_task()
     feat = FEAT(DIM, contrast_weight=0.1).double().eval()
     feat.load_state_dict(method.state_dict())
     assert torch.equal(method(task).logits, feat(task).logits)
@@ -40,7 +40,7 @@ def test_logits_and_loss_are_those_of_feat():
 
 @pytest.mark.parametrize(("floats", "queries"), [(1, 512), (3 * DIM * 4, 512), (2**22, 5)])
 def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, floats: int, queries: int):
-    method, task = build(), toy_task(0).to(dtype=torch.float64)
+    method, task = build(), double_task()
     whole, sizes = method(task).open_score, []
 
     def spy(raw, query, at):
@@ -66,9 +66,3 @@ def test_a_query_equal_to_its_prototype_moves_nothing():
     moved = movement(method.attend.swapped, state, proto, logits.roll(1, dims=0))
     assert still.max() < 1e-20
     assert moved.min() > 1e-3
-
-
-def test_other_scores_by_name():
-    method = build(open_score="distance")
-    out = method(toy_task(0).to(dtype=torch.float64))
-    assert torch.equal(out.open_score, -out.logits.amax(dim=-1))

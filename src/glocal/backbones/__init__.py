@@ -1,4 +1,4 @@
-"""Backbones by name.  Adding one: a file here, a line in BACKBONES, a line in tests/cases.py."""
+"""Backbones by name.  Adding one: a file here and a line in BACKBONES."""
 
 from __future__ import annotations
 

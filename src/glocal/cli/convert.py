@@ -10,13 +10,13 @@ import typer
 from glocal.cli.console import Json, show
 
 if TYPE_CHECKING:
-    from glocal.engine.published import Report
+    from glocal.engine.import_weights import Report
 
 
 def convert(
     file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL or TANE.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
-    layout: Annotated[str, typer.Option(help="auto, feat, snatcher, gel, tane or pretrained.")] = "auto",
+    layout: Annotated[str, typer.Option(help="auto, feat, snatcher, gel, att-g, att, tane or pretrained.")] = "auto",
     dataset: Annotated[
         str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
     ] = None,
@@ -25,12 +25,12 @@ def convert(
 ) -> None:
     """Turn published weights into a checkpoint; the file is read without running anything in it."""
     from glocal.engine.checkpoint import SUFFIX, save_model
-    from glocal.engine.published import import_published
+    from glocal.engine.import_weights import import_weights
     from glocal_runtime.errors import RecipeError
 
     if out.suffix != SUFFIX:
         raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")
-    model, report = import_published(file, layout=layout, dataset=dataset, shot=shot)
+    model, report = import_weights(file, layout=layout, dataset=dataset, shot=shot)
     save_model(out, model)
     show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _table(out, report))
 

@@ -21,7 +21,7 @@ def inventory(json: Json = False) -> None:
         plugins.load_all(f"glocal.{kind}", registry)
         found[kind] = sorted(registry)
         origins[kind] = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in found[kind]}
-    found |= {"recipes": shipped_recipes(), "models": shipped_models()}
+    found |= {"recipes": shipped_recipes(), "models": list(shipped_models())}
     origins["recipes"] = plugins.recipe_origins()
     from_plugins = {kind: {name: origin for name, origin in names.items() if origin} for kind, names in origins.items()}
     show(found | {"plugins": from_plugins}, as_json=json, otherwise=lambda: _listing(found, from_plugins))

@@ -98,7 +98,7 @@ def reproduce(
 
 
 class _OneBar:
-    """Shows the run that is being made: called with its name, it gives the watcher of its training."""
+    """Shows the run that is being made: called with its name, it gives the callback of its training."""
 
     def __init__(self, progress: Progress, total: int):
         self._progress, self._total, self._made = progress, total, 0
@@ -195,10 +195,10 @@ def demo(
     )
     with bars() as progress:
 
-        def watcher(name: str) -> TrainingBar:
+        def callback(name: str) -> TrainingBar:
             return TrainingBar(progress, name)
 
-        found = run_demo(out, tasks=tasks, device=pick_device(device), watcher=watcher, progress=stages(progress))
+        found = run_demo(out, tasks=tasks, device=pick_device(device), callback=callback, progress=stages(progress))
     tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
     show({"report": str(found.report), "tables": tables}, as_json=json, otherwise=lambda: _demo_tables(found))
 

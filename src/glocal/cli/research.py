@@ -249,10 +249,10 @@ def _run(
     device: str,
     json: bool,
 ) -> None:
+    from glocal.engine.callbacks import Callback, Callbacks, TensorBoard
     from glocal.engine.checkpoint import BEST, read_checkpoint
     from glocal.engine.distributed import joined, world
     from glocal.engine.recipe import load_recipe
-    from glocal.engine.watchers import TensorBoard, Watcher, Watchers
     from glocal_runtime.errors import RecipeError
 
     parsed = load_recipe(recipe, overrides)
@@ -261,10 +261,10 @@ def _run(
     with joined(device) as where, bars() as progress, ExitStack() as at_the_end:
         if parsed.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
             parsed = load_recipe(recipe, [*overrides, f"train.tasks_per_step={world().size}"])
-        watchers: list[Watcher] = [TrainingBar(progress, stage)]
+        callbacks: list[Callback] = [TrainingBar(progress, stage)]
         if tensorboard:
-            watchers.append(at_the_end.enter_context(closing(TensorBoard(out))))
-        run(parsed, out, resume=resume, device=where, watcher=Watchers(*watchers))
+            callbacks.append(at_the_end.enter_context(closing(TensorBoard(out))))
+        run(parsed, out, resume=resume, device=where, callback=Callbacks(*callbacks))
     _, record = read_checkpoint(out / BEST)
     result = {"run": str(out), "step": record["step"], "validation": record["validation"]}
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in record["validation"].items())

@@ -12,6 +12,7 @@ import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from glocal_runtime.files import replacing
 FORMAT = 1
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
-WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with the package
+WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with this package
+MODELS = "glocal_models"  # the data-only package with the research heads
 LAST = f"last{SUFFIX}"  # of a run folder: where to resume
 
 
@@ -80,27 +82,31 @@ def write_checkpoint(
 def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """Tensors (float16 widened to float32) and record; anything that is no intact checkpoint of ours is refused."""
     if not Path(path).is_file():
-        raise WeightsError(f"checkpoint {path} cannot be read: there is no such file")
+        raise WeightsError(f"checkpoint {path} cannot be read: there is no such file", code="no-file")
     try:
         with safe_open(path, framework="pt") as file:
             header = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError) as error:
-        raise WeightsError(f"checkpoint {path} is damaged or not a safetensors file: {error}") from error
+        raise WeightsError(f"checkpoint {path} is damaged or no safetensors file: {error}", code="damaged") from error
     try:
         record = json.loads(header["glocal"])
         written_as, version, digest = record["format"], record["version"], record["sha256"]
     except (KeyError, TypeError, ValueError) as error:
         raise WeightsError(
-            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours"
+            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
+            code="foreign",
         ) from error
     if written_as != FORMAT:
         raise WeightsError(
             f"checkpoint {path} has format {written_as}, written by glocal {version}; this is glocal {__version__}, "
-            f"which reads format {FORMAT}: update glocal"
+            f"which reads format {FORMAT}: update glocal",
+            code="newer",
         )
     if _digest(tensors) != digest:
-        raise WeightsError(f"checkpoint {path} is damaged: its weights are not those that were written; copy it again")
+        raise WeightsError(
+            f"checkpoint {path} is damaged: its weights are not those that were written; copy it again", code="damaged"
+        )
     return {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}, record
 
 
@@ -125,7 +131,7 @@ def load_model(source: str | Path) -> Model:
         raise WeightsError(
             f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
             f"{__version__} cannot build: {error}",
-            code=getattr(error, "code", None),
+            code="no-plugin" if getattr(error, "code", None) == "no-plugin" else "cannot-build",
         ) from error
     load_strictly(method, parts["method"], f"method of {source}")
     if parts["backbone"] or "packaged" not in record["backbone"]:
@@ -134,7 +140,8 @@ def load_model(source: str | Path) -> Model:
         raise WeightsError(
             f"{source} was made with other weights of {record['backbone']['name']} than the installed package brings"
             f"{' in ' + record['backbone']['model'] if 'model' in record['backbone'] else ''}; "
-            "install the package version it was made with"
+            "install the package version it was made with",
+            code="other-weights",
         )
     return Model(backbone, method, record, parts["extra"])
 
@@ -158,22 +165,32 @@ def load_strictly(module: torch.nn.Module, state: Mapping[str, Tensor], what: st
         module.load_state_dict(dict(state), strict=True)
     except RuntimeError as error:
         details = textwrap.shorten(" ".join(str(error).splitlines()[1:]), width=400, placeholder=" ...")
-        raise WeightsError(f"{what} does not fit {type(module).__name__}: {details}") from error
+        raise WeightsError(f"{what} does not fit {type(module).__name__}: {details}", code="does-not-fit") from error
 
 
 def find_checkpoint(source: str | Path) -> Path:
     path = Path(source)
     if path.is_dir():
         if not (path / BEST).is_file():
-            raise WeightsError(f"{path} has no {BEST}: it is no run, or one that stopped before its first validation")
+            raise WeightsError(
+                f"{path} has no {BEST}: it is no run, or one that stopped before its first validation", code="no-best"
+            )
         return path / BEST
     if path.is_file():
         return path
-    if is_shipped(source):
-        return WEIGHTS / f"{source}{SUFFIX}"
-    raise WeightsError(
+    shipped = shipped_models()
+    if str(source) in shipped:
+        return shipped[str(source)]
+    message = (
         f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
-        f"shipped: {', '.join(shipped_models()) or 'none'}"
+        f"shipped: {', '.join(shipped) or 'none'}"
+    )
+    if find_spec(MODELS):
+        raise WeightsError(message, code="no-model")
+    raise WeightsError(
+        f"{message}; the research heads (cifar-fs-cpu/..., tiered-64-cpu/...) are in the package glocal-models, which "
+        "is not installed: pip install ./models in the repository, or its wheel",
+        code="models-not-installed",
     )
 
 
@@ -181,9 +198,16 @@ def is_shipped(source: str | Path) -> bool:
     return str(source) in shipped_models()
 
 
-def shipped_models() -> list[str]:
-    """By name: the path below the weights folder, without its ending."""
-    return sorted(str(path.relative_to(WEIGHTS).with_suffix("").as_posix()) for path in WEIGHTS.rglob(f"*{SUFFIX}"))
+def shipped_models() -> dict[str, Path]:
+    """Their files by name, the path below a weights folder without its ending: of this package and of glocal-models."""
+    spec = find_spec(MODELS)
+    folders = [WEIGHTS, *map(Path, (spec and spec.submodule_search_locations) or [])]
+    found = {
+        path.relative_to(folder).with_suffix("").as_posix(): path
+        for folder in folders
+        for path in folder.rglob(f"*{SUFFIX}")
+    }
+    return dict(sorted(found.items()))
 
 
 def _plain(value: Tensor, half: bool, name: str) -> Tensor:

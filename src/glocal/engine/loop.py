@@ -28,13 +28,12 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
+from glocal.engine.callbacks import Callback, Callbacks
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
-from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
-from glocal.engine.schedule import rate_factor
-from glocal.engine.watchers import Watcher, Watchers
+from glocal.engine.run_folder import METRICS, RECIPE, Log, resume_command, saved_state
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.files import write_text
 
@@ -101,13 +100,13 @@ def run_stage(
     *,
     resume: bool = False,
     device: torch.device | None = None,
-    watcher: Watcher | None = None,
+    callback: Callback | None = None,
 ) -> Model:
     """Train in ``folder`` until the last step; returns the model of the last step, BEST holds the chosen one.
 
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
-    device, watcher, us = device or torch.device("cpu"), watcher or Watchers(), world()
+    device, callback, us = device or torch.device("cpu"), callback or Callbacks(), world()
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
@@ -140,7 +139,7 @@ def run_stage(
             save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
         if log:
             log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
-        watcher.validated(done, metrics, better)
+        callback.validated(done, metrics, better)
 
     if not stage.steps:  # nothing to learn: the method stands on the backbone as it is
         check(0)
@@ -152,10 +151,10 @@ def run_stage(
     with _interruptible() as received:
         for step in range(start, stage.steps):
             for group in optimizer.param_groups:
-                group["lr"] = group["base_lr"] * rate_factor(recipe.optimizer, step / stage.steps)
+                group["lr"] = group["base_lr"] * recipe.optimizer.factor(step / stage.steps)
             terms = us.mean(_step(losses, recipe, optimizer, step, folder))
             done, number = step + 1, us.largest(received())
-            watcher.step(done, stage.steps, terms)
+            callback.step(done, stage.steps, terms)
             if log and done % LOG_EVERY == 0:
                 log.write({"step": done, **terms})
             if done % recipe.validation.every == 0 or done == stage.steps:
@@ -228,7 +227,8 @@ def _optimizer(stage: Stage, recipe: Recipe) -> tuple[torch.optim.SGD, dict[Tens
     if not groups and stage.steps:
         raise RecipeError(
             f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen; "
-            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is'
+            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is',
+            code="nothing-to-train",
         )
     groups = groups or [{"params": [torch.zeros(0, requires_grad=True)], "base_lr": settings.lr}]
     nesterov = settings.momentum > 0
@@ -264,7 +264,8 @@ def _restore(
     if record["data"] != stage.model.record["data"]:
         raise DataError(
             f"the run in {folder} was trained on other pictures of {record['data']['dataset']} (manifest "
-            f"{record['data']['manifest'][:12]}) than are there now; put them back, or start a new run"
+            f"{record['data']['manifest'][:12]}) than are there now; put them back, or start a new run",
+            code="other-pictures",
         )
     modules = {"backbone": stage.model.backbone, "method": stage.model.method, **stage.modules}
     for part, module in modules.items():

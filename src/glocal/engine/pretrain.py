@@ -32,11 +32,18 @@ class PretrainStage:
         self.recipe, self.device = recipe, device
         self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         rows = part_of(data, recipe)
+        if min(recipe.pretrain.batch_size, len(rows)) < world().size:
+            raise RecipeError(
+                f"a batch must have a picture for each of the {world().size} processes, got pretrain.batch_size = "
+                f"{recipe.pretrain.batch_size} of {len(rows)} pictures",
+                code="empty-share",
+            )
         self.model = start_model(recipe, data, device)
         if self.model.method.needs_base:  # said before hours of training, not at the first validation
             raise RecipeError(
                 f"method {recipe.method.name} as set here remembers the base classes, which pre-training has only just "
-                'to learn; validate it with method.name = "protonet" and train this method on the result'
+                'to learn; validate it with method.name = "protonet" and train this method on the result',
+                code="needs-base",
             )
         backbone = self.model.backbone
         self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers).hold(rows)
@@ -55,8 +62,8 @@ class PretrainStage:
         epoch, batch = divmod(step, self.per_epoch)
         size = self.recipe.pretrain.batch_size
         order = np.random.default_rng((self.recipe.seed, epoch)).permutation(len(self.images))
-        us = world()
-        rows = torch.from_numpy(order[batch * size : (batch + 1) * size][us.rank :: us.size])
+        us, chosen = world(), order[batch * size : (batch + 1) * size]
+        rows = torch.from_numpy(chosen[us.rank :: us.size])
         torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank))  # dropout
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
         images = self.augment(self.images[rows], generator)
@@ -64,14 +71,15 @@ class PretrainStage:
         maps = self.model.backbone(self._prepare(images))
         smoothing = self.recipe.pretrain.label_smoothing
         logits = self.classifier(pool(maps))
-        return {"base": F.cross_entropy(logits, label.to(self.device), label_smoothing=smoothing)}
+        loss = F.cross_entropy(logits, label.to(self.device), label_smoothing=smoothing)
+        return {"base": loss * (len(rows) * us.size / len(chosen))}  # ranks are averaged, and shares may be unequal
 
     def _prepare(self, images: Tensor) -> Tensor:
         images = self.model.backbone.preprocess.normalize(images.to(self.device))
         return images.contiguous(memory_format=torch.channels_last)
 
 
-pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model
+pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
 
 
 def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:
@@ -93,11 +101,11 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
             _check_same_backbone(recipe, backbone_record)
             chain = [*before.record.get("chain", []), before.record.get("recipe")]
         method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
-        early = getattr(method, "early_channels", 0)
-        if early and early != backbone.early_channels:
+        if method.early_channels and method.early_channels != backbone.early_channels:
             raise RecipeError(
                 f"method.early_channels must be the {backbone.early_channels} channels of the earlier stage that the "
-                f"backbone hands out (its setting stages), got {early}"
+                f"backbone hands out (its setting stages), got {method.early_channels}",
+                code="early-channels",
             )
         if before is not None:
             _inherit(method, before.method)
@@ -117,7 +125,8 @@ def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:
     if asked is not None and (asked.name, asked.settings) != (there["name"], there["settings"]):
         raise RecipeError(
             f"[backbone] of the recipe differs from the one in init = {recipe.init} ({there['name']} with "
-            f"{there['settings']}), whose weights it starts from; leave [backbone] out"
+            f"{there['settings']}), whose weights it starts from; leave [backbone] out",
+            code="other-backbone",
         )
 
 
@@ -139,6 +148,7 @@ def part_of(data: ClassDataset, recipe: Recipe) -> npt.NDArray[np.int64]:
     if not len(rows):
         raise DataError(
             f"data.holdout = {recipe.data.holdout} leaves no picture of {data.name} in the part {recipe.data.part!r}: "
-            f"its classes have at most {data.counts.max()}"
+            f"its classes have at most {data.counts.max()}",
+            code="no-pictures",
         )
     return rows

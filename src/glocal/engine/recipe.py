@@ -1,7 +1,8 @@
 """Recipes: one small TOML file per training stage, checked before anything is computed.
 
 An unknown or misspelt key is refused with a suggestion, also inside ``[backbone]`` and ``[method]``, whose keys are
-the keyword arguments of the class they name.  The resolved recipe travels in every checkpoint.
+the keyword arguments of the class they name.  ``extends`` names the recipe that one differs from, section by section.
+The resolved recipe travels in every checkpoint.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ import inspect
 import json
 import math
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
 
 from glocal import plugins
 from glocal.backbones import BACKBONES
 from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
-from glocal.methods import METHODS, SWITCHES
+from glocal.methods import METHODS, SWITCHES, current_name
 from glocal_runtime.errors import RecipeError
 
 
@@ -80,6 +81,18 @@ class Optimizer(Section):
     gamma: float = Field(0.1, gt=0, le=1)
     warmup: float = Field(0.2, ge=0, lt=1)  # "one-cycle" and "cosine": share of the run in which the rate rises
 
+    def factor(self, progress: float) -> float:
+        """On the rates, at ``progress`` in [0, 1): steps taken / steps in all."""
+        if self.schedule == "constant":
+            return 1.0
+        if self.schedule == "steps":
+            return self.gamma ** sum(progress >= milestone for milestone in self.milestones)
+        if progress < self.warmup:
+            return progress / self.warmup
+        if self.schedule == "one-cycle":  # straight up, straight down to almost nothing
+            return max(1e-3, (1 - progress) / (1 - self.warmup))
+        return 0.5 * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup)))
+
 
 class Pretraining(Section):
     epochs: int = Field(500, ge=1)
@@ -87,11 +100,7 @@ class Pretraining(Section):
     label_smoothing: float = Field(0.0, ge=0, lt=1)
 
 
-class MetaTraining(Section):
-    tasks: int = Field(60_000, ge=0)  # 0: only put the method on the backbone, for methods that do not learn
-    tasks_per_step: int = Field(1, ge=1)
-    backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
-    views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
+class Tasks(Section):
     way: int = Field(5, ge=1)
     shot: int = Field(1, ge=1)
     query: int = Field(15, ge=1)
@@ -102,15 +111,18 @@ class MetaTraining(Section):
         return EpisodeSpec(self.way, self.shot, self.query, self.unknown_way, self.query)
 
 
-class Validation(Section):
+class MetaTraining(Tasks):
+    tasks: int = Field(60_000, ge=0)  # 0: only put the method on the backbone, for methods that do not learn
+    tasks_per_step: int = Field(1, ge=1)
+    backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
+    views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
+
+
+class Validation(Tasks):
     """On the validation classes only; what chooses the checkpoint."""
 
     every: int = Field(500, ge=1)  # steps
     tasks: int = Field(200, ge=1)
-    way: int = Field(5, ge=1)
-    shot: int = Field(1, ge=1)
-    query: int = Field(15, ge=1)
-    unknown_way: int = Field(5, ge=0)
     choose: Literal["acc", "auroc"] = "auroc"
 
     @model_validator(mode="after")
@@ -118,10 +130,6 @@ class Validation(Section):
         if self.choose == "auroc" and not self.unknown_way:
             raise RecipeError('validation.choose = "auroc" needs validation.unknown_way of at least 1; or choose "acc"')
         return self
-
-    @property
-    def spec(self) -> EpisodeSpec:
-        return EpisodeSpec(self.way, self.shot, self.query, self.unknown_way, self.query)
 
 
 class Speed(Section):
@@ -145,6 +153,11 @@ class Recipe(Section):
     validation: Validation = Validation()
     speed: Speed = Speed()
 
+    @field_validator("method")
+    @classmethod
+    def _name_of_today(cls, method: Component) -> Component:
+        return method.model_copy(update={"name": current_name(method.name, method.settings)})
+
     @model_validator(mode="after")
     def _parts_fit(self) -> Recipe:
         # The first argument, the channels of the maps, is the engine's to give.
@@ -163,7 +176,7 @@ class Recipe(Section):
 def check_component(
     section: str,
     component: Component,
-    registry: dict[str, Callable[..., Any]],
+    registry: dict[str, Any],
     *,
     given: int = 0,
     switches: Iterable[str] = (),
@@ -205,10 +218,20 @@ def _fits(value: Any, annotation: Any) -> bool:
 
 
 def load_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a recipe and apply ``path=value`` overrides.
+    """Read a recipe and what it extends, and apply ``path=value`` overrides.
 
     ``source`` is a TOML file, the recipe.json of a run, or the name of a recipe that ships with the package.
     """
+    fields = _read(source)
+    for override in overrides:
+        _set(fields, override)
+    return parse_recipe(fields)
+
+
+def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
+    """The fields of a recipe over those of the one it extends; ``below`` are the recipes that extend this one."""
+    if str(source) in below:
+        raise RecipeError(f"recipes extend each other in a circle: {' -> '.join([*below, str(source)])}", code="circle")
     path = Path(source)
     shipped = next((file for file in _shipped() if file.name == f"{source}.toml"), None)
     if path.suffix in (".toml", ".json") and path.is_file():
@@ -222,9 +245,25 @@ def load_recipe(source: str | Path, overrides: Iterable[str] = ()) -> Recipe:
         fields = read(content.decode())
     except ValueError as error:  # of the decoder as well as of both parsers
         raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
-    for override in overrides:
-        _set(fields, override)
-    return parse_recipe(fields)
+    if not isinstance(fields, dict) or "extends" not in fields:
+        return fields
+    parent = fields.pop("extends")
+    if not isinstance(parent, str):
+        raise RecipeError(f"extends of recipe {source} must be a shipped recipe's name or a path, got {parent!r}")
+    beside = path.parent / parent  # a path is meant from where the file lies
+    found = beside.resolve() if path.is_file() and beside.is_file() else parent
+    return _merged(_read(found, (*below, str(path.resolve() if path.is_file() else source))), fields)
+
+
+def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """``own`` over ``base``, section by section; another ``name`` makes a section a new one."""
+    merged = dict(base)
+    for key, value in own.items():
+        old = merged.get(key)
+        if isinstance(value, dict) and isinstance(old, dict) and value.get("name", old.get("name")) == old.get("name"):
+            value = _merged(old, value)
+        merged[key] = value
+    return merged
 
 
 def parse_recipe(fields: Mapping[str, Any]) -> Recipe:

@@ -14,16 +14,19 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader
 from glocal.data.registry import open_dataset
 from glocal.data.views import views
-from glocal.engine.base_classes import base_classes
+from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.pretrain import part_of, start_model
 from glocal.engine.recipe import Recipe
+from glocal.ops.similarity import class_mean, pool
+from glocal.types import BaseClasses
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -49,20 +52,24 @@ class TrainStage:
         if settings.backbone == "frozen":
             if recipe.augment != type(recipe.augment)():
                 raise RecipeError(
-                    "frozen training cannot crop, flip, turn or recolour maps; leave [augment] out and set train.views"
+                    "frozen training cannot crop, flip, turn or recolour maps; leave [augment] out and set train.views",
+                    code="frozen-augment",
                 )
             self.views = views(settings.views, self.model.backbone.preprocess.size)
             self.modules: Mapping[str, nn.Module] = {"method": self.model.method}
         else:
             if settings.views != 1:
-                raise RecipeError("train.views is for the frozen backbone; a fine-tuned one takes [augment]")
+                raise RecipeError(
+                    "train.views is for the frozen backbone; a fine-tuned one takes [augment]", code="views-not-frozen"
+                )
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
             self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
         if settings.tasks_per_step % world().size:
             raise RecipeError(
                 f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "
-                f"one has as many tasks, got {settings.tasks_per_step}"
+                f"one has as many tasks, got {settings.tasks_per_step}",
+                code="unequal-tasks",
             )
         self.steps = max(min(1, settings.tasks), settings.tasks // settings.tasks_per_step)
 
@@ -106,4 +113,20 @@ class TrainStage:
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
 
 
-train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, watcher) -> Model
+def base_classes(
+    model: Model, data: ClassDataset, rows: npt.NDArray[np.int64], *, device: torch.device, workers: int
+) -> BaseClasses:
+    """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``."""
+    backbone = model.backbone.eval()
+    with torch.autocast(device.type, enabled=False):
+        bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
+    with torch.no_grad():
+        vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
+    centre = class_mean(vec, torch.from_numpy(data.label[rows]))
+    classifier = model.extra.get("base.weight")
+    if classifier is None or classifier.shape != centre.shape:
+        classifier = centre
+    return BaseClasses(tuple(data.classes), classifier.detach().cpu().float(), centre, vec.mean(dim=0))
+
+
+train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> Model

@@ -1,8 +1,9 @@
-"""Methods by name.  Adding one: a file here, a line in METHODS, a line in tests/cases.py."""
+"""Methods by name.  Adding one is a file here and a line in METHODS; tests, pages and lists follow from that."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Mapping
 from typing import Any
 
 from glocal import plugins
@@ -12,6 +13,7 @@ from glocal.methods.centred import Centred
 from glocal.methods.eol import EOL
 from glocal.methods.feat import FEAT
 from glocal.methods.gel import GEL
+from glocal.methods.glocal_head import GlocalHead
 from glocal.methods.open_prototype import OpenPrototype
 from glocal.methods.oslo import OSLO
 from glocal.methods.peeler import Peeler
@@ -20,7 +22,7 @@ from glocal.methods.rfdnet import RFDNet
 from glocal.methods.snatcher import SnaTCHerF
 from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerT
 
-METHODS: dict[str, Callable[..., Method]] = {
+METHODS: dict[str, type[Method]] = {
     "protonet": ProtoNet,
     "feat": FEAT,
     "peeler": Peeler,
@@ -32,18 +34,28 @@ METHODS: dict[str, Callable[..., Method]] = {
     "rfdnet": RFDNet,
     "open-prototype": OpenPrototype,
     "gel": GEL,
+    "glocal-head": GlocalHead,
     "oslo": OSLO,
     "eol": EOL,
 }
 
 SWITCHES = ("centre",)  # settings that are off or on for every method
+ADDED_TO_GEL = inspect.signature(GlocalHead).parameters.keys() - inspect.signature(GEL).parameters.keys()
+
+
+def current_name(name: str, settings: Mapping[str, Any]) -> str:
+    """The name under which METHODS has what a recipe or a checkpoint calls ``name``.
+
+    In files from before the two were told apart ``gel`` also has the settings of ``glocal-head``.
+    """
+    return "glocal-head" if name == "gel" and ADDED_TO_GEL & settings.keys() else name
 
 
 def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:
     """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
     own = {**settings}
     centre = own.pop("centre", False)
-    method = plugins.find(plugins.METHODS, METHODS, name)(dim, **own)
+    method = plugins.find(plugins.METHODS, METHODS, current_name(name, own))(dim, **own)
     return Centred(method, dim) if centre else method
 
 

@@ -43,18 +43,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_choice, check_positive, known_cross_entropy
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_choice, check_positive, known_cross_entropy
 from glocal.methods.blocks import BaseRows
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import BaseClasses, Episode, Views
 
+PAPER = Paper(
+    "Huang et al.", "Task-Adaptive Negative Envision for Few-Shot Open-Set Recognition", "CVPR", 2022, "2012.13073"
+)
 MEMORIES = ("cross", "single")
 NEGATIVES = ("mean", "mlp")
 BASE_ROWS = ("classifier", "means")
 
 
 class ATT(Method):
+    card = MethodCard("ATT", PAPER, ("att",), learns="two attention layers over the task's class means, and a scale")
+    own_scores = ("negative",)
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) calibrated class means
         negative: Tensor  # (D,) the class of everything unknown
@@ -79,17 +84,16 @@ class ATT(Method):
         )
         self.aggregate = negative_mlp(dim) if check_choice("negative", negative, NEGATIVES) == "mlp" else nn.Identity()
         self.scale = nn.Parameter(torch.tensor(check_positive("scale", float(scale))))
-        self.score_names = ("negative", *OPEN_SCORES)
         self.choose_score(open_score or "negative")
 
-    def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
+    def memory_of(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
         """M (M, D) for a task with class means (N, D)."""
         return mean
 
     def envision(self, support: Views, label: Tensor, drawn: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Prototypes p_n and negatives u_n, (N, D) each."""
         mean = class_mean(support.vec, label)
-        memory = self.remembered(mean, drawn)
+        memory = self.memory_of(mean, drawn)
         proto = self.calibrator(mean, memory)
         return proto, self.open_generator(proto, memory)
 
@@ -124,6 +128,8 @@ class ATT(Method):
 
 
 class ATTG(ATT):
+    card = MethodCard("ATT-G", PAPER, ("att-g",), learns="two attention layers over the base classes, and a scale")
+
     needs_base = True
 
     def __init__(
@@ -151,7 +157,7 @@ class ATTG(ATT):
     def set_base(self, base: BaseClasses) -> None:
         self.base.fill(base.weight if self.rows == "classifier" else base.centre)
 
-    def remembered(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
+    def memory_of(self, mean: Tensor, drawn: tuple[int, ...]) -> Tensor:
         # Only in training does ``drawn`` count base classes; later it counts those of another split.
         rows: Tensor = self.base(drawn if self.training else ())
         return rows

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.ops.open_scores import OPEN_SCORES
 from glocal.ops.similarity import pool
 from glocal.types import UNKNOWN, BaseClasses, Episode, Output, Views
 from glocal_runtime.errors import RecipeError
@@ -17,6 +18,27 @@ from glocal_runtime.errors import RecipeError
 # What a distance is divided by when nothing else is said: 64 as published for 640 channels, eq. 4 of GEL as written,
 # and the scale 10 that cosine classifiers start from.
 TEMPERATURES = {"sq-euclidean": 64.0, "euclidean": 1.0, "cosine": 0.1}
+
+
+@dataclass(frozen=True)
+class Paper:
+    authors: str
+    title: str
+    venue: str
+    year: int
+    arxiv: str = ""
+    doi: str = ""
+
+
+@dataclass(frozen=True)
+class MethodCard:
+    """What the documentation and the tables say of a method and its code cannot."""
+
+    title: str = ""  # the name of the class when empty
+    paper: Paper | None = None  # None: a method of ours
+    published: tuple[str, ...] = ()  # its names in published.json
+    learns: str = ""  # beside the backbone; empty: nothing
+    reconstruction: str = ""  # why we had to guess, if we had to
 
 
 class Comparison(NamedTuple):
@@ -46,13 +68,21 @@ class Method(nn.Module):
     State is returned, never set on the module, so one method serves any number of tasks at once.
     """
 
+    card: ClassVar[MethodCard] = MethodCard()
     State: type[NamedTuple]
+    early_channels: int = 0  # of the stage before the last, when it wants them packed behind the maps (``ops.packing``)
     needs_mirror: bool = False  # loss() uses Episode.mirrored()
     needs_base: bool = False  # set_base() must be called before the first task
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
-    score_names: tuple[str, ...] = ("own",)  # the open scores there are to choose from
+    own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
+    score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
     open_score: str = "own"  # the name of the one that score() reports
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        if cls.compare is not Method.compare and "score_names" not in cls.__dict__:
+            cls.score_names = (*cls.own_scores, *OPEN_SCORES)
 
     def choose_score(self, name: str) -> None:
         """Let score() report another of ``score_names``."""
@@ -100,12 +130,10 @@ class Method(nn.Module):
         return self.score(self.enroll(support, episode.support_label, episode.drawn), query)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
-        """Named, already weighted terms; the trainer adds them up and logs each."""
-        return self.terms(episode, self(episode))
-
-    def terms(self, episode: Episode, out: Output) -> dict[str, Tensor]:
-        """The loss terms that follow from the output alone: cross-entropy of the known queries."""
-        return {"closed": known_cross_entropy(out.logits, episode.query_label)}
+        """Named, already weighted terms, which the trainer adds up and logs: cross-entropy of the known queries."""
+        support, query = self.views(episode)
+        logits = self.compare(self.enroll(support, episode.support_label, episode.drawn), query).logits
+        return {"closed": known_cross_entropy(logits, episode.query_label)}
 
 
 def known_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:

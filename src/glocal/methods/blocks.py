@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal_runtime.errors import RecipeError
@@ -92,27 +91,6 @@ class ScaleCalibration(nn.Sequential):
         )
 
 
-class ChannelGains(nn.Module):
-    """A learned positive factor per channel: maps (B, C, H, W) -> the same shape.  1 each until ``fill``.
-
-    Filled with the inverse of the channel's usual size m_c over the base pictures, 1 / sqrt(m_c² + mean(m²)): few
-    channels that are large on every picture else outvote the many that tell classes apart.
-    """
-
-    def __init__(self, dim: int):
-        super().__init__()
-        self.log_gain = nn.Parameter(torch.zeros(dim))
-
-    def fill(self, mean: Tensor) -> None:
-        size = mean.square()
-        log_gain = -0.5 * (size + size.mean() + 1e-12).log()
-        with torch.no_grad():
-            self.log_gain.copy_(log_gain - log_gain.mean())
-
-    def forward(self, maps: Tensor) -> Tensor:
-        return maps * self.log_gain.exp()[:, None, None]
-
-
 class ResidualLinear(nn.Linear):
     """x + W x with W = 0 at the start: may turn the embedding a little, and begins as if it were not there."""
 
@@ -122,41 +100,6 @@ class ResidualLinear(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         return x + super().forward(x)
-
-
-class LearnedScale(nn.Module):
-    """factor * x + offset; begins with the factor 10 that cosine classifiers start from, unless told otherwise."""
-
-    def __init__(self, factor: float = 10.0) -> None:
-        super().__init__()
-        self.factor, self.offset = nn.Parameter(torch.tensor(float(factor))), nn.Parameter(torch.zeros(()))
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.factor * x + self.offset
-
-
-class Background(nn.Module):
-    """What a cosine owes to what all pictures share: share * (cos(q, B) + cos(p, B)), the mean over base classes B.
-
-    query (Q, D), proto (N, D) -> (Q, N), to be taken away from cos(q, p): a picture that is like everything is then not
-    like this class.  0 until ``fill``.  Not learned: a margin loss would use it to move all energies at once.
-    """
-
-    mean: Tensor
-
-    def __init__(self, dim: int, share: float):
-        super().__init__()
-        self.share = share
-        self.register_buffer("mean", torch.zeros(dim))
-
-    def fill(self, rows: Tensor) -> None:
-        """rows (B, D): one embedding per base class."""
-        with torch.no_grad():
-            self.mean.copy_(F.normalize(rows, dim=-1).mean(dim=0))
-
-    def forward(self, query: Tensor, proto: Tensor) -> Tensor:
-        of_query, of_proto = (F.normalize(x, dim=-1) @ self.mean for x in (query, proto))
-        return self.share * (of_query[:, None] + of_proto)
 
 
 class BaseRows(nn.Module):

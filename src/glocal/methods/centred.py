@@ -65,8 +65,8 @@ class Centred(Method):
         super().__init__()
         self.inner, self.centring = inner, Centring(dim)
         self.State = inner.State
-        self.needs_mirror, self.transductive, self.min_way = inner.needs_mirror, inner.transductive, inner.min_way
-        self.score_names, self.open_score = inner.score_names, inner.open_score
+        for name in ("needs_mirror", "transductive", "min_way", "early_channels", "score_names", "open_score"):
+            setattr(self, name, getattr(inner, name))
 
     def choose_score(self, name: str) -> None:
         self.inner.choose_score(name)
@@ -109,6 +109,3 @@ class Centred(Method):
                 mirror_support=mirror,
             )
         )
-
-    def terms(self, episode: Episode, out: Output) -> dict[str, Tensor]:
-        return self.inner.terms(episode, out)

@@ -41,9 +41,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.methods.base import Comparison, Method, check_choice, check_positive
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_choice, check_positive
 from glocal.methods.centred import Centring
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, pool
 from glocal.types import BaseClasses, Views
 from glocal_runtime.errors import RecipeError
@@ -54,6 +53,18 @@ TINY = 1e-12  # no length and no sum of probabilities is smaller
 
 
 class EOL(Method):
+    card = MethodCard(
+        "EOL",
+        Paper(
+            "Ochal et al.",
+            "EOL: Transductive Few-Shot Open-Set Recognition by Enhancing Outlier Logits",
+            "arXiv",
+            2024,
+            "2408.02052",
+        ),
+    )
+    own_scores = ("outlier",)
+
     class State(NamedTuple):
         support: Tensor  # (S, D) unit vectors: they are fitted together with the queries
         label: Tensor  # (S,)
@@ -82,7 +93,6 @@ class EOL(Method):
         self.steps = steps
         self.rate = check_positive("rate", rate)
         self.balance = check_choice("balance", balance, BALANCES)
-        self.score_names = ("outlier", *OPEN_SCORES)
         self.choose_score(open_score)
         self.centring = Centring(dim)
 

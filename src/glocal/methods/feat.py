@@ -28,18 +28,29 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_positive, check_weight, known_cross_entropy
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_positive, check_weight, known_cross_entropy
 from glocal.methods.blocks import ResidualLinear, SetAttention
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
 from glocal.types import Episode, Views
 
 
 class FEAT(Method):
+    card = MethodCard(
+        "FEAT",
+        Paper(
+            "Ye et al.",
+            "Few-Shot Learning via Embedding Adaptation with Set-to-Set Functions",
+            "CVPR",
+            2020,
+            "1812.03664",
+        ),
+        ("feat",),
+        learns="attention over the prototypes",
+    )
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) adapted class means
 
-    own_scores: ClassVar[tuple[str, ...]] = ()  # open scores beside OPEN_SCORES
     published_score: ClassVar[str] = "entropy"
 
     def __init__(
@@ -60,7 +71,6 @@ class FEAT(Method):
         self.temperature = check_positive("temperature", temperature)
         self.contrast_weight = check_weight("contrast_weight", contrast_weight)
         self.contrast_temperature = check_positive("contrast_temperature", contrast_temperature)
-        self.score_names = (*self.own_scores, *OPEN_SCORES)
         self.choose_score(open_score or self.published_score)
 
     def embed(self, maps: Tensor) -> Views:

@@ -27,14 +27,7 @@ tieredImageNet 2, 5; CIFAR-FS 1, 1.
 
 Differs from the paper: where its text and its Algorithm 2 disagree (sign, square and mean of the energy loss) the
 algorithm is followed; attention has the output layer, residual and LayerNorm that eq. 3 leaves out; maps are calibrated
-before the class mean is taken.  Ours, and off unless asked for: ``local_scale="mean"`` divides s_f by the number of
-query pixels, so that E_f starts near the margins on any map size, and "learned" gives that mean a learned factor
-(1 / ``local_temperature`` at the start) and offset; ``adapter`` lets a frozen backbone's embedding turn;
-``gentle_attention`` begins as the identity and ``learn_temperature`` sharpens s_c, so that with distance="cosine"
-training starts at plain cosine prototypes; ``gentle_local`` begins with the cosines of the maps as they are;
-``channel_gains`` brings the channels of a wide backbone to one size first, by the base pictures; ``background`` takes
-that share of the cosines with the base classes away from s_c; ``attention_width`` and ``local_width`` keep the head of
-a wide backbone small.
+before the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``glocal-head``.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -47,7 +40,6 @@ a wide backbone small.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,18 +50,19 @@ from glocal.methods.base import (
     TEMPERATURES,
     Comparison,
     Method,
+    MethodCard,
+    Paper,
     check_choice,
     check_positive,
     check_weight,
     known_cross_entropy,
 )
-from glocal.methods.blocks import Background, ChannelGains, LearnedScale, ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import ScaleCalibration, SetAttention
 from glocal.methods.snatcher import SnaTCHerF, movement
-from glocal.ops.confidence import OPEN_SCORES
-from glocal.ops.confidence import distance as smallest_distance
-from glocal.ops.energy import energy, energy_margin
+from glocal.ops.open_scores import OPEN_SCORES, energy, energy_margin
+from glocal.ops.open_scores import distance as smallest_distance
 from glocal.ops.similarity import SIMILARITIES, class_mean, pixel_similarity, pool
-from glocal.types import BaseClasses, Episode, Views
+from glocal.types import Episode, Views
 from glocal_runtime.errors import RecipeError
 
 
@@ -87,10 +80,23 @@ VARIANTS = {
     "ahead": Variant("E", "E", pixel=True),
 }
 COEFFICIENTS = ("fixed", "learnable", "task-adaptive")
-LOCAL_SCALES = ("sum", "mean", "learned")
 
 
 class GEL(Method):
+    card = MethodCard(
+        "GEL",
+        Paper(
+            "Wang et al.",
+            "Glocal Energy-based Learning for Few-Shot Open-Set Recognition",
+            "CVPR",
+            2023,
+            arxiv="2304.11855",
+            doi="10.1109/CVPR52729.2023.00725",
+        ),
+        ("gel", *(f"gel/{row}" for row in (*VARIANTS, *COEFFICIENTS))),
+        learns="attention over the prototypes, and the calibration of the maps",
+    )
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) adapted class means
         raw: Tensor  # (N, D) class means
@@ -109,26 +115,14 @@ class GEL(Method):
         m_unknown: float = 1.0,
         distance: str = "sq-euclidean",
         temperature: float | None = None,
-        learn_temperature: bool = False,
-        local_scale: str = "sum",
-        local_temperature: float = 0.1,
-        local_width: int | None = None,
-        gentle_local: bool = False,
-        gentle_attention: bool = False,
-        attention_width: int | None = None,
         dropout: float = 0.5,
         attention_dropout: float = 0.1,
-        adapter: bool = False,
-        channel_gains: bool = False,
-        background: float = 0.0,
         open_score: str | None = None,
     ):
         super().__init__()
         self.variant = VARIANTS[check_choice("variant", variant, VARIANTS)]
         self.distance = check_choice("distance", distance, SIMILARITIES)
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
-        self.sharpness = nn.Parameter(torch.zeros(())) if learn_temperature else None  # log of a factor on s_c
-        self.local_scale = check_choice("local_scale", local_scale, LOCAL_SCALES)
         self.energy_weight = check_weight("energy_weight", energy_weight)
         if m_known > m_unknown:
             raise RecipeError(f"m_known must not exceed m_unknown, got {m_known} and {m_unknown}")
@@ -139,45 +133,18 @@ class GEL(Method):
         own = ("snatcher", "E_c", *(("E_f", "E", "delay") if self.variant.pixel else ()))
         self.score_names = (*own, *OPEN_SCORES)
         self.choose_score(open_score or self.variant.open_score)
-
-        for name, width in (("local_width", local_width), ("attention_width", attention_width)):
-            if width is not None and width < 1:
-                raise RecipeError(f"{name} must be at least 1 channel, got {width}")
-        self.attend = SetAttention(
-            dim,
-            width=attention_width,
-            dropout=dropout,
-            attention_dropout=attention_dropout,
-            gentle=gentle_attention,
-        )
-        self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
-        self.gains = ChannelGains(dim) if channel_gains else None
-        if background and distance != "cosine":
-            raise RecipeError(f"background is a share of cosines; it needs distance 'cosine', got {distance!r}")
-        self.background = Background(dim, background) if check_weight("background", background) else None
-        self.needs_base = channel_gains or self.background is not None
-        self.calibrate = ScaleCalibration(dim, local_width, gentle=gentle_local) if self.variant.pixel else None
-        factor = 1 / check_positive("local_temperature", local_temperature)  # where a learned scale begins
-        self.local_affine = LearnedScale(factor) if self.variant.pixel and local_scale == "learned" else None
         if not self.variant.pixel:  # a task then keeps what SnaTCHer-F keeps
             self.State = SnaTCHerF.State  # type: ignore[assignment, misc]
         if check_choice("coefficients", coefficients, COEFFICIENTS) != "fixed" and variant != "ahead":
             raise RecipeError(
                 f"coefficients = {coefficients!r} needs variant 'ahead', which alone adds energies, got {variant!r}"
             )
+        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout)
+        self.calibrate = ScaleCalibration(dim) if self.variant.pixel else None
         self.coefficient = Coefficients(dim, coefficients)
 
-    def set_base(self, base: BaseClasses) -> None:
-        if self.gains is not None:
-            self.gains.fill(base.mean)
-        if self.background is not None:
-            with torch.no_grad():
-                self.background.fill(self.embed(base.centre[:, :, None, None]).vec)
-
     def embed(self, maps: Tensor) -> Views:
-        if self.gains is not None:
-            maps = self.gains(maps)
-        return Views(self.adapter(pool(maps)), None if self.calibrate is None else self.calibrate(maps))
+        return Views(pool(maps), None if self.calibrate is None else self.calibrate(maps))
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         raw = class_mean(support.vec, label)
@@ -186,24 +153,19 @@ class GEL(Method):
             return SnaTCHerF.State(proto, raw)
         return self.State(proto, raw, class_mean(support.local, label), self.coefficient(raw))
 
+    def similarities(self, state: Any, query: Views) -> tuple[Tensor, Tensor | None]:
+        """s_c and, with the pixel branch, s_f: (Q, N) each."""
+        s_class = SIMILARITIES[self.distance](query.vec, state.proto) / self.temperature
+        return s_class, None if query.local is None else pixel_similarity(query.local, state.local, self.top_k)
+
     def compare(self, state: Any, query: Views) -> Comparison:
-        s_class = SIMILARITIES[self.distance](query.vec, state.proto)
-        if self.background is not None:
-            s_class = s_class - self.background(query.vec, state.proto)
-        s_class = s_class / self.temperature
-        if self.sharpness is not None:
-            s_class = s_class * self.sharpness.exp()
+        s_class, s_pixel = self.similarities(state, query)
         e_class = energy(s_class)
         own: dict[str, Callable[[], Tensor]] = {
             "snatcher": lambda: movement(self.attend.swapped, state, query.vec, s_class),
             "E_c": lambda: e_class,
         }
-        if query.local is not None:
-            s_pixel = pixel_similarity(query.local, state.local, self.top_k)
-            if self.local_scale != "sum":
-                s_pixel = s_pixel / math.prod(query.local.shape[2:])
-            if self.local_affine is not None:
-                s_pixel = self.local_affine(s_pixel)
+        if s_pixel is not None:
             e_pixel, (a, b) = energy(s_pixel), state.coefficient
             own |= {
                 "E_f": lambda: e_pixel,

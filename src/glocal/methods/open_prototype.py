@@ -31,13 +31,23 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.methods.base import TEMPERATURES, Comparison, Method, check_choice, check_positive, known_cross_entropy
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.methods.base import (
+    TEMPERATURES,
+    Comparison,
+    Method,
+    MethodCard,
+    check_choice,
+    check_positive,
+    known_cross_entropy,
+)
 from glocal.ops.similarity import SIMILARITIES, class_mean
 from glocal.types import Episode, Views
 
 
 class OpenPrototype(Method):
+    card = MethodCard("Open prototype", learns="the open prototype, a factor and an offset")
+    own_scores = ("p_open",)
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means
 
@@ -56,7 +66,6 @@ class OpenPrototype(Method):
         self.open = nn.Parameter(torch.randn(dim) * dim**-0.5)  # of length 1 or so: a cosine needs a direction
         self.sharpness = nn.Parameter(torch.zeros(())) if calibrated else None  # log of a factor on the similarities
         self.offset = nn.Parameter(torch.zeros(())) if calibrated else None  # of the open one
-        self.score_names = ("p_open", *OPEN_SCORES)
         self.choose_score(open_score)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:

@@ -28,14 +28,19 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.methods.base import Comparison, Method, check_positive
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_positive
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import Views
 from glocal_runtime.errors import RecipeError
 
 
 class OSLO(Method):
+    card = MethodCard(
+        "OSLO",
+        Paper("Boudiaf et al.", "Open-Set Likelihood Maximization for Few-Shot Learning", "CVPR", 2023, "2301.08390"),
+    )
+    own_scores = ("outlier",)
+
     class State(NamedTuple):
         support: Tensor  # (S, D) as embedded: they are centred together with the queries
         label: Tensor  # (S,)
@@ -57,7 +62,6 @@ class OSLO(Method):
         self.steps = steps
         self.inlier_temperature = check_positive("inlier_temperature", inlier_temperature)
         self.assignment_temperature = check_positive("assignment_temperature", assignment_temperature)
-        self.score_names = ("outlier", *OPEN_SCORES)
         self.choose_score(open_score)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:

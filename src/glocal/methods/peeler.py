@@ -42,6 +42,7 @@ engine trains by SGD, the paper by Adam.  The published score averages ten crops
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -51,14 +52,15 @@ from glocal.methods.base import (
     TEMPERATURES,
     Comparison,
     Method,
+    MethodCard,
+    Paper,
     check_choice,
     check_positive,
     check_weight,
     known_cross_entropy,
 )
 from glocal.methods.blocks import BaseRows, ResidualLinear
-from glocal.methods.precision import Precision, SecondLastStage
-from glocal.ops.confidence import OPEN_SCORES, entropy
+from glocal.ops.open_scores import entropy
 from glocal.ops.packing import last_channels, unpack
 from glocal.ops.similarity import class_mean, neg_sq_euclidean, pool
 from glocal.types import BaseClasses, Episode, Views
@@ -88,6 +90,15 @@ class Gaussians(NamedTuple):
 
 
 class Peeler(Method):
+    card = MethodCard(
+        "PEELER",
+        Paper("Liu et al.", "Few-Shot Open-Set Recognition using Meta-Learning", "CVPR", 2020, "2005.13713"),
+        ("peeler",),
+        learns="a vector per base class, for the auxiliary loss; on request an adapter or the classes' precisions",
+        reconstruction='variant "prototype", the default, is the ResNet-12 row of the tables; no program of it exists',
+    )
+    own_scores = ("peeler",)
+
     def __init__(
         self,
         dim: int,
@@ -121,7 +132,6 @@ class Peeler(Method):
         self.State = Gaussians if variant == "gaussian" else ClassMeans
         self.base = BaseRows(self.channels, learned=True) if auxiliary_weight else None
         self.needs_base = self.base is not None
-        self.score_names = ("peeler", *OPEN_SCORES)
         self.choose_score(open_score or chosen.open_score)
 
     def set_base(self, base: BaseClasses) -> None:
@@ -179,3 +189,61 @@ def weighed_distance(query: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
         for some in torch.split(query, step)
     ]
     return torch.cat(rows)
+
+
+class Precision(nn.Module):
+    """A_i of each support image from all of them: (S, inside, H, W) -> (S, dim, H, W), not negative, 1 at the start.
+
+    ``reduce``: final maps come in, and a 1x1 convolution makes σ of them; otherwise σ itself, of ``width`` channels.
+    """
+
+    def __init__(self, dim: int, width: int, *, reduce: bool = True):
+        super().__init__()
+        self.sigma = nn.Sequential()  # the identity, without an entry in the state dict
+        if reduce:
+            self.sigma = nn.Sequential(nn.Conv2d(dim, width, 1, bias=False), nn.GroupNorm(1, width), nn.ReLU())
+        self.l0 = nn.Sequential(BasicBlock(width, width), BasicBlock(width, width))
+        self.l1 = nn.Sequential(BasicBlock(2 * width, width), BasicBlock(width, width))
+        self.expand = nn.Conv2d(width, dim, 1, bias=False)
+        nn.init.zeros_(self.expand.weight)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        sigma = self.sigma(maps)
+        task = self.l0(sigma).mean(dim=0, keepdim=True).expand_as(sigma)  # g
+        precision: Tensor = (1 + self.expand(self.l1(torch.cat([sigma, task], dim=1)))).relu()
+        return precision
+
+
+class SecondLastStage(nn.Sequential):
+    """σ from the maps of the stage before the last: (B, inside, 2H, 2W) -> (B, width, H, W), as ResNet-18's stage 4.
+
+    It has batch norm, so it runs in a method's ``embed``.
+    """
+
+    def __init__(self, inside: int, width: int):
+        super().__init__(
+            BasicBlock(inside, width, stride=2, batch_norm=True), BasicBlock(width, width, batch_norm=True)
+        )
+
+
+class BasicBlock(nn.Module):
+    """ReLU(x + norm(conv(ReLU(norm(conv(x)))))), 3x3; a 1x1 convolution on x when its shape changes.
+
+    Group norm, for what runs once per task; with ``batch_norm`` as in ResNet-18, where x is normed too if convolved.
+    """
+
+    def __init__(self, inside: int, outside: int, *, stride: int = 1, batch_norm: bool = False):
+        super().__init__()
+        norm = nn.BatchNorm2d if batch_norm else partial(nn.GroupNorm, 1)
+        self.conv1, self.norm1 = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False), norm(outside)
+        self.conv2, self.norm2 = nn.Conv2d(outside, outside, 3, padding=1, bias=False), norm(outside)
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or inside != outside:
+            self.shortcut = nn.Conv2d(inside, outside, 1, stride, bias=False)
+            if batch_norm:
+                self.shortcut = nn.Sequential(self.shortcut, norm(outside))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.norm2(self.conv2(self.norm1(self.conv1(x)).relu()))
+        out: Tensor = (self.shortcut(x) + y).relu()
+        return out

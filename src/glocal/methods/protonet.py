@@ -23,14 +23,20 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from glocal.methods.base import TEMPERATURES, Comparison, Method, check_choice, check_positive
-from glocal.ops.confidence import OPEN_SCORES
-from glocal.ops.confidence import distance as smallest_distance
+from glocal.methods.base import TEMPERATURES, Comparison, Method, MethodCard, Paper, check_choice, check_positive
+from glocal.ops.open_scores import distance as smallest_distance
 from glocal.ops.similarity import SIMILARITIES, class_mean
 from glocal.types import Views
 
 
 class ProtoNet(Method):
+    card = MethodCard(
+        "ProtoNet",
+        Paper("Snell et al.", "Prototypical Networks for Few-shot Learning", "NIPS", 2017, "1703.05175"),
+        ("protonet",),
+    )
+    own_scores = ("nearest",)
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means
         support: Tensor  # (S, D) every image, for the score that asks for the nearest
@@ -46,7 +52,6 @@ class ProtoNet(Method):
         super().__init__()
         self.distance = check_choice("distance", distance, SIMILARITIES)
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
-        self.score_names = ("nearest", *OPEN_SCORES)
         self.choose_score(open_score)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:

@@ -40,9 +40,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_positive, check_weight, known_cross_entropy
+from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_positive, check_weight, known_cross_entropy
 from glocal.methods.blocks import BaseRows
-from glocal.ops.confidence import OPEN_SCORES
 from glocal.ops.similarity import class_mean, cosine, pool
 from glocal.types import BaseClasses, Episode, Views
 from glocal_runtime.errors import RecipeError
@@ -52,6 +51,13 @@ SHORTEST = 1e-12  # squared length below which a displaced query has no directio
 
 
 class RFDNet(Method):
+    card = MethodCard(
+        "RFDNet",
+        Paper("Deng et al.", "Learning Relative Feature Displacement for Few-Shot Open-Set Recognition", "TMM", 2022),
+        ("rfdnet",),
+        learns="centres and keys of the base classes, two linear layers, two scales and a bias",
+    )
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) displaced class means
         gate: Tensor  # (N, D) g_n
@@ -68,7 +74,6 @@ class RFDNet(Method):
         self.bias = nn.Parameter(torch.zeros(()))
         self.margin = check_positive("margin", margin)
         self.margin_weight = check_weight("margin_weight", margin_weight)
-        self.score_names = tuple(OPEN_SCORES)
         self.choose_score(open_score)
 
     def set_base(self, base: BaseClasses) -> None:

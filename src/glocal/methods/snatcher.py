@@ -28,11 +28,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from glocal.methods.base import Comparison
+from glocal.methods.base import Comparison, MethodCard, Paper
 from glocal.methods.feat import FEAT
 from glocal.ops.similarity import class_mean
 from glocal.types import Views
 
+PAPER = Paper("Jeong et al.", "Few-shot Open-set Recognition by Transformation Consistency", "CVPR", 2021, "2103.01537")
 SCALE = 64.0  # published constant; the order of queries does not depend on it
 SWAPPED_FLOATS = 2**22  # numbers of adapted prototypes held at once: 16 MiB in float32
 SWAPPED_QUERIES = 512  # and queries, whose affinities to each other come along unused
@@ -41,6 +42,8 @@ Swapped = Callable[[Tensor, Tensor, Tensor], Tensor]  # raw (N, D), query (Q, D)
 
 
 class SnaTCHerF(FEAT):
+    card = MethodCard("SnaTCHer-F", PAPER, ("snatcher-f",), learns="FEAT's attention, and nothing for the open score")
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) adapted class means
         raw: Tensor  # (N, D) class means

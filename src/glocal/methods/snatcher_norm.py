@@ -39,13 +39,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.base import Comparison, Method, check_positive, known_cross_entropy
-from glocal.methods.snatcher import SCALE, movement
-from glocal.ops.confidence import OPEN_SCORES
+from glocal.methods.base import Comparison, Method, MethodCard, check_positive
+from glocal.methods.snatcher import PAPER, SCALE, movement
 from glocal.ops.similarity import class_mean, neg_sq_euclidean
-from glocal.types import Episode, Views
+from glocal.types import Views
 
 EPSILON = 1e-5
+UNRELEASED = "the authors released SnaTCHer-F alone, and this follows their text"
 
 
 class Moments(NamedTuple):
@@ -56,6 +56,8 @@ class Moments(NamedTuple):
 class SnaTCHerNorm(Method):
     """What both share; a subclass says how the class means are normalised and how far a query moves them."""
 
+    own_scores = ("snatcher",)
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) normalised class means
         raw: Tensor  # (N, D) class means
@@ -64,7 +66,6 @@ class SnaTCHerNorm(Method):
         super().__init__()
         self.gain, self.shift = nn.Parameter(torch.ones(dim)), nn.Parameter(torch.zeros(dim))
         self.temperature = check_positive("temperature", temperature)
-        self.score_names = ("snatcher", *OPEN_SCORES)
         self.choose_score(open_score)
 
     def moved(self, state: Any, query: Tensor, logits: Tensor) -> Tensor:
@@ -79,13 +80,12 @@ class SnaTCHerNorm(Method):
         logits = neg_sq_euclidean(query.vec, state.proto) / self.temperature
         return Comparison(logits, {"snatcher": lambda: self.moved(state, query.vec, logits)})
 
-    def loss(self, episode: Episode) -> dict[str, Tensor]:
-        support, query = self.views(episode)
-        state = self.enroll(support, episode.support_label, episode.drawn)
-        return {"closed": known_cross_entropy(self.compare(state, query).logits, episode.query_label)}
-
 
 class SnaTCHerL(SnaTCHerNorm):
+    card = MethodCard(
+        "SnaTCHer-L", PAPER, ("snatcher-l",), learns="a gain and a shift per channel", reconstruction=UNRELEASED
+    )
+
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         raw = class_mean(support.vec, label)
         return self.State(self.normalise(raw, moments_over(raw, (-2, -1))), raw)
@@ -110,6 +110,14 @@ class SnaTCHerL(SnaTCHerNorm):
 
 
 class SnaTCHerT(SnaTCHerNorm):
+    card = MethodCard(
+        "SnaTCHer-T",
+        PAPER,
+        ("snatcher-t",),
+        learns="a gain and a shift per channel, and how far to trust the task's moments",
+        reconstruction=UNRELEASED,
+    )
+
     class State(NamedTuple):
         proto: Tensor  # (N, D) normalised class means
         raw: Tensor  # (N, D) class means

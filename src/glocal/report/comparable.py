@@ -10,8 +10,7 @@ from typing import Any
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
 from glocal.engine.named_models import NamedModel
-from glocal.methods import build_method
-from glocal.report.method_pages.records import RECORDS
+from glocal.methods import METHODS, build_method
 from glocal.report.published import Published, published
 
 PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # side of a picture in pixels
@@ -61,8 +60,7 @@ def about(each: NamedModel) -> str:
 
 def _is_reconstruction(method: str, settings: Mapping[str, Any]) -> bool:
     """No program of it was ever released.  PEELER's is: only its ResNet-12 row had to be guessed."""
-    record = RECORDS.get(method)
-    return bool(record and record.reconstruction) and settings.get("variant") != "gaussian"
+    return method in METHODS and bool(METHODS[method].card.reconstruction) and settings.get("variant") != "gaussian"
 
 
 def _other_tasks(on: Conditions) -> Iterator[str]:
@@ -121,7 +119,7 @@ def _row(each: NamedModel, on: Conditions) -> Published | None:
 def _paper_name(each: NamedModel) -> str:
     """GEL's variants have rows of their own."""
     name, settings = each.method, each.settings
-    if name != "gel":
+    if name not in ("gel", "glocal-head"):
         return name
     variant, coefficients = settings.get("variant", "ahead"), settings.get("coefficients", "fixed")
     own = variant if variant != "ahead" else coefficients if coefficients != "fixed" else ""

@@ -15,13 +15,13 @@ from glocal.backbones import build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
+from glocal.engine.callbacks import Callback
 from glocal.engine.checkpoint import LAST, Model, load_model
 from glocal.engine.evaluate import Evaluation, Progress, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import load_recipe
 from glocal.engine.train import train
-from glocal.engine.watchers import Watcher
 from glocal.methods import METHODS
 from glocal.metrics import METRICS, paired_difference, score_histogram
 from glocal.report import plots
@@ -56,11 +56,11 @@ def run_demo(
     *,
     tasks: int = 600,
     device: torch.device | None = None,
-    watcher: Callable[[str], Watcher | None] = lambda title: None,
+    callback: Callable[[str], Callback | None] = lambda title: None,
     progress: Progress | None = None,
 ) -> Demo:
     """A run that is in ``out`` already is continued or reused."""
-    models, where = _train(out, device, watcher), device or "cpu"
+    models, where = _train(out, device, callback), device or "cpu"
     test = open_dataset("embedded", "test")
     drawn = {shot: EpisodeSampler(test, EpisodeSpec(shot=shot), seed=0).take(tasks) for shot in SHOTS}
     evaluated = evaluate_models(models, test, list(drawn.values()), keep_answers=True, device=where, progress=progress)
@@ -70,7 +70,7 @@ def run_demo(
     return Demo(write_page(out / "demo-report.html", text), tables)
 
 
-def _train(out: Path, device: torch.device | None, watcher: Callable[[str], Watcher | None]) -> list[NamedModel]:
+def _train(out: Path, device: torch.device | None, callback: Callable[[str], Callback | None]) -> list[NamedModel]:
     pixels = build_backbone("pixels", image_size=32)
     cosine = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
     models = {"raw pixels": Model(pixels, cosine)}
@@ -79,7 +79,7 @@ def _train(out: Path, device: torch.device | None, watcher: Callable[[str], Watc
         start = [f"init={json.dumps(str(out / 'protonet'))}"] if run is train else []
         recipe = load_recipe(f"demo-{name.lower()}", start)
         try:
-            run(recipe, folder, resume=(folder / LAST).exists(), device=device, watcher=watcher(name))
+            run(recipe, folder, resume=(folder / LAST).exists(), device=device, callback=callback(name))
         except RecipeError as error:
             raise RecipeError(f"{error}; to start the demo anew, delete {out} or choose another --out") from error
         models[name] = load_model(folder)

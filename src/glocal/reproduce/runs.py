@@ -22,12 +22,12 @@ from filelock import FileLock, Timeout
 
 from glocal import __version__
 from glocal.data.registry import open_dataset
+from glocal.engine.callbacks import Callback
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.engine.evaluate import Progress
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.train import train
-from glocal.engine.watchers import Watcher
 from glocal_runtime.files import write_text
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
@@ -62,7 +62,7 @@ class Settings:
     tasks: int = 600  # test tasks
     device: torch.device | None = None  # the CPU
     workers: int = 2
-    watcher: Callable[[str], Watcher | None] = lambda title: None  # of training, by the name of the run
+    callback: Callable[[str], Callback | None] = lambda title: None  # of training, by the name of the run
     progress: Progress | None = None  # of testing
 
     @property
@@ -129,7 +129,7 @@ def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> No
     if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
         shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
         begun = False
-    STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, watcher=how.watcher(folder.name))
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},

@@ -26,10 +26,14 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
     """What to resume from; asked before anything is computed, so that a wrong folder is refused at once."""
     if not resume:
         if (folder / LAST).exists() or (folder / BEST).exists():
-            raise RecipeError(f"{folder} already holds a run; continue it with --resume, or choose another folder")
+            raise RecipeError(
+                f"{folder} already holds a run; continue it with --resume, or choose another folder", code="run-exists"
+            )
         return None
     if not (folder / LAST).exists():
-        raise RecipeError(f"there is nothing to resume in {folder}: it has no {LAST}; start without --resume")
+        raise RecipeError(
+            f"there is nothing to resume in {folder}: it has no {LAST}; start without --resume", code="no-run"
+        )
     tensors, record = read_checkpoint(folder / LAST)
     # Parsed again: a setting that came later than the run had its default value all along.
     before, now = (_flat(r.model_dump(mode="json")) for r in (parse_recipe(record["recipe"]), recipe))
@@ -37,7 +41,8 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
     if different:
         listed = ", ".join(f"{key} ({before.get(key)!r} there, {now.get(key)!r} now)" for key in different)
         raise RecipeError(
-            f"the run in {folder} was started with another recipe, different in {listed}; its own is {folder / RECIPE}"
+            f"the run in {folder} was started with another recipe, different in {listed}; its own is {folder / RECIPE}",
+            code="other-recipe",
         )
     return tensors, record
 

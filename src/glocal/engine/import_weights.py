@@ -6,7 +6,10 @@ or on the list of entries that are knowingly ignored; only DropBlock's counters,
 
 from __future__ import annotations
 
+import hashlib
+import io
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,75 +19,25 @@ import torch
 from torch import Tensor, nn
 
 from glocal.backbones import build_backbone
-from glocal.backbones.resnet12 import MEAN, STD
 from glocal.engine.checkpoint import Model
-from glocal.engine.pickled import read_pickled_weights
+from glocal.engine.weight_layouts import (
+    BASE_ROWS,
+    IMAGES,
+    LAYOUTS,
+    TANE_BASE,
+    TIERED_CLASSES,
+    Layout,
+    images_of,
+    settings_of,
+)
 from glocal.methods import build_method
+from glocal.methods.att import ATTG
 from glocal_runtime.errors import RecipeError, WeightsError
 
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
-BASE = {"weight": "base.weight", "bias": "base.bias"}  # the classifier of the base classes, in Model.extra
-BASE_ROWS = ("fc.weight", "cls_classifier.weight", "cls_classifier.classifier.weight", "cls_classifier.weight_base")
-ATT = "part of ATT / ATT-G, a method that glocal does not have yet"
-
-
-class Layout(NamedTuple):
-    """How a program names its weights, and what becomes of them here."""
-
-    title: str
-    method: str
-    stage: str  # name of a backbone weight; {0}: layer1 .. layer4, {1}: the rest
-    parts: Mapping[str, str] = {}  # our prefix in the method -> theirs
-    base: tuple[str, ...] = ("fc.",)  # prefixes of the base classifier
-    ignored: Mapping[str, str] = {}  # pattern of names -> why they are not needed
-    note: str = ""
-
-
-ENCODER = "encoder.{0}.0.{1}"
-LAYOUTS = {
-    "feat": Layout("FEAT", "feat", ENCODER, {"attend.": "slf_attn."}),
-    "snatcher": Layout("SnaTCHer", "snatcher-f", ENCODER, {"attend.": "slf_attn."}),
-    "gel": Layout(
-        "GEL",
-        "gel",
-        ENCODER,
-        {"attend.": "slf_attn.", "calibrate.": "conv."},
-        ignored={r"EnergyLoss\.awl\.params": "dead: the authors' program adds both energies with coefficient 1"},
-    ),
-    "tane": Layout(
-        "TANE",
-        "protonet",
-        "feature.{0}.{1}",
-        base=("cls_classifier.", "cls_classifier.classifier."),
-        ignored={
-            r"(cls_classifier\.)?(calibrator|open_generator)\..+": ATT,
-            r"(cls_classifier\.)?(weight_base|bias_base|weight_mem)": f"base memory, {ATT}",
-            r"(cls_classifier\.)?metric\.temp": f"scale of the cosine, {ATT}",
-            r"cls_classifier\.temp": "scale of a cosine classifier; the published one is linear and does not use it",
-        },
-        note="Only the backbone is imported, under protonet with cosine similarity: glocal has no ATT / ATT-G yet.",
-    ),
-    "pretrained": Layout(
-        "pre-training of FEAT, SnaTCHer or GEL",
-        "protonet",
-        ENCODER,
-        note="The file has no attention: the backbone is imported under protonet, to start a training from.",
-    ),
-}
-
-IMAGES: dict[str, dict[str, Any]] = {  # evaluation transform of FEAT, SnaTCHer and GEL
-    "mini-imagenet": {"image_size": 84, "resize": 92, "mean": MEAN, "std": STD},
-    "tiered-imagenet": {"image_size": 84, "resize": None, "mean": MEAN, "std": STD},
-    "cifar-fs": {"image_size": 32, "resize": 40, "mean": MEAN, "std": STD},
-}
-TANE_CIFAR = {"mean": (0.5071, 0.4867, 0.4408), "std": (0.2675, 0.2565, 0.2761)}
-TOP_K = {"mini-imagenet": (10, 1), "tiered-imagenet": (2, 5), "cifar-fs": (1, 1)}  # 1-shot, 5-shot
-CONTRAST = {  # weight, temperature, contrast temperature; CIFAR-FS was not published and takes miniImageNet's
-    "mini-imagenet": ((0.01, 64.0, 64.0), (0.1, 64.0, 32.0)),
-    "tiered-imagenet": ((0.1, 64.0, 64.0), (0.1, 32.0, 64.0)),
-    "cifar-fs": ((0.01, 64.0, 64.0), (0.1, 64.0, 32.0)),
-}
-TIERED_CLASSES = 351
+CONTAINERS = ("params", "cls_params", "state_dict")  # where the programs put the weights; or at the top
+# Harmless objects that programs saved beside the weights: scores and the command line.
+BYSTANDERS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "argparse.Namespace")
 
 
 @dataclass(frozen=True)
@@ -124,24 +77,25 @@ class Imported(NamedTuple):
     report: Report
 
 
-def import_published(path: str | Path, *, layout: str = "auto", dataset: str | None = None, shot: int = 1) -> Imported:
+def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | None = None, shot: int = 1) -> Imported:
     """The model in a published file.  ``dataset`` chooses the pictures' preparation and, with ``shot``, the settings
     that were published for it and that the file does not hold (top_k, temperatures)."""
     path = Path(path)
     _check_choices(layout, dataset, shot)
-    state, container, beside, sha256 = read_pickled_weights(path)
+    state, container, beside, sha256 = read_pickled(path)
     layout, layout_why = (layout, "asked for") if layout != "auto" else _recognise(state, path)
     form = LAYOUTS[layout]
     dataset, dataset_why = (dataset, "asked for") if dataset else _dataset_of(state, path)
 
-    settings = _settings(form.method, layout, dataset, shot)
-    images = IMAGES[dataset] if layout != "tane" else _tane_images(dataset)
+    settings, images = settings_of(form, dataset, shot, state), images_of(form, dataset)
     where = f"{path} in the layout of {form.title}"
     widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
         backbone = build_backbone("resnet12", **backbone_settings)
         method = build_method(form.method, backbone.channels, settings)
+    if isinstance(method, ATTG) and TANE_BASE[0] in state:
+        method.base.fill(torch.empty(*state[TANE_BASE[0]].shape[:1], backbone.channels))
     placed, added = _places(form, backbone, method)
     base = _base_of(state, form, backbone.channels, where)
     ignored = {name: why for name in state for pattern, why in form.ignored.items() if re.fullmatch(pattern, name)}
@@ -150,7 +104,7 @@ def import_published(path: str | Path, *, layout: str = "auto", dataset: str | N
     for module, part in ((backbone, "backbone."), (method, "method.")):
         own = {ours.removeprefix(part): state[name] for name, ours in placed.items() if ours.startswith(part)}
         module.load_state_dict(own, strict=False)  # completeness was checked above, in the file's own names
-    went = placed | {name: f"extra.{ours}" for name, ours in base.items()}
+    went = {name: f"extra.{ours}" for name, ours in base.items()} | placed
     report = Report(
         file=path.name,
         sha256=sha256,
@@ -185,7 +139,9 @@ def import_published(path: str | Path, *, layout: str = "auto", dataset: str | N
 def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
     heads = sorted({name.partition(".")[0] for name in names})
     if any(name.startswith("feature.layer") for name in names):
-        return "tane", "backbone under feature.layer1 .. 4"
+        head = "cls_classifier.open_generator.att.fc.weight" in names and not any(".task_visfuse." in n for n in names)
+        where = "backbone under feature.layer1 .. 4"
+        return ("att-g", f"{where}, and cls_classifier.open_generator") if head else ("tane", where)
     if not any(name.startswith("encoder.layer") for name in names):
         raise WeightsError(
             f"{path} has no ResNet-12 that FEAT, SnaTCHer, GEL (encoder.layer1.0.conv1.weight) or TANE "
@@ -206,26 +162,13 @@ def _dataset_of(state: Mapping[str, Tensor], path: Path) -> tuple[str, str]:
     raise RecipeError(f"which pictures is {path} for? {reason}; add --dataset, one of {', '.join(IMAGES)}")
 
 
-def _tane_images(dataset: str) -> dict[str, Any]:
-    """TANE evaluates on the stored 84 or 32 pixels as they are, CIFAR-FS with a normalisation of its own."""
-    return IMAGES[dataset] | {"resize": None} | (TANE_CIFAR if dataset == "cifar-fs" else {})
-
-
-def _settings(method: str, layout: str, dataset: str, shot: int) -> dict[str, Any]:
-    at = (1, 5).index(shot)
-    if method == "gel":
-        return {"variant": "ahead", "top_k": TOP_K[dataset][at]}
-    if method == "protonet":
-        return {"distance": "cosine"} if layout == "tane" else {}
-    names = ("contrast_weight", "temperature", "contrast_temperature")
-    return dict(zip(names, CONTRAST[dataset][at], strict=True))
-
-
 def _notes(form: Layout, layout: str, why: str, shot: int, settings: Mapping[str, Any]) -> list[str]:
     notes = [form.note] if form.note else []
     if layout == "feat" and why != "asked for":
         notes.append("SnaTCHer's files have the same names: --layout snatcher gives its open score.")
-    if form.method != "protonet":
+    if layout == "att-g" and why != "asked for":
+        notes.append("ATT's files have the same names: --layout att gives that method.")
+    if form.method not in ("protonet", "att", "att-g"):
         shown = ", ".join(f"{name} {value}" for name, value in settings.items())
         notes.append(f"Not in the file, as published for {shot}-shot: {shown}. --shot chooses 1 or 5.")
     return notes
@@ -256,16 +199,14 @@ def _width(state: Mapping[str, Tensor], form: Layout, stage: str, where: str) ->
 
 def _base_of(state: Mapping[str, Tensor], form: Layout, dim: int, where: str) -> dict[str, str]:
     """Published name -> ours of the base classifier, when there is one."""
-    for prefix in form.base:
-        if prefix + "weight" not in state:
+    for weight, bias in form.base:
+        if weight not in state:
             continue
-        found = {prefix + name: ours for name, ours in BASE.items() if prefix + name in state}
-        rows = state[prefix + "weight"].shape[:1]
-        for name, ours in found.items():
-            wanted = (*rows, dim) if ours == BASE["weight"] else tuple(rows)
-            if tuple(state[name].shape) != wanted:
+        rows = tuple(state[weight].shape[:1])
+        for name, wanted in ((weight, (*rows, dim)), (bias, rows)):
+            if name in state and tuple(state[name].shape) != wanted:
                 raise WeightsError(f"{where}: {name} must be {wanted}, got {tuple(state[name].shape)}")
-        return found
+        return {weight: "base.weight"} | ({bias: "base.bias"} if bias in state else {})
     return {}
 
 
@@ -311,3 +252,68 @@ def _parameters(module: nn.Module) -> int:
 
 def _plain(value: Any) -> Any:
     return list(value) if isinstance(value, tuple) else value  # as JSON gives it back
+
+
+class Pickled(NamedTuple):
+    state: dict[str, Tensor]  # names without ``module.``
+    container: str  # the entry that held the weights
+    beside: list[str]  # the other entries
+    sha256: str  # of the file
+
+
+def read_pickled(path: Path) -> Pickled:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise WeightsError(f"{path} cannot be read: {error.strerror}") from error
+    state, container, beside = _weights_of(_load(content, path), path)
+    return Pickled(state, container, beside, hashlib.sha256(content).hexdigest())
+
+
+class _Bystander:
+    """Stands in for the objects of BYSTANDERS; takes anything and keeps nothing."""
+
+    def __init__(self, *_: Any) -> None: ...
+
+    def __setstate__(self, _: Any) -> None: ...
+
+
+def _load(content: bytes, path: Path) -> Any:
+    """Only tensors and plain values are rebuilt; a file that asks for anything else is refused."""
+    inert: list[Any] = [(_Bystander, name) for name in BYSTANDERS]
+    try:
+        with torch.serialization.safe_globals(inert), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # what they say is in the sentences below
+            return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+    except Exception as error:  # a damaged file can make the unpickler fail in any way
+        found = re.search(r"GLOBAL (\S+)", str(error))
+        if found:
+            raise WeightsError(
+                f"{path} was refused and nothing in it was run: it asks for {found[1]}, which is no tensor and could "
+                "execute code; ask its author for a file with the state dict alone"
+            ) from error
+        raise WeightsError(f"{path} is damaged, cut short, or not a file that torch.save wrote") from error
+
+
+def _weights_of(tree: Any, path: Path) -> tuple[dict[str, Tensor], str, list[str]]:
+    """The weights, the entry that holds them, and the other entries."""
+    if not isinstance(tree, Mapping):
+        raise WeightsError(f"{path} holds a {type(tree).__name__}, not a dictionary of weights")
+    held = [name for name in CONTAINERS if isinstance(tree.get(name), Mapping)]
+    if len(held) > 1:
+        raise WeightsError(f"{path} holds weights in {' and '.join(held)}; save a file with one of them")
+    weights = tree[held[0]] if held else tree
+    state: dict[str, Tensor] = {}
+    for key, value in weights.items():
+        if not isinstance(key, str) or not isinstance(value, Tensor):
+            raise WeightsError(f"{path}: entry {key!r} is a {type(value).__name__}, and weights must be tensors")
+        # DataParallel around the whole model, or around its backbone alone.
+        name = re.sub(r"^(encoder|feature)\.module\.", r"\1.", key.removeprefix("module."))
+        if name in state:
+            raise WeightsError(f"{path} has {name} twice, with and without module.; keep one of them")
+        state[name] = value
+    if not state:
+        raise WeightsError(f"{path} holds no weights")
+    if not held:
+        return state, "the top", []
+    return state, held[0], [str(name) for name in tree if name != held[0]]

@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from glocal.ops.confidence import OPEN_SCORES
-from glocal.ops.energy import energy, energy_margin
+from glocal.ops.open_scores import OPEN_SCORES, energy, energy_margin
 from reference import energy as slow
 
 

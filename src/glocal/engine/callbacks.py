@@ -13,25 +13,25 @@ FOLDER = "tensorboard"  # below the folder of the run
 WRITE_EVERY = 10  # steps between two points of a loss curve
 
 
-class Watcher(Protocol):
+class Callback(Protocol):
     def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
 
     def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
 
 
-class Watchers:
+class Callbacks:
     """Tells each of them, in order."""
 
-    def __init__(self, *each: Watcher):
+    def __init__(self, *each: Callback):
         self._each = each
 
     def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
-        for watcher in self._each:
-            watcher.step(step, steps, terms)
+        for callback in self._each:
+            callback.step(step, steps, terms)
 
     def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None:
-        for watcher in self._each:
-            watcher.validated(step, metrics, best)
+        for callback in self._each:
+            callback.validated(step, metrics, best)
 
 
 class TensorBoard:

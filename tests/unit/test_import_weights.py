@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from glocal.cli.convert import convert
 from glocal.engine.checkpoint import load_model, save_model
-from glocal.engine.published import import_published
+from glocal.engine.import_weights import import_weights
 from glocal.types import Episode, Preprocess
 from glocal_runtime.errors import RecipeError
 from reference.published import WIDTHS, Feat, Gel, Pretrained, Tane, shaken, write
@@ -49,7 +49,7 @@ def sq_distance(q: Tensor, p: Tensor) -> Tensor:
 def test_feat_and_snatcher_compute_what_the_source_computes(tmp_path, prefix, layout, method):
     source = shaken(Feat(base_classes=64))
     file = write(tmp_path / "max_acc.pth", source, prefix=prefix)
-    imported = import_published(file, layout=layout, dataset="mini-imagenet")
+    imported = import_weights(file, layout=layout, dataset="mini-imagenet")
     model = stored(imported, tmp_path / "m.safetensors")
     with torch.no_grad():
         maps = source.encoder(images(8))
@@ -78,7 +78,7 @@ def test_feat_and_snatcher_compute_what_the_source_computes(tmp_path, prefix, la
 def test_gel_computes_what_the_source_computes(tmp_path, prefix):
     source = shaken(Gel())
     file = write(tmp_path / "gel.pth", source, prefix=prefix)
-    imported = import_published(file, dataset="tiered-imagenet", shot=5)
+    imported = import_weights(file, dataset="tiered-imagenet", shot=5)
     assert imported.report.layout == "gel"
     assert imported.report.settings == {"variant": "ahead", "top_k": 5}
     assert list(imported.report.ignored) == ["EnergyLoss.awl.params"]
@@ -101,38 +101,51 @@ def test_gel_computes_what_the_source_computes(tmp_path, prefix):
         torch.testing.assert_close(out.open_score, -s_class.logsumexp(1) - s_pixel.logsumexp(1), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("prefix", ["", "module."])
-def test_tane_gives_its_backbone(tmp_path, prefix):
-    source = shaken(Tane(meta=True))
+@pytest.mark.parametrize(
+    ("layout", "mlp", "prefix"),
+    [("auto", False, ""), ("auto", True, "module."), ("att", False, "module."), ("att", True, "")],
+)
+def test_att_and_att_g_compute_what_the_source_computes(tmp_path, layout, mlp, prefix):
+    source, base = shaken(Tane(meta=True, mlp=mlp)), layout == "auto"
     # Seen in real files: numpy numbers beside the weights.
     file = write(
         tmp_path / "max_auroc.pth", source, prefix=prefix, container="cls_params", epoch=3, acc_auroc=(np.float64(0.7),)
     )
-    imported = import_published(file, dataset="cifar-fs")
+    imported = import_weights(file, layout=layout, dataset="cifar-fs")
     model, report = stored(imported, tmp_path / "m.safetensors"), imported.report
     with torch.no_grad():
         maps = source.feature(images(8))
         assert torch.equal(model.backbone(images(8)), maps)
         e = maps.mean(dim=(2, 3))
+        expected = source.logits(torch.stack([e[:2].mean(dim=0), e[2], e[3]]), e[4:], base=base)
+        out = model.method(task(maps))
+        torch.testing.assert_close(out.logits, expected[:, :-1], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(out.open_score, expected.softmax(dim=-1)[:, -1], rtol=1e-5, atol=1e-6)
+    assert (report.layout, report.method, report.container) == (("att-g" if base else "att"),) * 2 + ("cls_params",)
+    assert report.beside == ["epoch", "acc_auroc"]
+    assert set(report.ignored) >= {"metric.temp", "cls_classifier.calibrator.map_sem.0.bias"}
+    assert torch.equal(model.extra["base.weight"], source.cls_classifier.weight_base)
+    assert model.backbone.preprocess == Preprocess(32, None, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+
+
+def test_a_head_that_needs_word_vectors_gives_its_backbone(tmp_path):
+    source = shaken(Tane(meta=True, words=True))
+    model, report = import_weights(write(tmp_path / "seman.pth", source), dataset="cifar-fs")
+    with torch.no_grad():
+        maps = source.feature(images(8))
+        e = maps.mean(dim=(2, 3))
         proto = torch.stack([e[:2].mean(dim=0), e[2], e[3]])
         logits = 10 * F.cosine_similarity(e[4:, None], proto, dim=-1)
         torch.testing.assert_close(model.method(task(maps)).logits, logits, rtol=1e-5, atol=1e-5)
-    assert (report.layout, report.method, report.container) == ("tane", "protonet", "cls_params")
-    assert report.beside == ["epoch", "acc_auroc"]
-    assert report.counts == {"backbone": 96, "method": 0, "extra": 0, "ignored": 14}
-    assert set(report.ignored) >= {
-        "metric.temp",
-        "cls_classifier.weight_base",
-        "cls_classifier.calibrator.map_sem.0.bias",
-    }
-    assert "no ATT / ATT-G yet" in report.notes[0]
-    assert model.backbone.preprocess == Preprocess(32, None, (0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+    assert (report.layout, report.method) == ("tane", "protonet")
+    assert report.counts == {"backbone": 96, "method": 0, "extra": 0, "ignored": 27}
+    assert "SEMAN-G" in report.notes[0]
 
 
 @pytest.mark.parametrize(("combined", "ignored"), [(False, []), (True, ["cls_classifier.temp"])])
 def test_the_classifier_of_tane_pretraining_is_kept(tmp_path, combined, ignored):
     source = shaken(Tane(meta=False, combined=combined))
-    model, report = import_published(write(tmp_path / "last.pth", source, epoch=90), dataset="mini-imagenet")
+    model, report = import_weights(write(tmp_path / "last.pth", source, epoch=90), dataset="mini-imagenet")
     linear = source.cls_classifier.classifier if combined else source.cls_classifier
     assert torch.equal(model.extra["base.weight"], linear.weight)
     assert torch.equal(model.extra["base.bias"], linear.bias)
@@ -142,7 +155,7 @@ def test_the_classifier_of_tane_pretraining_is_kept(tmp_path, combined, ignored)
 
 def test_a_file_without_attention_is_a_pretrained_backbone(tmp_path):
     source = shaken(Pretrained())
-    model, report = import_published(write(tmp_path / "Res12-pre.pth", source), dataset="cifar-fs")
+    model, report = import_weights(write(tmp_path / "Res12-pre.pth", source), dataset="cifar-fs")
     assert (report.layout, report.method) == ("pretrained", "protonet")
     assert torch.equal(model.extra["base.weight"], source.fc.weight)
     assert model.backbone.preprocess == Preprocess(32, 40, MEAN, STD)
@@ -152,7 +165,7 @@ def test_a_file_without_attention_is_a_pretrained_backbone(tmp_path):
 
 def test_bare_and_state_dict_and_old_files_and_a_parallel_backbone(tmp_path):
     source = shaken(Feat())
-    expected = import_published(write(tmp_path / "a.pth", source), dataset="cifar-fs").model.tensors()
+    expected = import_weights(write(tmp_path / "a.pth", source), dataset="cifar-fs").model.tensors()
     state = source.state_dict()
     parallel = {name.replace("encoder.", "encoder.module."): value for name, value in state.items()}
     files: dict[str, Any] = {
@@ -163,7 +176,7 @@ def test_bare_and_state_dict_and_old_files_and_a_parallel_backbone(tmp_path):
     for name, content in files.items():
         for zipped in (True, False):
             torch.save(content, tmp_path / name, _use_new_zipfile_serialization=zipped)
-            found = import_published(tmp_path / name, dataset="cifar-fs").model.tensors()
+            found = import_weights(tmp_path / name, dataset="cifar-fs").model.tensors()
             assert found.keys() == expected.keys()
             assert all(torch.equal(found[key], expected[key]) for key in expected)
 
@@ -171,7 +184,7 @@ def test_bare_and_state_dict_and_old_files_and_a_parallel_backbone(tmp_path):
 def test_the_record_says_where_the_weights_came_from(tmp_path):
     file = write(tmp_path / "mine.pth", shaken(Feat()))
     before = torch.get_rng_state()
-    imported = import_published(file, dataset="cifar-fs")
+    imported = import_weights(file, dataset="cifar-fs")
     assert torch.equal(torch.get_rng_state(), before)
     sha256 = hashlib.sha256(file.read_bytes()).hexdigest()
     record = stored(imported, tmp_path / "m.safetensors").record
@@ -185,24 +198,24 @@ def test_the_record_says_where_the_weights_came_from(tmp_path):
 
 
 def test_the_dataset_is_told_by_351_base_classes_and_otherwise_asked_for(tmp_path):
-    tiered = import_published(write(tmp_path / "t.pth", shaken(Feat(base_classes=351)))).report
+    tiered = import_weights(write(tmp_path / "t.pth", shaken(Feat(base_classes=351)))).report
     assert tiered.dataset == "tiered-imagenet"
     assert "351" in tiered.dataset_why
     with pytest.raises(RecipeError, match=r"64 base classes do not tell it; add --dataset, one of mini-imagenet"):
-        import_published(write(tmp_path / "m.pth", shaken(Feat(base_classes=64))))
+        import_weights(write(tmp_path / "m.pth", shaken(Feat(base_classes=64))))
     with pytest.raises(RecipeError, match="no classifier of the base classes; add --dataset"):
-        import_published(write(tmp_path / "n.pth", shaken(Feat())))
+        import_weights(write(tmp_path / "n.pth", shaken(Feat())))
 
 
 def test_published_settings_follow_dataset_and_shot(tmp_path):
     gel, feat = write(tmp_path / "g.pth", Gel()), write(tmp_path / "f.pth", Feat())
     top_k = [
-        import_published(gel, dataset=dataset, shot=shot).model.method.top_k
+        import_weights(gel, dataset=dataset, shot=shot).model.method.top_k
         for dataset in ("mini-imagenet", "tiered-imagenet", "cifar-fs")
         for shot in (1, 5)
     ]
     assert top_k == [10, 1, 2, 5, 1, 1]
-    method = import_published(feat, dataset="tiered-imagenet", shot=5).model.method
+    method = import_weights(feat, dataset="tiered-imagenet", shot=5).model.method
     assert (method.contrast_weight, method.temperature, method.contrast_temperature) == (0.1, 32.0, 64.0)
 
 

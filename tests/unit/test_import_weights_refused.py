@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from glocal.cli.convert import convert
-from glocal.engine.published import import_published
+from glocal.engine.import_weights import import_weights
 from glocal_runtime.errors import GlocalError, RecipeError, WeightsError
 from reference.published import DIM, Feat, shaken, write
 
@@ -68,7 +68,7 @@ BAD = {
 def refuse(file: Path, match: str, **options: Any) -> None:
     """The library and the command both say it in one sentence, and the command writes nothing."""
     with pytest.raises(WeightsError, match=match) as caught:
-        import_published(file, **{"dataset": "cifar-fs", **options})
+        import_weights(file, **{"dataset": "cifar-fs", **options})
     assert "\n" not in str(caught.value)
     assert len(str(caught.value)) - 2 * len(str(file)) < 300
     before = sorted(file.parent.iterdir())
@@ -128,23 +128,26 @@ def test_what_is_no_pickle_is_refused(tmp_path, content):
 
 def test_files_that_cannot_be_opened_and_wrong_choices(tmp_path):
     with pytest.raises(WeightsError, match="cannot be read: No such file"):
-        import_published(tmp_path / "none.pth")
+        import_weights(tmp_path / "none.pth")
     with pytest.raises(WeightsError, match="cannot be read: Is a directory"):
-        import_published(tmp_path)
+        import_weights(tmp_path)
     file = write(tmp_path / "f.pth", Feat())
     for wrong, match in (
-        ({"layout": "peeler"}, "layout must be one of auto, feat, snatcher, gel, tane, pretrained, got 'peeler'"),
+        (
+            {"layout": "peeler"},
+            "layout must be one of auto, feat, snatcher, gel, att-g, att, tane, pretrained, got 'peeler'",
+        ),
         ({"dataset": "cub"}, "dataset must be one of mini-imagenet, tiered-imagenet, cifar-fs, got 'cub'"),
         ({"shot": 3}, "shot must be one of 1, 5, got 3"),
     ):
         with pytest.raises(RecipeError, match=match):
-            import_published(file, **wrong)
+            import_weights(file, **wrong)
     with pytest.raises(WeightsError, match=r"layout of GEL lacks conv\.0\.weight, conv\.0\.bias, .* and 5 more"):
-        import_published(file, layout="gel", dataset="cifar-fs")
+        import_weights(file, layout="gel", dataset="cifar-fs")
     with pytest.raises(WeightsError, match=r"layout of TANE lacks feature\.layer1\.conv1\.weight"):
-        import_published(file, layout="tane", dataset="cifar-fs")
+        import_weights(file, layout="tane", dataset="cifar-fs")
     with pytest.raises(WeightsError, match=r"has slf_attn\.fc\.bias, .* and 4 more, which have no place"):
-        import_published(file, layout="pretrained", dataset="cifar-fs")
+        import_weights(file, layout="pretrained", dataset="cifar-fs")
 
 
 def test_the_command_never_overwrites_the_file_it_reads(tmp_path):

@@ -1,0 +1,85 @@
+"""What every method refuses, and that its weights and base classes come back from a state dict."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from cases import METHOD_CASES
+from conformance.suite import DIM, toy_base, toy_task
+from glocal.methods import METHODS, build_method
+from refusal import refused
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("protonet", {"distance": "manhattan"}, "one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
+    ("protonet", {"temperature": -1.0}, "temperature must be positive, got -1.0"),
+    ("feat", {"temperature": float("nan")}, "temperature must be positive, got nan"),
+    ("feat", {"contrast_weight": -1}, "contrast_weight must be 0 (off) or positive, got -1"),
+    ("peeler", {"variant": "full"}, "one of prototype, gaussian, got 'full'"),
+    ("peeler", {"temperature": 0}, "temperature must"),
+    ("peeler", {"open_weight": -1}, "open_weight must"),
+    ("peeler", {"auxiliary_weight": -1}, "auxiliary_weight must"),
+    ("peeler", {"auxiliary_temperature": 0}, "auxiliary_temperature must"),
+    ("peeler", {"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
+    ("peeler", {"variant": "gaussian", "early_channels": 4}, "leave some of the 16 to the last map, got 4"),
+    ("peeler", {"variant": "gaussian", "early_channels": -1}, "got -1"),
+    ("peeler", {"early_channels": 2}, "got 2 with 'prototype'"),
+    ("snatcher-t", {"temperature": 0}, "temperature must"),
+    ("snatcher-l", {"temperature": 0}, "temperature must"),
+    ("att", {"memory": "base"}, "one of cross, single, got 'base'"),
+    ("att", {"negative": "max"}, "one of mean, mlp, got 'max'"),
+    ("att-g", {"rows": "columns"}, "one of classifier, means, got 'columns'"),
+    ("att-g", {"scale": 0}, "scale must"),
+    ("rfdnet", {"margin": 0}, "margin must"),
+    ("rfdnet", {"margin_weight": -1}, "margin_weight must"),
+    ("open-prototype", {"distance": "manhattan"}, "distance must"),
+    ("open-prototype", {"temperature": 0}, "temperature must"),
+    ("gel", {"variant": "early"}, "one of baseline, energy, pixel, delay, ahead, got 'early'"),
+    ("gel", {"variant": "pixel", "coefficients": "learnable"}, "needs variant 'ahead'"),
+    ("gel", {"coefficients": "free"}, "one of fixed, learnable, task-adaptive, got 'free'"),
+    ("gel", {"variant": "energy", "open_score": "E_f"}, "got 'E_f'"),
+    ("gel", {"top_k": 0}, "top_k must be at least 1"),
+    ("gel", {"m_known": 2.0}, "m_known must not exceed m_unknown, got 2.0 and 1.0"),
+    ("gel", {"energy_weight": -0.1}, "energy_weight must"),
+    ("glocal-head", {"local_scale": "median"}, "one of sum, mean, learned, got 'median'"),
+    ("glocal-head", {"local_width": 0}, "local_width must be at least 1 channel, got 0"),
+    ("glocal-head", {"attention_width": 0}, "attention_width must"),
+    ("glocal-head", {"background": 0.3}, "needs distance 'cosine', got 'sq-euclidean'"),
+    ("glocal-head", {"distance": "cosine", "background": -1}, "background must"),
+    ("glocal-head", {"local_temperature": 0}, "local_temperature must"),
+    ("oslo", {"steps": 0}, "steps must be at least 1"),
+    ("oslo", {"inlier_temperature": 0}, "inlier_temperature must"),
+    ("oslo", {"assignment_temperature": 0}, "assignment_temperature must"),
+    ("eol", {"unknown_share": 1.0}, "unknown_share must lie between 0 and 1"),
+    ("eol", {"steps": -1}, "steps must be 0"),
+    ("eol", {"rate": 0}, "rate must"),
+    ("eol", {"scale": -1}, "scale must"),
+    ("eol", {"balance": "none"}, "one of shots, ways, got 'none'"),
+    *((name, {"open_score": "nobody"}, "open_score must be one of") for name in METHODS),
+]
+
+
+@pytest.mark.parametrize(("name", "settings", "words"), REFUSED, ids=lambda part: str(part)[:40])
+def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any], words: str):
+    with refused("recipe", words):
+        METHODS[name](DIM, **settings)
+
+
+@pytest.mark.parametrize("case", ["att-g", "rfdnet", "eol", "protonet/centred"])
+def test_without_the_base_classes_it_says_so(case: str):
+    with refused("recipe", "has not met them"):
+        build_method(case.split("/")[0], DIM, METHOD_CASES[case]).eval()(toy_task(0))
+
+
+@pytest.mark.parametrize("case", METHOD_CASES)
+def test_weights_come_back_with_the_base_classes(case: str):
+    name, settings = case.split("/")[0], METHOD_CASES[case]
+    method, again = (build_method(name, DIM, settings).eval() for _ in range(2))
+    task = toy_task(0)
+    if method.needs_base:
+        method.set_base(toy_base())
+    again.load_state_dict(method.state_dict())
+    assert torch.equal(again(task).logits, method(task).logits)
+    assert torch.equal(again(task).open_score, method(task).open_score)

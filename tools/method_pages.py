@@ -1,0 +1,363 @@
+"""Write ``docs/methods``: a page per method and an index, from cards, docstrings, signatures and results files.
+
+    python tools/method_pages.py docs/methods
+
+``tests/unit/test_method_pages.py`` fails while they are out of date.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from glocal.methods import METHODS, SWITCHES, Method
+from glocal.methods.base import MethodCard, Paper
+from glocal.metrics import METRICS
+from glocal.ops.open_scores import OPEN_SCORES
+from glocal.report.published import TASKS, published
+from glocal_runtime.errors import DataError
+from glocal_runtime.files import write_text
+
+COMMAND = "python tools/method_pages.py docs/methods"
+GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the card of the class instead. -->"
+EMPTY = "–"
+DIM = 64  # of the example that defaults are read from; none of them depends on it
+MAIN = ("acc", "auroc")
+DIFFERS = "Differs from the paper:"
+# Markdown takes a backslash before punctuation for an escape, and a star for emphasis, also within a formula.
+TEX_WORDS = {
+    r"\,": r"\thinspace ",
+    r"\;": r"\thickspace ",
+    r"\!": r"\negthinspace ",
+    r"\{": r"\lbrace ",
+    r"\}": r"\rbrace ",
+    r"\|": r"\Vert ",
+    "*": r"\ast ",
+    "<": r"\lt ",
+    ">": r"\gt ",
+}
+PUNCTUATION = re.compile("|".join(map(re.escape, TEX_WORDS)))
+
+
+def pages(results: Path) -> dict[str, str]:
+    """Every method's page and the index, README.md; our numbers come from the files in ``results``."""
+    ours = read_results(results)
+    return {"README.md": _index()} | {f"{name}.md": _page(name, ours) for name in METHODS}
+
+
+def _page(name: str, ours: Sequence[Ours]) -> str:
+    card, method, file = METHODS[name].card, METHODS[name](DIM), METHODS[name].__module__
+    explained = explain(sys.modules[file].__doc__ or "")
+    parts = [
+        f"# {_title(name)}",
+        GENERATED,
+        explained.idea,
+        _facts(name, card, method, file),
+        "## How it works",
+        explained.body,
+        "## Differs from the paper",
+        explained.differs,
+        "## Settings",
+        _settings(name, method),
+        "## Open scores",
+        _open_scores(method),
+        "## Published numbers",
+        _published(card),
+        "## Our numbers",
+        _our_numbers(card, [row for row in ours if (row.method, row.transductive) == (name, method.transductive)]),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _index() -> str:
+    rows = []
+    for name in METHODS:
+        card, paper = METHODS[name].card, METHODS[name].card.paper
+        rows.append(
+            [
+                f"[{_title(name)}]({name}.md)" + (" (reconstruction)" if card.reconstruction else ""),
+                f"`{name}`",
+                f"{paper.authors}, {paper.title}" if paper else "ours",
+                str(paper.year) if paper else EMPTY,
+                paper.venue if paper else EMPTY,
+                "yes" if METHODS[name](DIM).transductive else "no",
+                card.learns or "nothing",
+            ]
+        )
+    parts = [
+        "# Methods",
+        GENERATED,
+        "What each one computes, where it departs from its paper, and its numbers, published and ours.\n"
+        "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
+        _table(["Method", "Name", "Paper", "Year", "Venue", "Transductive", "Learns"], rows),
+        f"These pages are made from the code: `{COMMAND}`.\n"
+        "See also [Add a method](../how-to/add-a-method.md) and [Compare methods](../how-to/compare-methods.md).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _facts(name: str, card: MethodCard, method: Method, file: str) -> str:
+    path = f"src/{file.replace('.', '/')}.py"
+    needs = ["the base classes"] if method.needs_base else []
+    needs += ["in training, support of the unknown classes too (the mirrored task)"] if method.needs_mirror else []
+    needs += [f"tasks of at least {method.min_way} classes"] if method.min_way > 1 else []
+    rows = [
+        ["Name", f"`{name}`, in [{path}](../../{path})"],
+        ["Paper", _cite(card.paper) if card.paper else "none, ours"],
+        ["Queries", "seen all at once (transductive)" if method.transductive else "judged one by one"],
+        ["Learns", card.learns or "nothing of its own"],
+        ["Needs", "; ".join(needs) or "support and queries alone"],
+    ]
+    rows += [["Reconstruction", card.reconstruction]] if card.reconstruction else []
+    return _table(["", ""], rows)
+
+
+def _cite(paper: Paper) -> str:
+    cited = f"{paper.authors}, *{paper.title}*, {paper.venue} {paper.year}"
+    cited += f", [arXiv:{paper.arxiv}](https://arxiv.org/abs/{paper.arxiv})" if paper.arxiv else ""
+    return cited + (f", [doi:{paper.doi}](https://doi.org/{paper.doi})" if paper.doi else "")
+
+
+def _settings(name: str, method: Method) -> str:
+    """None leaves the value to other settings; what it comes to by default is shown beside it."""
+    rows = []
+    for setting, parameter in inspect.signature(METHODS[name]).parameters.items():
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
+            value = f"`{parameter.default!r}`"
+            chosen = getattr(method, setting, None)
+            if parameter.default is None and chosen is not None:
+                value += f", which comes to `{chosen!r}` with the other defaults"
+            rows.append([f"`{setting}`", value])
+    rows += [[f"`{switch}`, as for every method", "`False`"] for switch in SWITCHES]
+    return _table(["Setting", "Default"], rows)
+
+
+def _open_scores(method: Method) -> str:
+    own = [score for score in method.score_names if score not in OPEN_SCORES]
+    shared = [score for score in method.score_names if score in OPEN_SCORES]
+    told = [f"Its own: {_codes(own)}."] if own else []
+    told += [f"On the logits, as for every method: {_codes(shared)}."] if shared else []
+    return " ".join([*told, f"Reported unless `open_score` names another: `{method.open_score}`."])
+
+
+def _published(card: MethodCard) -> str:
+    rows = [row for row in published() if row.method in card.published]
+    if not rows:
+        return "None in the tables of the GEL paper."
+    metrics = [metric for metric in METRICS if any(metric in row.values for row in rows)]
+    noted, several = any(row.note for row in rows), len(card.published) > 1
+    head = ["Table", "Data", *(["Row"] * several), "Shot", "Backbone", *(METRICS[metric].title for metric in metrics)]
+    lines = [
+        [row.table, row.dataset, *([f"`{row.method}`"] * several), str(row.shot), row.backbone]
+        + [_number(vars(row.values[metric])) if metric in row.values else EMPTY for metric in metrics]
+        + [row.note] * noted
+        for row in rows
+    ]
+    lead = f"From the GEL paper and its supplement: percent, mean ± 95 % interval over {TASKS} tasks."
+    return f"{lead}\n\n{_table([*head, *(['Note'] * noted)], lines)}"
+
+
+def _our_numbers(card: MethodCard, ours: Sequence[Ours]) -> str:
+    if not ours:
+        return "No result of ours yet."
+    parts = ["Percent, mean ± 95 % interval. All metrics, paired differences and ranks stand in the linked files."]
+    parts += [f"Ours is a reconstruction: {card.reconstruction}."] if card.reconstruction else []
+    for file, rows in groupby(ours, key=lambda row: row.file):
+        here = list(rows)
+        readable = file.with_suffix(".md") if file.with_suffix(".md").exists() else file
+        parts.append(f"[{file.stem}](../{file.parent.name}/{readable.name}), {_plain(here[0].data)}:")
+        lines = [
+            [_plain(row.task), _plain(row.name), f"`{row.open_score}`"]
+            + [_number(row.values[metric]) if metric in row.values else EMPTY for metric in MAIN]
+            + [_plain(row.note)]
+            for row in here
+        ]
+        titles = [METRICS[metric].title for metric in MAIN]
+        parts.append(_table(["Task", "Model", "Open score", *titles, "Note"], lines))
+        captions = dict.fromkeys((row.task, row.caption) for row in here)
+        parts.append("\n".join(f"- {_plain(task)}: {_plain(caption)}" for task, caption in captions))
+    return "\n\n".join(parts)
+
+
+def _number(value: Any) -> str:
+    mean, half = value["mean"], value["half"]
+    if mean is None:
+        return EMPTY
+    return f"{100 * mean:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+
+
+def _codes(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"([\\`*_|~\[\]<>$])", r"\\\1", " ".join(text.split()))
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Cells are Markdown already."""
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
+
+
+def _title(name: str) -> str:
+    return METHODS[name].card.title or METHODS[name].__name__
+
+
+# Our own numbers: rows of the compare.json files that ``glocal compare --out`` wrote, by method.
+
+
+@dataclass(frozen=True)
+class Ours:
+    file: Path
+    data: str  # cifar-fs/test
+    task: str  # 5-way 1-shot, 50 % unknown, 600 tasks
+    caption: str  # of the table, with the reasons against a comparison with the paper
+    transductive: bool  # the table, in which the reference of the other kind may be a guest
+    method: str
+    name: str  # of the row
+    open_score: str
+    note: str
+    values: Mapping[str, Mapping[str, float | None]]  # by metric: mean, half, as fractions
+
+
+def read_results(folder: Path) -> list[Ours]:
+    """Every row of every comparison in ``folder``; other files there are left alone."""
+    found: list[Ours] = []
+    for file in sorted(folder.glob("*.json")):
+        record = json.loads(file.read_text("utf-8"))
+        if isinstance(record, dict) and {"models", "tables"} <= record.keys():
+            found += _rows(file, record)
+    return found
+
+
+def _rows(file: Path, record: Mapping[str, Any]) -> Iterator[Ours]:
+    method_of = {model["name"]: model["method"] for model in record["models"]}
+    data = f"{Path(record['dataset']).name.removesuffix('.zip')}/{record['split']}"
+    for table in record["tables"]:
+        for row in table["rows"]:
+            yield Ours(
+                file=file,
+                data=data,
+                task=_task(table),
+                caption=table["caption"],
+                transductive=table["transductive"],
+                method=method_of[row["name"]],
+                name=row["name"],
+                open_score=row["open_score"],
+                note=row["note"],
+                values=row["values"],
+            )
+
+
+def _task(table: Mapping[str, Any]) -> str:
+    spec, views = table["spec"], table["support_views"]
+    task = (
+        f"{spec['way']}-way {spec['shot']}-shot, {100 * table['unknown_share']:.0f} % unknown, {table['tasks']} tasks"
+    )
+    return task + (f", {views} support views" if views > 1 else "")
+
+
+# The docstring of a method as Markdown: reStructuredText in, what GitHub shows out.
+
+
+@dataclass(frozen=True)
+class Explained:
+    idea: str  # of the first line, behind "Author et al. year, Name:"
+    body: str
+    differs: str
+
+
+def explain(docstring: str) -> Explained:
+    text, _, _ = inspect.cleandoc(docstring).partition("\n>>> ")
+    first, *rest = [part.strip("\n") for part in text.split("\n\n")]
+    differs = [part for part in rest if part.startswith(DIFFERS)]
+    if ": " not in first or len(differs) != 1:
+        raise DataError(
+            "the docstring of a method's file must begin with 'Author et al. year, Name: idea' and have one paragraph "
+            f"'{DIFFERS} ...', got {len(differs)} such paragraphs after {first!r}"
+        )
+    return Explained(
+        _sentence(to_markdown(first.partition(": ")[2])),
+        "\n\n".join(to_markdown(part) for part in rest if part is not differs[0]),
+        _sentence(to_markdown(differs[0].removeprefix(DIFFERS).lstrip())),
+    )
+
+
+def to_markdown(part: str) -> str:
+    """One paragraph, formula or table."""
+    if part.startswith(".. math::"):
+        return f"$$\n{tex(part.removeprefix('.. math::'))}\n$$"
+    if part.startswith("==="):
+        return _simple_table(part.splitlines())
+    # A line within a paragraph that happens to begin with a sign would start a list.
+    return re.sub(r"\n([-+]) ", r"\n\\\1 ", _inline(part))
+
+
+def tex(formula: str) -> str:
+    r"""On one line, and without what Markdown would read as its own.
+
+    >>> tex(r"P^* = \mathrm{LN}_a(P + W_o\,x)")
+    'P^\\ast = \\mathrm{LN} _ a(P + W_o\\thinspace x)'
+    """
+    worded = PUNCTUATION.sub(lambda sign: TEX_WORDS[sign[0]], formula)
+    apart = re.sub(r"(?<=\W)_", " _ ", worded)  # after punctuation or a space it would open emphasis
+    return " ".join(apart.split())
+
+
+def _inline(text: str) -> str:
+    text = re.sub(r":math:`([^`]*)`", lambda role: f"${tex(role[1])}$", text)
+    text = re.sub(r"``([^`]*)``", r"`\1`", text)
+    return re.sub(r"(?<=\S) {2,}", " ", text)
+
+
+def _simple_table(lines: list[str]) -> str:
+    """A simple table: rules of = over, under and below its head tell where columns begin."""
+    starts = [found.start() for found in re.finditer("=+", lines[0])]
+    ends = [*starts[1:], None]
+    rows = [
+        [_inline(line[a:b].strip()).replace("|", r"\|") for a, b in zip(starts, ends, strict=True)]
+        for line in lines
+        if not line.startswith("===")
+    ]
+    rows.insert(1, ["---"] * len(starts))
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+
+
+def _sentence(text: str) -> str:
+    """With a capital, unless the first word is the letter of a formula."""
+    return re.sub(r"^\W*([a-z](?=[a-z])|a(?= [a-z]{2}))", lambda begin: begin[0].upper(), text)
+
+
+def main(arguments: list[str]) -> int:
+    if len(arguments) != 1:
+        print(f"usage: {COMMAND}", file=sys.stderr)
+        return 2
+    out = Path(arguments[0])
+    for name, text in pages(out.resolve().parent / "results").items():
+        write_text(out / name, text)
+    readme = out.resolve().parents[1] / "README.md"
+    if readme.is_file():
+        write_text(readme, with_methods(readme.read_text("utf-8")))
+    return 0
+
+
+def with_methods(readme: str) -> str:
+    """The README with the names of today's methods between its two comments."""
+    groups = {seen: _codes([n for n in METHODS if METHODS[n](DIM).transductive == seen]) for seen in (False, True)}
+    names = f"[Methods](docs/methods/README.md): {groups[False]}; seeing all queries at once: {groups[True]}."
+    told = "\n".join(textwrap.wrap(names, 120, break_on_hyphens=False))
+    return re.sub(
+        r"(<!-- methods:.*? -->\n).*?(<!-- /methods -->)", lambda m: f"{m[1]}{told}\n{m[2]}", readme, flags=re.DOTALL
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
