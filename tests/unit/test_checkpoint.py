@@ -174,7 +174,7 @@ def test_a_model_that_this_version_does_not_have(tmp_path: Path) -> None:
         {"backbone": {"name": "conv4", "settings": {"tomorrow": 1}}},
     ):
         save_model(path, small_model(**described))
-        refuse(path, "cannot-build", "tomorrow")
+        refuse(path, "no-plugin", "tomorrow")
     write_checkpoint(path, {}, {})
     refuse(path, "cannot-build")
 
