@@ -17,9 +17,8 @@ from PIL import Image
 
 from glocal.engine.checkpoint import save_model
 from glocal.recognizer import Recognizer
-from glocal.serve.app import create_app
-from glocal.serve.run import config_of
-from glocal.serve.settings import Settings
+from glocal.serve.app import config_of, create_app
+from glocal.serve.limits import Settings
 from glocal.serve.workspace import Workspace
 from photos import some
 from tiny_models import tiny_model

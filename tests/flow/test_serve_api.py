@@ -12,11 +12,11 @@ from typing import Any
 import httpx
 import pytest
 from PIL import Image
+from prometheus_client.parser import text_string_to_metric_families
 
 from glocal.recognizer import Recognizer
 from glocal.serve import schemas
 from photos import some
-from prometheus_text import parsed
 from serving import client, detail, ok, png, taught_names, teach, uploads
 
 TAUGHT = ("zero", "one", "two")
@@ -84,7 +84,8 @@ def test_concurrent_requests_get_their_own_answers(asking: httpx.Client) -> None
             (answer,) = found["answers"]
             assert (answer["name"], answer["id"]) == (name, None)
             assert answer["open_score"] == pytest.approx(expected["open_score"], rel=1e-4, abs=1e-4)
-    metrics = parsed(asking.get("/metrics").text)
+    families = text_string_to_metric_families(asking.get("/metrics").text)
+    metrics = {sample.name: sample.value for family in families for sample in family.samples}
     assert metrics["glocal_queue_pictures"] == 0
     assert metrics["glocal_batch_pictures_sum"] >= metrics["glocal_batch_pictures_count"] >= 1
 

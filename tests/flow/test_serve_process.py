@@ -18,7 +18,8 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.serve.run import address, check_host, is_loopback, listen
+from glocal.serve.app import address, listen
+from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from serving import HERE, PAGE, tiny_file, uploads
@@ -128,8 +129,8 @@ def test_addresses() -> None:
         False,
         False,
     ]
-    check_host("127.0.0.1", None)
-    check_host("0.0.0.0", "long enough")
+    check_exposure("127.0.0.1", None)
+    check_exposure("0.0.0.0", "long enough")
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert address(taken, "127.0.0.1", None) == f"{HERE}:{port}/"

@@ -11,7 +11,7 @@ import pytest
 
 from glocal.recognizer import Recognizer, Unreadable
 from glocal.recognizer.eye import Source, as_source
-from glocal.serve.batcher import Batcher, Full, Seen
+from glocal.serve.worker import Worker
 from photos import some
 from serving import tiny_file
 

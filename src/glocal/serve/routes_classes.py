@@ -8,11 +8,11 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
-from glocal.serve.ask import FOR_EVER
+from glocal.serve.forms import form_schema, read_form
 from glocal.serve.problems import Json, missing
+from glocal.serve.routes_predict import FOR_EVER
 from glocal.serve.schemas import ChangedBody, ClassCount, Digest, Rename, State, problems
 from glocal.serve.server import IfMatch, Server
-from glocal.serve.uploads import form_schema, read_form
 
 ClassName = Annotated[str, Path(min_length=1, max_length=200)]
 
@@ -38,9 +38,8 @@ def routes(server: Server) -> APIRouter:
 
     @router.get("/classes", response_model=list[ClassCount], responses=problems())
     async def classes() -> Response:
-        who = workspace.snapshot.recognizer
-        banks = {} if who is None else who.contents.support.classes
-        return Json([{"name": name, "n_photos": len(bank)} for name, bank in banks.items()])
+        found = workspace.snapshot.classes
+        return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
 
     @router.post("/classes", **upload, openapi_extra=form_schema(["name"]))
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:

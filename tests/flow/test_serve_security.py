@@ -13,11 +13,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from glocal.recognizer.eye import take
-from glocal.serve import batcher
-from glocal.serve.guard import COOKIE, cookie_of
-from glocal.serve.patience import Impatient
-from glocal.serve.settings import Limits, Settings
+from glocal.serve.security import COOKIE, cookie_of
+from glocal.serve.limits import HeadTimeout
+from glocal.serve.limits import Limits, Settings
+from glocal.serve.snapshot import Snapshot
 from serving import PAGE, client, detail, tiny_file, uploads
 
 TOKEN = "correct horse battery"
@@ -162,14 +161,14 @@ def test_a_body_that_comes_too_slowly_is_dropped(open_: httpx.Client) -> None:
         head = "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\n"
         slow.sendall(f"{head}Content-Length: 1000\r\n\r\n--b\r\n".encode())
         started = time.monotonic()
-        answer = slow.recv(4096).decode()
+        answer = b"".join(iter(lambda: slow.recv(4096), b"")).decode()
         assert time.monotonic() - started >= 0.25
     assert answer.startswith("HTTP/1.1 408")
     assert "urn:glocal:too-slow" in answer
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Impatient, "head_seconds", 0.2)
+    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.2)
     where = urlsplit(str(open_.base_url))
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):
         with socket.create_connection((where.hostname, where.port), timeout=20) as slow:
@@ -185,7 +184,8 @@ def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkey
 
 def test_a_full_queue_answers_429(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = threading.Event()
-    monkeypatch.setattr(batcher, "take", lambda *given: gate.wait(60) and take(*given))
+    predict = Snapshot.predict
+    monkeypatch.setattr(Snapshot, "predict", lambda *given: gate.wait(60) and predict(*given))
     full = Settings(queue=2, limits=Limits(answer_seconds=0.2))
     with client(tiny_file(tmp_path), settings=full) as asking, ThreadPoolExecutor(1) as other:
         assert detail(asking.post("/predict", files=uploads("one", 0, 3)), 413, "too-large")

@@ -1,0 +1,101 @@
+"""Decide: where "unknown" begins, where scores lie, and what another threshold would change."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from glocal.serve.problems import Json, Problem
+from glocal.serve.schemas import ChangedBody, NewThreshold, Preview, Score, Share, ThresholdView, problems
+from glocal.serve.server import IfMatch, Server
+from glocal.serve.snapshot import QueryAnswer, TriedThreshold
+from glocal_runtime.naming import UNKNOWN_NAME
+
+BINS = 32
+FAR = 1e12  # a threshold beyond it is not drawn
+MARGIN = 0.05  # of the range, on both sides
+
+
+def routes(server: Server) -> APIRouter:
+    router = APIRouter(prefix="/threshold", tags=["decide"])
+    workspace = server.workspace
+
+    @router.get("", response_model=ThresholdView, responses=problems(409))
+    async def threshold() -> Response:
+        """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
+        now = workspace.snapshot
+        found = now.enrolled().threshold
+
+        def shown() -> dict[str, Any]:
+            asked = [each.answer.open_score for each in workspace.recent(now)]
+            return histogram(now.support_scores, asked, found.value)
+
+        return Json({**found.to_json(), **await run_in_threadpool(shown)})
+
+    @router.get("/preview", response_model=Preview, responses=problems(409))
+    async def threshold_preview(
+        value: Score | None = None, max_false_unknown: Share | None = None, per_class: bool | None = None
+    ) -> Response:
+        """What a change would do: nothing is saved."""
+        now = workspace.snapshot
+        now.enrolled()
+        _check(value, max_false_unknown, per_class)
+
+        def shown() -> dict[str, Any]:
+            tried = now.try_threshold(value, max_false_unknown=max_false_unknown, per_class=per_class)
+            return preview(tried, workspace.recent(now))
+
+        return Json(await run_in_threadpool(shown))
+
+    @router.put("", response_model=ChangedBody, responses=problems(409))
+    async def set_threshold(body: NewThreshold, if_match: IfMatch = None) -> Response:
+        _check(body.value, body.max_false_unknown, body.per_class)
+        return await server.change(
+            workspace.set_threshold,
+            body.value,
+            max_false_unknown=body.max_false_unknown,
+            per_class=body.per_class,
+            expected=if_match,
+        )
+
+    return router
+
+
+def histogram(support: Sequence[float], asked: Sequence[float], threshold: float) -> dict[str, Any]:
+    """``range`` holds every score and, unless it is out of all reach, the threshold."""
+    points = [*support, *asked, *([threshold] if abs(threshold) <= FAR else [])] or [0.0]
+    low, high = min(points), max(points)
+    pad = MARGIN * (high - low) or 0.5
+    edges = np.linspace(low - pad, high + pad, BINS + 1)
+    counts = {name: np.histogram(some, edges)[0].tolist() for name, some in (("support", support), ("recent", asked))}
+    return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
+
+
+def preview(tried: TriedThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
+    changes = []
+    for each in recent:
+        answer, query = each.answer, each.query
+        label = UNKNOWN_NAME if answer.open_score > tried.limits[answer.nearest] else answer.nearest
+        if label != answer.label:
+            shown = {"id": query.id, "name": query.picture.name, "thumbnail": f"/queries/{query.id}/thumbnail"}
+            changes.append({**shown, "from": answer.label, "to": label})
+    return {
+        "value": tried.value if math.isfinite(tried.value) else None,
+        "expected_false_unknown": tried.expected,
+        "would_change": changes,
+        "n_recent": len(recent),
+        "support_rejected": tried.support_rejected,
+        "n_support": tried.n_support,
+    }
+
+
+def _check(value: float | None, max_false_unknown: float | None, per_class: bool | None) -> None:
+    by_promise = max_false_unknown is not None or per_class is not None
+    if (value is not None) == by_promise:
+        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
