@@ -1,24 +1,30 @@
 """What the server gives of what the machine can do, with 64 clients at once, and whether every answer is the right one.
 
     python benchmarks/serve.py [--seconds 60] [--clients 64] [--model photos-gel] [--photos 400] [--data DIR]
+    python benchmarks/serve.py --seconds 0      # only the server's worker thread against a batcher that decodes ahead
 
 Goals: no error but 429, no lost or crossed answer, memory flat, throughput at least 0.7 times that of offline batched
 prediction of the same photos.  Every answer is compared with the offline prediction: scores within
 1e-4 * max(1, |score|), the same label unless the score is that close to the threshold, the name that was sent.
 The offline prediction runs in two halves in a process of its own, one before and one after the server, so that other
 load on the machine meets both alike.  The clients share the cores with the server; the CPU time they take is printed.
+
+At the end the worker thread of the server is measured against ``batcher.py``, at 1, 8 and 64 clients without HTTP, in
+turns: goal at most 1.3 times its time at 64 clients.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -186,13 +192,61 @@ def report(
     print(f", at most {max(memory):.0f}")
 
 
+COMPARED = (1, 8, 64)  # clients
+TURNS = 3
+
+
+def compare_workers(file: Path, paths: list[Path], seconds: float) -> None:
+    """Photos per second of both ways at each number of clients, in turns, the same photos."""
+    from batcher import DecodingBatcher
+
+    from glocal.recognizer import Recognizer
+    from glocal.serve.snapshot import Snapshot
+    from glocal.serve.worker import Worker
+    from glocal_runtime.eye import as_source
+
+    snapshot = Snapshot(1, Recognizer.load(file, device="cpu"), None, None)
+    sources = [as_source(path.read_bytes(), path.name) for path in paths]
+    snapshot.predict(sources[:64])  # the first pass chooses kernels
+
+    def speed(way: Worker | DecodingBatcher, clients: int) -> float:
+        until, counts = time.perf_counter() + seconds, [0] * clients
+
+        def ask(who: int) -> None:
+            while time.perf_counter() < until:
+                way.submit(snapshot, [sources[(who + counts[who] * clients) % len(sources)]]).result()
+                counts[who] += 1
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(clients)]
+        gc.collect()
+        started = time.perf_counter()
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        way.close()
+        return sum(counts) / (time.perf_counter() - started)
+
+    for clients in COMPARED:
+        batcher, worker = [], []
+        for _ in range(TURNS):
+            batcher.append(speed(DecodingBatcher(), clients))
+            worker.append(speed(Worker(queue=1000, on_batch=lambda size: None), clients))
+        ratios = [one / other for one, other in zip(batcher, worker, strict=True)]
+        print(
+            f"{clients:3d} clients  batcher {np.median(batcher):6.1f} photos/s, worker {np.median(worker):6.1f}; "
+            f"the worker takes {np.median(ratios):.2f} times as long ({min(ratios):.2f} to {max(ratios):.2f})"
+        )
+
+
 def main() -> None:
     home = os.environ.get("GLOCAL_DATA")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="photos-gel")
     parser.add_argument("--photos", type=int, default=400)
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=60, help="of the server under load; 0 leaves it out")
+    parser.add_argument("--turn", type=float, default=10, help="seconds of each turn of worker against batcher")
     parser.add_argument("--data", type=Path, default=Path(home) / "caltech-photos" if home else None)
     parser.add_argument("--offline", nargs="+", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -203,22 +257,26 @@ def main() -> None:
         file = Path(folder) / "served.glocal"
         paths = enroll(file, photos(asked.data, Path(folder), asked.photos + CLASSES * SHOTS), asked.model)
 
-        def half(some: list[Path]) -> dict[str, Any]:
-            command = [sys.executable, __file__, "--offline", str(file), *map(str, some)]
-            found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-            return found
+        if asked.seconds:
+            serve_and_report(asked, file, paths)
+        compare_workers(file, paths, asked.turn)
 
-        before = half(paths)
-        serve = [sys.executable, "-m", "glocal", "serve", str(file), "--port", "0", "--device", "cpu"]
-        with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            address = process.stderr.readline().split("open ")[1].split()[0]
-            clients = Clients(address, [path.read_bytes() for path in paths], before["answers"])
-            watched, server_cpu, own = asyncio.run(load(address, process.pid, clients, asked.clients, asked.seconds))
-            process.terminate()
-        after = half(paths)
 
-    report(asked, paths, before, after, clients, watched, server_cpu, own)
+def serve_and_report(asked: argparse.Namespace, file: Path, paths: list[Path]) -> None:
+    def half() -> dict[str, Any]:
+        command = [sys.executable, __file__, "--offline", str(file), *map(str, paths)]
+        found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        return found
+
+    before = half()
+    serve = [sys.executable, "-m", "glocal", "serve", str(file), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split("open ")[1].split()[0]
+        clients = Clients(address, [path.read_bytes() for path in paths], before["answers"])
+        watched, server_cpu, own = asyncio.run(load(address, process.pid, clients, asked.clients, asked.seconds))
+        process.terminate()
+    report(asked, paths, before, half(), clients, watched, server_cpu, own)
     for line in clients.wrong[:5]:
         print(f"  {line}")
     if clients.wrong or set(clients.counts) - {"200", "429"}:

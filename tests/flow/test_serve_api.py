@@ -130,7 +130,9 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
     assert taught_names(asking)[-1] == "six"
     for _ in changes[1:]:
         ok(asking.post("/redo"))
-    assert detail(asking.post("/redo"), 422, "rule") == "there is nothing to redo"
+    end = asking.post("/redo")
+    assert detail(end, 422, "rule") == "there is nothing to redo"
+    assert end.json()["code"] == "nothing-to-redo"
 
 
 @pytest.mark.parametrize(

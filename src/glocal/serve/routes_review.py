@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Annotated, Any
 
@@ -49,12 +49,12 @@ def routes(server: Server) -> APIRouter:
         if items is None:
             now = workspace.snapshot
             groups = await run_in_threadpool(lambda: unknown_groups(workspace.recent(now), now))
-            found = next((members for members in groups if group_id(members) == id), None)
-            if found is None:
+            ids = ([each.query.id for each in members] for members in groups)
+            items = next((some for some in ids if group_id(some) == id), None)
+            if items is None:
                 raise Problem(
                     409, "stale", "there is no such group any more; read the review again", version=now.version
                 )
-            items = [each.query.id for each in found]
         unique = list(dict.fromkeys(items))
         return await server.change(workspace.add_queries, body.name, unique, expected=if_match)
 
@@ -131,9 +131,9 @@ def likeness(vectors: Vectors, label: NDArray[np.int64]) -> float:
     return float(levels[int(np.argmax(kept - mixed))])
 
 
-def group_id(members: Sequence[QueryAnswer]) -> str:
-    """The same for the same pictures, in any order, today and tomorrow."""
-    return hashlib.sha256(" ".join(sorted(each.query.id for each in members)).encode()).hexdigest()[:16]
+def group_id(members: Iterable[str]) -> str:
+    """Of pictures: the same in any order, today and tomorrow."""
+    return hashlib.sha256(" ".join(sorted(members)).encode()).hexdigest()[:16]
 
 
 def _unit(vectors: Vectors) -> Vectors:
@@ -144,7 +144,7 @@ def _group_json(members: list[QueryAnswer], now: Snapshot) -> dict[str, Any]:
     """``suggestion`` is the class nearest to most of them."""
     nearest = [each.answer.nearest for each in members]
     return {
-        "id": group_id(members),
+        "id": group_id(each.query.id for each in members),
         "n": len(members),
         "suggestion": max(nearest, key=nearest.count),
         "items": [_item_json(each, now) for each in members],

@@ -25,7 +25,7 @@ IfMatch = Annotated[
     str | None, Header(alias="If-Match", description="The version that the change is meant for; 409 when it is another")
 ]
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-disable_created_metrics()  # a second number for each of them that nobody asks for
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second number for each of them that nobody asks for
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -52,7 +52,7 @@ class Server:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace, self.settings, self.started = workspace, settings, time.time()
         self.metrics = Metrics()
-        self.worker = Worker(queue=settings.queue, batches=self.metrics.batches)
+        self.worker = Worker(queue=settings.queue, on_batch=self.metrics.batches.observe)
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="glocal-change")
         self._waiting = 0
         gauge = self.metrics.gauge

@@ -10,23 +10,16 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Protocol
 
 from glocal.serve.problems import busy
 from glocal.serve.snapshot import Result, Snapshot
 from glocal_runtime.eye import BATCH, Source
 
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
-
-
-class Observer(Protocol):
-    """Of batch sizes: a metric of Prometheus."""
-
-    def observe(self, amount: float) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -39,8 +32,8 @@ class _Job:
 
 
 class Worker:
-    def __init__(self, *, queue: int, batches: Observer) -> None:
-        self._most, self._batches = queue, batches
+    def __init__(self, *, queue: int, on_batch: Callable[[int], None]) -> None:
+        self._most, self._on_batch = queue, on_batch  # which is told the number of pictures
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -84,7 +77,7 @@ class Worker:
             if wanted:
                 speed = n / (time.perf_counter() - started)
                 self._speed = 0.8 * (self._speed or speed) + 0.2 * speed
-                self._batches.observe(n)
+                self._on_batch(n)
             with self._changed:
                 self.pending -= sum(len(job.sources) for job in jobs)
             for job, outcome in zip(wanted, outcomes, strict=True):

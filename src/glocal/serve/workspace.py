@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,59 +86,52 @@ class Workspace:
             self._answers = (now.version, {each.id: known[each.id] for each in queries})
             return [QueryAnswer(each, known[each.id].answer) for each in queries]
 
-    def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        def add(who: Recognizer) -> list[Finding]:
-            return who.add_class(name, photos, skip_bad=True)
-
-        def first() -> Recognizer:
-            return Recognizer.enroll(
-                {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
-            )
-
-        return self._change(f"class {name} added", add, expected, first)
-
-    def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        def add(who: Recognizer) -> list[Finding]:
-            _check_class(who, name)
-            return who.add_photos(name, photos, skip_bad=True)
-
-        return self._change(f"{_counted(len(photos))} added to {name}", add, expected)
-
-    def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
-        """Pictures that were asked about become photos of a class, a new one or one that is there."""
-
-        def add(who: Recognizer) -> list[Finding]:
-            return who.add_seen(name, _bank_of([self.query(id_) for id_ in ids]))
-
-        return self._change(f"{_counted(len(ids))} added to {name}", add, expected)
-
     def query(self, id_: str) -> Query:
         found = self.queries.get(id_)
         if found is None:
             raise missing(f"remembered picture {id_[:16]!r}")
         return found
 
+    def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
+        def first() -> Recognizer:
+            return Recognizer.enroll(
+                {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
+            )
+
+        return self._change(
+            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, first
+        )
+
+    def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
+        return self._change(
+            f"{_counted(len(photos))} added to {name}",
+            lambda who: who.add_photos(_known(name, who.classes), photos, skip_bad=True),
+            expected,
+        )
+
+    def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
+        """Pictures that were asked about become photos of a class, a new one or one that is there."""
+        return self._change(
+            f"{_counted(len(ids))} added to {name}",
+            lambda who: who.add_seen(name, bank_of([self.query(id_) for id_ in ids])),
+            expected,
+        )
+
     def remove_photo(self, digest: str, *, expected: str | None = None) -> Changed:
         def remove(who: Recognizer) -> list[Finding]:
-            if digest not in {each.digest for each in who.contents.support.photos}:
+            if digest not in self.snapshot.photos:
                 raise missing(f"photo {digest[:16]!r}")
             return who.remove_photo(digest)
 
         return self._change("photo removed", remove, expected)
 
     def rename_class(self, old: str, new: str, *, expected: str | None = None) -> Changed:
-        def rename(who: Recognizer) -> list[Finding]:
-            _check_class(who, old)
-            return who.rename_class(old, new)
-
-        return self._change(f"class {old} renamed to {new}", rename, expected)
+        return self._change(
+            f"class {old} renamed to {new}", lambda who: who.rename_class(_known(old, who.classes), new), expected
+        )
 
     def remove_class(self, name: str, *, expected: str | None = None) -> Changed:
-        def remove(who: Recognizer) -> list[Finding]:
-            _check_class(who, name)
-            return who.remove_class(name)
-
-        return self._change(f"class {name} removed", remove, expected)
+        return self._change(f"class {name} removed", lambda who: who.remove_class(_known(name, who.classes)), expected)
 
     def set_threshold(
         self,
@@ -224,12 +217,13 @@ def check_model(model: str) -> None:
     load_brain(model)
 
 
-def _check_class(who: Recognizer, name: str) -> None:
-    if name not in who.classes:
+def _known(name: str, classes: Collection[str]) -> str:
+    if name not in classes:
         raise missing(f"class {name[:80]!r}")
+    return name
 
 
-def _bank_of(queries: Sequence[Query]) -> Bank:
+def bank_of(queries: Sequence[Query]) -> Bank:
     """Pictures that were asked about as photos to enroll."""
     return Bank(
         tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in queries),

@@ -7,30 +7,31 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
-from glocal.recognizer.eye import Source, take
-from glocal.serve import remembered
-from glocal.serve.remembered import Query, Remembered, bank_of
-from glocal.types import Preprocess, Views
+from glocal.serve import recent_queries
+from glocal.serve.recent_queries import Query, RecentQueries
+from glocal.serve.workspace import bank_of
+from glocal_runtime.eye import Source, take
+from glocal_runtime.preprocess import Preprocess
+from glocal_runtime.views import Views
 
 
 def query(seed: int, *, name: str = "a.png", asked: float | None = None) -> Query:
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
     picture = take(Source(name, lambda: pixels), Preprocess(16))
-    local = torch.tensor(rng.standard_normal((1, 2, 3, 3))).half().contiguous(memory_format=torch.channels_last)
-    views = Views(torch.tensor(rng.standard_normal((1, 4)), dtype=torch.float32), local)
+    local = rng.standard_normal((1, 3, 3, 2)).astype(np.float16).transpose(0, 3, 1, 2)  # channels last
+    views = Views(rng.standard_normal((1, 4)).astype(np.float32), local)
     return Query(picture, views, float(seed) if asked is None else asked)  # type: ignore[arg-type]
 
 
-def opened(folder: Path, model: str = "m", **settings: int) -> Remembered:
-    found = Remembered(folder, **settings)
+def opened(folder: Path, model: str = "m", **settings: int) -> RecentQueries:
+    found = RecentQueries(folder, **settings)
     found.open(model)
     return found
 
 
-def ids(some: Remembered) -> list[str]:
+def ids(some: RecentQueries) -> list[str]:
     return [each.id for each in some.newest_first()]
 
 
@@ -56,10 +57,10 @@ def test_a_restart_remembers(tmp_path: Path) -> None:
     assert one is not None
     assert np.array_equal(one.picture.pixels, same.picture.pixels)
     assert np.array_equal(one.picture.signature, same.picture.signature)
-    assert torch.equal(one.views.vec, same.views.vec)
-    assert torch.equal(one.views.local, same.views.local)  # type: ignore[arg-type]
+    assert np.array_equal(one.views.vec, same.views.vec)
+    assert np.array_equal(one.views.local, same.views.local)  # type: ignore[arg-type]
     assert one.views.local is not None
-    assert one.views.local.dtype == torch.float16
+    assert one.views.local.dtype == np.float16
     again.close()
 
 
@@ -88,7 +89,7 @@ def test_forgetting_is_at_once(tmp_path: Path) -> None:
 
 
 def test_they_are_written_a_moment_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered, "QUIET", 0.02)
+    monkeypatch.setattr(recent_queries, "QUIET", 0.02)
     some = opened(tmp_path)
     some.add(query(1), "m")
     until = time.monotonic() + 20
@@ -117,5 +118,5 @@ def test_a_bank_of_them_has_their_rows_in_order() -> None:
     some = [query(3), query(1)]
     bank = bank_of(some)
     assert [photo.digest for photo in bank.photos] == [each.id for each in some]
-    assert torch.equal(bank.views.vec, torch.cat([each.views.vec for each in some]))
+    assert np.array_equal(bank.views.vec, np.concatenate([each.views.vec for each in some]))
     assert bank.signature.shape == (2, 256)
