@@ -17,9 +17,9 @@ import numpy as np
 import pytest
 
 from glocal.recognizer import Recognizer
-from glocal.recognizer.eye import Source, as_source
 from glocal.serve.history import History
 from glocal.serve.workspace import Workspace
+from glocal_runtime.eye import Source, as_source
 
 PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
 PROCESSES.set_forkserver_preload(["glocal.serve.workspace"])

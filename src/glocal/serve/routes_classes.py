@@ -38,7 +38,7 @@ def routes(server: Server) -> APIRouter:
 
     @router.get("/classes", response_model=list[ClassCount], responses=problems())
     async def classes() -> Response:
-        found = workspace.snapshot.classes
+        found = workspace.snapshot.class_photos
         return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
 
     @router.post("/classes", **upload, openapi_extra=form_schema(["name"]))

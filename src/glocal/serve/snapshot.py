@@ -75,8 +75,12 @@ class Snapshot:
         return "" if self.recognizer is None else self.recognizer.contents.brain.sha256
 
     @property
-    def classes(self) -> dict[str, tuple[Photo, ...]]:
-        """Names in order, with their support photos."""
+    def classes(self) -> tuple[str, ...]:
+        return () if self.recognizer is None else self.recognizer.classes
+
+    @property
+    def class_photos(self) -> dict[str, tuple[Photo, ...]]:
+        """Support photos by class, in order."""
         if self.recognizer is None:
             return {}
         return {name: bank.photos for name, bank in self.recognizer.contents.support.classes.items()}
@@ -84,7 +88,7 @@ class Snapshot:
     @cached_property
     def photos(self) -> dict[str, Photo]:
         """By digest."""
-        return {photo.digest: photo for photos in self.classes.values() for photo in photos}
+        return {photo.digest: photo for photos in self.class_photos.values() for photo in photos}
 
     @cached_property
     def state(self) -> dict[str, Any]:
@@ -105,7 +109,7 @@ class Snapshot:
                         for each in photos
                     ],
                 }
-                for name, photos in self.classes.items()
+                for name, photos in self.class_photos.items()
             ],
             "findings": [] if who is None else findings_json(who.findings()),
             "threshold": None if who is None else who.threshold.to_json(),
