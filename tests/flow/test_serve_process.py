@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -41,6 +42,13 @@ def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
             process.kill()
 
 
+def keep_connecting(place: Any) -> None:
+    """Until nobody new is let in."""
+    for _ in range(1500):
+        socket.create_connection(place, timeout=5).close()
+        time.sleep(0.02)
+
+
 def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
     file = tiny_file(tmp_path)
     with serving(str(file)) as (process, where), httpx.Client(base_url=where, headers=PAGE, timeout=60) as asking:
@@ -55,10 +63,8 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
             while 'glocal_requests_total{method="GET",route="/health"' not in asking.get("/metrics").text:
                 time.sleep(0.01)
             process.send_signal(signal.SIGTERM)
-            with pytest.raises(ConnectionRefusedError):  # nobody new is let in
-                for _ in range(1500):
-                    socket.create_connection(place, timeout=5).close()
-                    time.sleep(0.02)
+            with pytest.raises(ConnectionRefusedError):
+                keep_connecting(place)
             assert process.poll() is None
             begun.sendall(body[-50:])
             said = b"".join(iter(lambda: begun.recv(65536), b""))

@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from glocal import __version__
-from glocal.serve import problems, routes_classes, routes_page, routes_predict, routes_review, routes_threshold
+from glocal.serve import problems, routes_classes, routes_page, routes_predict, routes_review, routes_threshold, schemas
 from glocal.serve.limits import HeadTimeout, Settings
 from glocal.serve.security import Security, check_exposure
 from glocal.serve.server import Measured, Server
@@ -43,6 +43,7 @@ def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
         redoc_url=None,
         lifespan=lifespan,
         redirect_slashes=False,
+        responses=schemas.problems(),
     )
     app.state.server = server
     problems.install(app)

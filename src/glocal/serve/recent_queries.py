@@ -47,16 +47,10 @@ class RecentQueries:
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._queries: OrderedDict[str, Query] = OrderedDict()  # oldest first
         self._model = ""
-        self._stamp = 0
         self._unwritten: float | None = None  # since when
         self._touched = 0.0
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
-
-    @property
-    def stamp(self) -> int:
-        """Grows with every change."""
-        return self._stamp
 
     def open(self, model: str) -> None:
         """Read what is on disk, views of the model with this hash only; then keep writing."""
@@ -123,7 +117,6 @@ class RecentQueries:
             self._changed()
 
     def _changed(self) -> None:
-        self._stamp += 1
         self._touched = time.monotonic()
         self._unwritten = self._unwritten or self._touched
 

@@ -16,7 +16,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from glocal.recognizer.results import COLUMNS
 from glocal.serve.problems import Json, missing, no_classes
-from glocal.serve.schemas import Health, binary, problems
+from glocal.serve.schemas import Health, binary
 from glocal.serve.server import Server
 
 PAGE = Path(__file__).parent / "page"
@@ -39,7 +39,7 @@ def routes(server: Server) -> APIRouter:
         kind = TYPES[assets[name].suffix]
         return Response(assets[name].read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
 
-    @router.get("/health", tags=["site"], response_model=Health, responses=problems())
+    @router.get("/health", tags=["site"], response_model=Health)
     async def health() -> Response:
         now = workspace.snapshot
         return Json(
@@ -53,7 +53,7 @@ def routes(server: Server) -> APIRouter:
             }
         )
 
-    @router.get("/metrics", tags=["site"], response_class=PlainTextResponse, responses=problems())
+    @router.get("/metrics", tags=["site"], response_class=PlainTextResponse)
     async def metrics() -> Response:
         """For Prometheus."""
         return Response(generate_latest(server.metrics.registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
@@ -62,7 +62,7 @@ def routes(server: Server) -> APIRouter:
         "/export/file",
         tags=["export"],
         response_class=Response,
-        responses=problems(409) | binary("application/octet-stream"),
+        responses=binary("application/octet-stream"),
     )
     async def export_file() -> Response:
         """The ``.glocal`` file."""
@@ -74,9 +74,7 @@ def routes(server: Server) -> APIRouter:
         headers = {"Content-Length": str(size), "Content-Disposition": 'attachment; filename="recognizer.glocal"'}
         return StreamingResponse(_chunks(opened), media_type="application/octet-stream", headers=headers)
 
-    @router.get(
-        "/export/results.csv", tags=["export"], response_class=Response, responses=problems(409) | binary("text/csv")
-    )
+    @router.get("/export/results.csv", tags=["export"], response_class=Response, responses=binary("text/csv"))
     async def export_results() -> Response:
         """The recent pictures with their answers, newest first."""
         now = workspace.snapshot

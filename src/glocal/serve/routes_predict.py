@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from glocal.serve.forms import form_schema, read_form
 from glocal.serve.problems import Json
-from glocal.serve.schemas import Answers, Digest, binary, problems
+from glocal.serve.schemas import Answers, Digest, binary
 from glocal.serve.server import Server
 from glocal.serve.snapshot import Result
 from glocal_runtime.eye import Unreadable
@@ -24,9 +24,7 @@ def routes(server: Server) -> APIRouter:
     router = APIRouter(tags=["ask"])
     workspace, settings, metrics = server.workspace, server.settings, server.metrics
 
-    @router.post(
-        "/predict", response_model=Answers, responses=problems(409, 415), openapi_extra=form_schema(), status_code=200
-    )
+    @router.post("/predict", response_model=Answers, openapi_extra=form_schema(), status_code=200)
     async def predict(request: Request, remember: bool = True) -> Response:
         """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
         now = workspace.snapshot
@@ -39,14 +37,14 @@ def routes(server: Server) -> APIRouter:
                 workspace.queries.add(each.query, now.model_hash)
         return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})
 
-    @router.get("/queries/{id}/thumbnail", response_class=Response, responses=problems() | binary("image/jpeg"))
+    @router.get("/queries/{id}/thumbnail", response_class=Response, responses=binary("image/jpeg"))
     async def query_thumbnail(id: Digest) -> Response:
         small = await run_in_threadpool(thumbnail, workspace.query(id).picture.pixels)
         return Response(small, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
 
     drawing = asyncio.Semaphore(2)  # an overlay costs as much as an answer
 
-    @router.get("/queries/{id}/overlay", response_class=Response, responses=problems(409) | binary("image/png"))
+    @router.get("/queries/{id}/overlay", response_class=Response, responses=binary("image/png"))
     async def query_overlay(id: Digest) -> Response:
         """Which patches of the picture match which patches of which photo."""
         now = workspace.snapshot

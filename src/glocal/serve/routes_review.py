@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from glocal.serve.problems import Json, Problem, missing
-from glocal.serve.schemas import ChangedBody, Correct, Digest, NameGroup, Review, problems
+from glocal.serve.schemas import ChangedBody, Correct, Digest, NameGroup, Review
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, Snapshot
 
@@ -27,7 +27,7 @@ def routes(server: Server) -> APIRouter:
     router = APIRouter(prefix="/review", tags=["review"])
     workspace = server.workspace
 
-    @router.get("", response_model=Review, responses=problems())
+    @router.get("", response_model=Review)
     async def review() -> Response:
         """Groups of unknown pictures, and all recent ones, as the current version answers."""
         now = workspace.snapshot
@@ -42,7 +42,7 @@ def routes(server: Server) -> APIRouter:
 
         return Json(await run_in_threadpool(shown))
 
-    @router.post("/groups/{id}", response_model=ChangedBody, responses=problems(409))
+    @router.post("/groups/{id}", response_model=ChangedBody)
     async def name_group(id: GroupId, body: NameGroup, if_match: IfMatch = None) -> Response:
         """Enroll the pictures of a group, or those named in ``items``, as a class, a new one or one that is there."""
         items = body.items
@@ -58,12 +58,12 @@ def routes(server: Server) -> APIRouter:
         unique = list(dict.fromkeys(items))
         return await server.change(workspace.add_queries, body.name, unique, expected=if_match)
 
-    @router.post("/queries/{id}", response_model=ChangedBody, responses=problems(409))
+    @router.post("/queries/{id}", response_model=ChangedBody)
     async def correct(id: Digest, body: Correct, if_match: IfMatch = None) -> Response:
         """The picture shows this class: it joins it."""
         return await server.change(workspace.add_queries, body.class_, [id], expected=if_match)
 
-    @router.delete("/queries/{id}", status_code=204, responses=problems())
+    @router.delete("/queries/{id}", status_code=204)
     async def forget(id: Digest) -> Response:
         """Forget a picture that was asked about."""
         if not await run_in_threadpool(workspace.queries.forget, id):

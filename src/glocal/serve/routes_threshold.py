@@ -12,7 +12,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from glocal.serve.problems import Json, Problem
-from glocal.serve.schemas import ChangedBody, NewThreshold, Preview, Score, Share, ThresholdView, problems
+from glocal.serve.schemas import ChangedBody, NewThreshold, Preview, Score, Share, ThresholdView
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, TriedThreshold
 from glocal_runtime.naming import UNKNOWN_NAME
@@ -26,7 +26,7 @@ def routes(server: Server) -> APIRouter:
     router = APIRouter(prefix="/threshold", tags=["decide"])
     workspace = server.workspace
 
-    @router.get("", response_model=ThresholdView, responses=problems(409))
+    @router.get("", response_model=ThresholdView)
     async def threshold() -> Response:
         """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
         now = workspace.snapshot
@@ -38,7 +38,7 @@ def routes(server: Server) -> APIRouter:
 
         return Json({**found.to_json(), **await run_in_threadpool(shown)})
 
-    @router.get("/preview", response_model=Preview, responses=problems(409))
+    @router.get("/preview", response_model=Preview)
     async def threshold_preview(
         value: Score | None = None, max_false_unknown: Share | None = None, per_class: bool | None = None
     ) -> Response:
@@ -53,7 +53,7 @@ def routes(server: Server) -> APIRouter:
 
         return Json(await run_in_threadpool(shown))
 
-    @router.put("", response_model=ChangedBody, responses=problems(409))
+    @router.put("", response_model=ChangedBody)
     async def set_threshold(body: NewThreshold, if_match: IfMatch = None) -> Response:
         _check(body.value, body.max_false_unknown, body.per_class)
         return await server.change(

@@ -197,13 +197,10 @@ class Health(BaseModel):
     uptime: float
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Documented errors; the ones that any request may meet are always among them."""
+def problems() -> dict[int | str, dict[str, Any]]:
+    """The errors that a request may meet."""
     content = {"application/problem+json": {"schema": ProblemBody.model_json_schema()}}
-    return {
-        status: {"description": STATUSES[status], "content": content}
-        for status in sorted({400, 401, 403, 404, 408, 413, 422, 429, *statuses})
-    }
+    return {status: {"description": text, "content": content} for status, text in STATUSES.items()}
 
 
 def binary(kind: str) -> dict[int | str, dict[str, Any]]:
