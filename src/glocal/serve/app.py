@@ -19,7 +19,7 @@ from glocal.serve import problems, routes_classes, routes_page, routes_predict, 
 from glocal.serve.limits import HeadTimeout, Settings
 from glocal.serve.security import Security, check_exposure
 from glocal.serve.server import Measured, Server
-from glocal.serve.workspace import Workspace, check_model
+from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import RecipeError
 
 BACKLOG = 512  # connections that wait to be taken
@@ -67,8 +67,6 @@ def run(
 ) -> None:
     """Until a signal comes; requests that were accepted by then are finished."""
     check_exposure(host, settings.token)
-    if not file.exists():
-        check_model(model)
     with listen(host, port) as listening:
         app = create_app(Workspace(file, model=model, device=device, workers=workers), settings)
         ready(address(listening, host, settings.token))

@@ -38,6 +38,10 @@ class Query:
     def id(self) -> str:
         return self.picture.digest
 
+    def to_json(self) -> dict[str, str]:
+        """What the page shows of it."""
+        return {"id": self.id, "name": self.picture.name, "thumbnail": f"/queries/{self.id}/thumbnail"}
+
 
 class RecentQueries:
     """The newest ``most`` pictures; safe to use from any thread."""

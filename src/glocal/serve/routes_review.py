@@ -14,7 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from glocal.serve.problems import Json, Problem, missing
-from glocal.serve.schemas import ChangedBody, Correct, Digest, NameGroup, Review
+from glocal.serve.schemas import ChangedBody, Correct, Digest, Item, NameGroup, Review
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, Snapshot
 
@@ -152,16 +152,5 @@ def _group_json(members: list[QueryAnswer], now: Snapshot) -> dict[str, Any]:
 
 
 def _item_json(each: QueryAnswer, now: Snapshot) -> dict[str, Any]:
-    query, answer = each.query, each.answer
-    return {
-        "id": query.id,
-        "name": query.picture.name,
-        "thumbnail": f"/queries/{query.id}/thumbnail",
-        "label": answer.label,
-        "is_unknown": answer.is_unknown,
-        "open_score": answer.open_score,
-        "nearest": answer.nearest,
-        "probability": answer.probability,
-        "enrolled": query.id in now.photos,
-        "reason": answer.reason,
-    }
+    shown = {name: getattr(each.answer, name) for name in Item.model_fields if hasattr(each.answer, name)}
+    return {**shown, **each.query.to_json(), "enrolled": each.query.id in now.photos}

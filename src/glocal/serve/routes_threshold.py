@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,8 +13,6 @@ from starlette.responses import Response
 from glocal.serve.problems import Json, Problem
 from glocal.serve.schemas import ChangedBody, NewThreshold, Preview, Score, Share, ThresholdView
 from glocal.serve.server import IfMatch, Server
-from glocal.serve.snapshot import QueryAnswer, TriedThreshold
-from glocal_runtime.naming import UNKNOWN_NAME
 
 BINS = 32
 FAR = 1e12  # a threshold beyond it is not drawn
@@ -45,24 +42,12 @@ def routes(server: Server) -> APIRouter:
         """What a change would do: nothing is saved."""
         now = workspace.snapshot
         now.enrolled()
-        _check(value, max_false_unknown, per_class)
-
-        def shown() -> dict[str, Any]:
-            tried = now.try_threshold(value, max_false_unknown=max_false_unknown, per_class=per_class)
-            return preview(tried, workspace.recent(now))
-
-        return Json(await run_in_threadpool(shown))
+        choice = _checked(NewThreshold(value=value, max_false_unknown=max_false_unknown, per_class=per_class))
+        return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
 
     @router.put("", response_model=ChangedBody)
     async def set_threshold(body: NewThreshold, if_match: IfMatch = None) -> Response:
-        _check(body.value, body.max_false_unknown, body.per_class)
-        return await server.change(
-            workspace.set_threshold,
-            body.value,
-            max_false_unknown=body.max_false_unknown,
-            per_class=body.per_class,
-            expected=if_match,
-        )
+        return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
 
     return router
 
@@ -77,25 +62,8 @@ def histogram(support: Sequence[float], asked: Sequence[float], threshold: float
     return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
 
 
-def preview(tried: TriedThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
-    changes = []
-    for each in recent:
-        answer, query = each.answer, each.query
-        label = UNKNOWN_NAME if answer.open_score > tried.limits[answer.nearest] else answer.nearest
-        if label != answer.label:
-            shown = {"id": query.id, "name": query.picture.name, "thumbnail": f"/queries/{query.id}/thumbnail"}
-            changes.append({**shown, "from": answer.label, "to": label})
-    return {
-        "value": tried.value if math.isfinite(tried.value) else None,
-        "expected_false_unknown": tried.expected,
-        "would_change": changes,
-        "n_recent": len(recent),
-        "support_rejected": tried.support_rejected,
-        "n_support": tried.n_support,
-    }
-
-
-def _check(value: float | None, max_false_unknown: float | None, per_class: bool | None) -> None:
-    by_promise = max_false_unknown is not None or per_class is not None
-    if (value is not None) == by_promise:
+def _checked(choice: NewThreshold) -> NewThreshold:
+    by_promise = choice.max_false_unknown is not None or choice.per_class is not None
+    if (choice.value is not None) == by_promise:
         raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
+    return choice

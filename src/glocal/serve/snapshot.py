@@ -21,9 +21,11 @@ from glocal.recognizer import Prediction, Recognizer
 from glocal.recognizer.results import row
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
+from glocal.serve.schemas import NewThreshold
 from glocal_runtime.checkup import Finding
 from glocal_runtime.explain import explain
 from glocal_runtime.eye import BATCH, Batch, Picture, Source, Unreadable
+from glocal_runtime.naming import UNKNOWN_NAME
 from glocal_runtime.support import Photo
 from glocal_runtime.views import Views, join
 
@@ -39,17 +41,6 @@ class QueryAnswer:
 
 
 Result: TypeAlias = QueryAnswer | Unreadable
-
-
-@dataclass(frozen=True)
-class TriedThreshold:
-    """What a threshold would be and do."""
-
-    value: float
-    expected: float | None  # share of known photos that it would call unknown
-    limits: dict[str, float]  # by nearest class: the open score above which a picture is unknown
-    n_support: int
-    support_rejected: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,21 +153,28 @@ class Snapshot:
         support = self.enrolled().contents.support
         return support.views().vec.numpy(), support.class_of
 
-    def try_threshold(
-        self, value: float | None = None, *, max_false_unknown: float | None = None, per_class: bool | None = None
-    ) -> TriedThreshold:
-        """What a change of the threshold would do, without doing it."""
+    def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
+        """What another threshold would be and change, without changing it."""
         tried = copy.copy(self.enrolled())
-        threshold = tried.set_threshold(value, max_false_unknown=max_false_unknown, per_class=per_class)
+        threshold = tried.set_threshold(**choice.model_dump())
         limits = tried.contents.decision.limits(np.arange(len(tried.classes))).tolist()
+        limit_of = dict(zip(tried.classes, limits, strict=True))
         left = tried.contents.decision.left_out
-        return TriedThreshold(
-            value=threshold.value,
-            expected=threshold.expected if value is None else self._expected_share(value),
-            limits=dict(zip(tried.classes, limits, strict=True)),
-            n_support=len(left),
-            support_rejected=sum(each.score > limits[each.nearest] for each in left),
-        )
+        changes = []
+        for query, answer in ((each.query, each.answer) for each in recent):
+            label = UNKNOWN_NAME if answer.open_score > limit_of[answer.nearest] else answer.nearest
+            if label != answer.label:
+                changes.append({**query.to_json(), "from": answer.label, "to": label})
+        return {
+            "value": threshold.value if math.isfinite(threshold.value) else None,
+            "expected_false_unknown": (
+                threshold.expected if choice.value is None else self._expected_share(choice.value)
+            ),
+            "would_change": changes,
+            "n_recent": len(recent),
+            "support_rejected": sum(each.score > limits[each.nearest] for each in left),
+            "n_support": len(left),
+        }
 
     def _expected_share(self, value: float) -> float | None:
         """Of known photos above a threshold set by hand, between the values that promises would lead to."""

@@ -23,6 +23,7 @@ from glocal.recognizer.twins import stacked
 from glocal.serve.history import History, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
+from glocal.serve.schemas import NewThreshold
 from glocal.serve.snapshot import QueryAnswer, Snapshot
 from glocal.types import Views
 from glocal_runtime.checkup import Finding
@@ -46,6 +47,8 @@ class Workspace:
         check_target(file)
         if file.exists():
             read_manifest(file)  # nothing is written beside a file that is none of ours
+        else:
+            load_brain(model)  # a misspelt model is told of now, not at the first class
         self.file, self.model, self._device, self._workers = file, model, device, workers
         folder = folder_of(file)
         folder.mkdir(parents=True, exist_ok=True)
@@ -133,19 +136,13 @@ class Workspace:
     def remove_class(self, name: str, *, expected: str | None = None) -> Changed:
         return self._change(f"class {name} removed", lambda who: who.remove_class(_known(name, who.classes)), expected)
 
-    def set_threshold(
-        self,
-        value: float | None = None,
-        *,
-        max_false_unknown: float | None = None,
-        per_class: bool | None = None,
-        expected: str | None = None,
-    ) -> Changed:
+    def set_threshold(self, choice: NewThreshold, *, expected: str | None = None) -> Changed:
         def put(who: Recognizer) -> list[Finding]:
-            who.set_threshold(value, max_false_unknown=max_false_unknown, per_class=per_class)
+            who.set_threshold(**choice.model_dump())
             return []
 
-        return self._change(f"threshold set {'by hand' if value is not None else 'by a promise'}", put, expected)
+        how = "by a promise" if choice.value is None else "by hand"
+        return self._change(f"threshold set {how}", put, expected)
 
     def undo(self, *, expected: str | None = None) -> Changed:
         return self._go(-1, expected)
@@ -210,11 +207,6 @@ class Workspace:
         if not self.file.exists():
             return None
         return Recognizer.load(self.file, device=self._device, workers=self._workers)
-
-
-def check_model(model: str) -> None:
-    """A misspelt model is told of now, not at the first class."""
-    load_brain(model)
 
 
 def _known(name: str, classes: Collection[str]) -> str:
