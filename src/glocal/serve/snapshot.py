@@ -110,15 +110,15 @@ class Snapshot:
         """One result per picture, in order."""
         who, found = self.enrolled(), list[Result]()
         for batch, answers in who.batches(sources):
-            row = 0
+            place = 0  # among the readable ones
             for picture, answer in zip(batch.pictures, answers, strict=True):
                 if isinstance(answer, Unreadable):
                     found.append(answer)
                 elif isinstance(picture, Picture):
-                    views = who.row(batch, row)
+                    views = who.row(batch, place)
                     own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
                     found.append(QueryAnswer(Query(picture, own, time.time()), answer))
-                    row += 1
+                    place += 1
         return found
 
     def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
@@ -165,11 +165,10 @@ class Snapshot:
             label = UNKNOWN_NAME if answer.open_score > limit_of[answer.nearest] else answer.nearest
             if label != answer.label:
                 changes.append({**query.to_json(), "from": answer.label, "to": label})
+        by_promise = choice.value is None
         return {
             "value": threshold.value if math.isfinite(threshold.value) else None,
-            "expected_false_unknown": (
-                threshold.expected if choice.value is None else self._expected_share(choice.value)
-            ),
+            "expected_false_unknown": threshold.expected if by_promise else self._expected_share(threshold.value),
             "would_change": changes,
             "n_recent": len(recent),
             "support_rejected": sum(each.score > limits[each.nearest] for each in left),
@@ -188,11 +187,8 @@ class Snapshot:
         """(value, share of known photos above it), values rising."""
         tried = copy.copy(self.enrolled())
         found = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in PROMISES]
-        return sorted(
-            {
-                each.value: each.expected for each in found if each.expected is not None and math.isfinite(each.value)
-            }.items()
-        )
+        pairs = [(each.value, each.expected) for each in found if each.expected is not None]
+        return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
 
 def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
