@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -11,12 +12,13 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
+import numpy as np
 import pytest
 
 from glocal.serve.limits import HeadTimeout, Limits, Settings
 from glocal.serve.security import COOKIE, cookie_of
 from glocal.serve.snapshot import Snapshot
-from serving import PAGE, client, detail, tiny_file, uploads
+from serving import PAGE, client, detail, png, tiny_file, uploads
 
 TOKEN = "correct horse battery"
 SMALL = Limits(file_bytes=2000, request_bytes=6000, waiting_bytes=9000, pixels=2000, images=3, upload_seconds=0.3)
@@ -136,6 +138,14 @@ def test_a_form_that_was_cut_short_is_no_form(open_: httpx.Client) -> None:
     for boundary in ("", "=", "=" + "x" * 71):
         kind = {"content-type": f"multipart/form-data; boundary{boundary}"}
         assert "boundary" in detail(open_.post("/predict", content=body, headers=kind), 400, "invalid")
+
+
+def test_an_upload_is_never_written_to_a_temporary_file(closed: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "TemporaryFile", None)
+    noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), dtype=np.uint8)
+    files = {"images": ("large.png", png(noise))}
+    assert len(files["images"][1]) > 1 << 20
+    assert closed.post("/predict", files=files, headers={"Authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
 def test_names_of_files_are_one_short_line(open_: httpx.Client) -> None:

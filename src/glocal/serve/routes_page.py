@@ -64,7 +64,7 @@ def routes(server: Server) -> APIRouter:
         response_class=Response,
         responses=binary("application/octet-stream"),
     )
-    async def export_file() -> Response:
+    async def file() -> Response:
         """The ``.glocal`` file."""
         try:
             opened = await run_in_threadpool(workspace.file.open, "rb")
@@ -75,7 +75,7 @@ def routes(server: Server) -> APIRouter:
         return StreamingResponse(_chunks(opened), media_type="application/octet-stream", headers=headers)
 
     @router.get("/export/results.csv", tags=["export"], response_class=Response, responses=binary("text/csv"))
-    async def export_results() -> Response:
+    async def results() -> Response:
         """The recent pictures with their answers, newest first."""
         now = workspace.snapshot
         now.enrolled()
