@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import json
 import os
 import resource
@@ -192,12 +191,9 @@ def report(
     print(f", at most {max(memory):.0f}")
 
 
-COMPARED = (1, 8, 64)  # clients
-TURNS = 3
-
-
-def compare_workers(file: Path, paths: list[Path], seconds: float) -> None:
-    """Photos per second of both ways at each number of clients, in turns, the same photos."""
+def compare_workers(asked: argparse.Namespace, file: Path, paths: list[Path]) -> None:
+    """Photos per second of both ways at each number of clients, in short turns, the same photos; and their CPU time,
+    which other load on the machine moves less."""
     from batcher import DecodingBatcher
 
     from glocal.recognizer import Recognizer
@@ -208,35 +204,43 @@ def compare_workers(file: Path, paths: list[Path], seconds: float) -> None:
     snapshot = Snapshot(1, Recognizer.load(file, device="cpu"), None, None)
     sources = [as_source(path.read_bytes(), path.name) for path in paths]
     snapshot.predict(sources[:64])  # the first pass chooses kernels
+    ways = {"batcher": DecodingBatcher(), "worker": Worker(queue=1000, on_batch=lambda size: None)}
 
-    def speed(way: Worker | DecodingBatcher, clients: int) -> float:
-        until, counts = time.perf_counter() + seconds, [0] * clients
+    def cost(way: Worker | DecodingBatcher, clients: int) -> tuple[float, float]:
+        """Seconds and CPU seconds for a photo."""
+        started, cpu, counts = time.perf_counter(), time.process_time(), [0] * clients
 
         def ask(who: int) -> None:
-            while time.perf_counter() < until:
+            while time.perf_counter() < started + asked.turn:
                 way.submit(snapshot, [sources[(who + counts[who] * clients) % len(sources)]]).result()
                 counts[who] += 1
 
         threads = [threading.Thread(target=ask, args=(i,)) for i in range(clients)]
-        gc.collect()
-        started = time.perf_counter()
         for each in threads:
             each.start()
         for each in threads:
             each.join()
-        way.close()
-        return sum(counts) / (time.perf_counter() - started)
+        n = sum(counts)
+        return (time.perf_counter() - started) / n, (time.process_time() - cpu) / n
 
-    for clients in COMPARED:
-        batcher, worker = [], []
-        for _ in range(TURNS):
-            batcher.append(speed(DecodingBatcher(), clients))
-            worker.append(speed(Worker(queue=1000, on_batch=lambda size: None), clients))
-        ratios = [one / other for one, other in zip(batcher, worker, strict=True)]
-        print(
-            f"{clients:3d} clients  batcher {np.median(batcher):6.1f} photos/s, worker {np.median(worker):6.1f}; "
-            f"the worker takes {np.median(ratios):.2f} times as long ({min(ratios):.2f} to {max(ratios):.2f})"
+    for clients in asked.compare:
+        turns = [[cost(way, clients) for way in ways.values()] for _ in range(asked.turns + 1)][
+            1:
+        ]  # the first warms up
+        found = np.array(turns)  # turn, way, seconds or CPU seconds
+        (batcher, worker), (_, cpu) = (
+            1 / np.median(found[:, :, 0], axis=0),
+            np.median(found[:, 1] / found[:, 0], axis=0),
         )
+        ratios = found[:, 1, 0] / found[:, 0, 0]
+        low, ratio, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        print(
+            f"{clients:3d} clients  batcher {batcher:6.1f} photos/s, worker {worker:6.1f}; the worker takes "
+            f"{ratio:.2f} times as long (half of the turns {low:.2f} to {high:.2f}), {cpu:.2f} times the CPU time",
+            flush=True,
+        )
+    for way in ways.values():
+        way.close()
 
 
 def main() -> None:
@@ -246,7 +250,9 @@ def main() -> None:
     parser.add_argument("--photos", type=int, default=400)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60, help="of the server under load; 0 leaves it out")
-    parser.add_argument("--turn", type=float, default=10, help="seconds of each turn of worker against batcher")
+    parser.add_argument("--compare", type=int, nargs="+", default=[1, 8, 64], help="clients of worker and batcher")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--turn", type=float, default=2, help="seconds of each turn of worker against batcher")
     parser.add_argument("--data", type=Path, default=Path(home) / "caltech-photos" if home else None)
     parser.add_argument("--offline", nargs="+", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -259,7 +265,7 @@ def main() -> None:
 
         if asked.seconds:
             serve_and_report(asked, file, paths)
-        compare_workers(file, paths, asked.turn)
+        compare_workers(asked, file, paths)
 
 
 def serve_and_report(asked: argparse.Namespace, file: Path, paths: list[Path]) -> None:
