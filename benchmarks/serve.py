@@ -1,12 +1,16 @@
 """What the server gives of what the machine can do, with 64 clients at once, and whether every answer is the right one.
 
     python benchmarks/serve.py [--seconds 60] [--clients 64] [--model photos-gel] [--photos 400] [--data DIR]
+    python benchmarks/serve.py --seconds 0      # only the server's worker thread against a batcher that decodes ahead
 
 Goals: no error but 429, no lost or crossed answer, memory flat, throughput at least 0.7 times that of offline batched
 prediction of the same photos.  Every answer is compared with the offline prediction: scores within
 1e-4 * max(1, |score|), the same label unless the score is that close to the threshold, the name that was sent.
 The offline prediction runs in two halves in a process of its own, one before and one after the server, so that other
 load on the machine meets both alike.  The clients share the cores with the server; the CPU time they take is printed.
+
+At the end the worker thread of the server is measured against ``batcher.py``, at 1, 8 and 64 clients without HTTP, in
+turns: goal at most 1.3 times its time at 64 clients.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -186,13 +191,68 @@ def report(
     print(f", at most {max(memory):.0f}")
 
 
+def compare_workers(asked: argparse.Namespace, file: Path, paths: list[Path]) -> None:
+    """Photos per second of both ways at each number of clients, in short turns, the same photos; and their CPU time,
+    which other load on the machine moves less."""
+    from batcher import DecodingBatcher
+
+    from glocal.recognizer import Recognizer
+    from glocal.serve.snapshot import Snapshot
+    from glocal.serve.worker import Worker
+    from glocal_runtime.eye import as_source
+
+    snapshot = Snapshot(1, Recognizer.load(file, device="cpu"), None, None)
+    sources = [as_source(path.read_bytes(), path.name) for path in paths]
+    snapshot.predict(sources[:64])  # the first pass chooses kernels
+    ways = {"batcher": DecodingBatcher(), "worker": Worker(queue=1000, on_batch=lambda size: None)}
+
+    def cost(way: Worker | DecodingBatcher, clients: int) -> tuple[float, float]:
+        """Seconds and CPU seconds for a photo."""
+        started, cpu, counts = time.perf_counter(), time.process_time(), [0] * clients
+
+        def ask(who: int) -> None:
+            while time.perf_counter() < started + asked.turn:
+                way.submit(snapshot, [sources[(who + counts[who] * clients) % len(sources)]]).result()
+                counts[who] += 1
+
+        threads = [threading.Thread(target=ask, args=(i,)) for i in range(clients)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join()
+        n = sum(counts)
+        return (time.perf_counter() - started) / n, (time.process_time() - cpu) / n
+
+    for clients in asked.compare:
+        turns = [[cost(way, clients) for way in ways.values()] for _ in range(asked.turns + 1)][
+            1:
+        ]  # the first warms up
+        found = np.array(turns)  # turn, way, seconds or CPU seconds
+        (batcher, worker), (_, cpu) = (
+            1 / np.median(found[:, :, 0], axis=0),
+            np.median(found[:, 1] / found[:, 0], axis=0),
+        )
+        ratios = found[:, 1, 0] / found[:, 0, 0]
+        low, ratio, high = np.quantile(ratios, [0.25, 0.5, 0.75])
+        print(
+            f"{clients:3d} clients  batcher {batcher:6.1f} photos/s, worker {worker:6.1f}; the worker takes "
+            f"{ratio:.2f} times as long (half of the turns {low:.2f} to {high:.2f}), {cpu:.2f} times the CPU time",
+            flush=True,
+        )
+    for way in ways.values():
+        way.close()
+
+
 def main() -> None:
     home = os.environ.get("GLOCAL_DATA")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--model", default="photos-gel")
     parser.add_argument("--photos", type=int, default=400)
     parser.add_argument("--clients", type=int, default=64)
-    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--seconds", type=float, default=60, help="of the server under load; 0 leaves it out")
+    parser.add_argument("--compare", type=int, nargs="+", default=[1, 8, 64], help="clients of worker and batcher")
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--turn", type=float, default=2, help="seconds of each turn of worker against batcher")
     parser.add_argument("--data", type=Path, default=Path(home) / "caltech-photos" if home else None)
     parser.add_argument("--offline", nargs="+", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -203,22 +263,26 @@ def main() -> None:
         file = Path(folder) / "served.glocal"
         paths = enroll(file, photos(asked.data, Path(folder), asked.photos + CLASSES * SHOTS), asked.model)
 
-        def half(some: list[Path]) -> dict[str, Any]:
-            command = [sys.executable, __file__, "--offline", str(file), *map(str, some)]
-            found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
-            return found
+        if asked.seconds:
+            serve_and_report(asked, file, paths)
+        compare_workers(asked, file, paths)
 
-        before = half(paths)
-        serve = [sys.executable, "-m", "glocal", "serve", str(file), "--port", "0", "--device", "cpu"]
-        with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stderr is not None
-            address = process.stderr.readline().split("open ")[1].split()[0]
-            clients = Clients(address, [path.read_bytes() for path in paths], before["answers"])
-            watched, server_cpu, own = asyncio.run(load(address, process.pid, clients, asked.clients, asked.seconds))
-            process.terminate()
-        after = half(paths)
 
-    report(asked, paths, before, after, clients, watched, server_cpu, own)
+def serve_and_report(asked: argparse.Namespace, file: Path, paths: list[Path]) -> None:
+    def half() -> dict[str, Any]:
+        command = [sys.executable, __file__, "--offline", str(file), *map(str, paths)]
+        found: dict[str, Any] = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+        return found
+
+    before = half()
+    serve = [sys.executable, "-m", "glocal", "serve", str(file), "--port", "0", "--device", "cpu"]
+    with subprocess.Popen(serve, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        address = process.stderr.readline().split("open ")[1].split()[0]
+        clients = Clients(address, [path.read_bytes() for path in paths], before["answers"])
+        watched, server_cpu, own = asyncio.run(load(address, process.pid, clients, asked.clients, asked.seconds))
+        process.terminate()
+    report(asked, paths, before, half(), clients, watched, server_cpu, own)
     for line in clients.wrong[:5]:
         print(f"  {line}")
     if clients.wrong or set(clients.counts) - {"200", "429"}:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,12 @@ import pytest
 import photos
 from browser import find_browser
 
+try:
+    from playwright.sync_api import expect
+except ImportError:
+    expect = None  # type: ignore[assignment]
+
+OpenPage = Callable[..., Any]  # see conftest.py of these tests
 SECTIONS = ("teach", "ask", "decide", "review", "export")
 
 
@@ -17,9 +24,7 @@ def why_not() -> str | None:
     """What is missing for these tests."""
     if find_browser() is None:
         return "no Chromium is installed: install it, and the page is tried in it"
-    try:
-        import playwright.sync_api  # noqa: F401
-    except ImportError:
+    if expect is None:
         return "playwright is not installed: pip install glocal[dev], and the page is tried"
     return None
 

@@ -15,11 +15,9 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from glocal.engine.checkpoint import save_model
 from glocal.recognizer import Recognizer
-from glocal.serve.app import create_app
-from glocal.serve.run import config_of
-from glocal.serve.settings import Settings
+from glocal.serve.app import config_of, create_app
+from glocal.serve.limits import Settings
 from glocal.serve.workspace import Workspace
 from photos import some
 from tiny_models import tiny_model
@@ -38,13 +36,6 @@ def uploads(word: str, start: int, stop: int) -> list[tuple[str, tuple[str, byte
     """Digits as the parts of a form."""
     pictures = zip(range(start, stop), some(word, start, stop), strict=True)
     return [("images", (f"{word}-{i}.png", png(pixels), "image/png")) for i, pixels in pictures]
-
-
-def tiny_checkpoint(folder: Path) -> str:
-    path = folder / "tiny.safetensors"
-    if not path.exists():
-        save_model(path, tiny_model())
-    return str(path)
 
 
 def tiny_file(folder: Path, *, shots: int = 3, words: tuple[str, ...] = ("zero", "one")) -> Path:
@@ -90,6 +81,7 @@ def detail(response: httpx.Response, status: int, kind: str) -> str:
     body: dict[str, Any] = response.json()
     assert (body["type"], body["status"]) == (f"urn:glocal:{kind}", status)
     assert body["title"]
+    assert (body["code"] == kind) == (kind != "rule")  # a rule's code is that of the error
     return str(body["detail"])
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from page import SECTIONS, ask_api, digits, go, needs_browser, teach
+from page import SECTIONS, OpenPage, ask_api, digits, expect, go, needs_browser, teach
 
 pytestmark = needs_browser
 
@@ -22,9 +21,7 @@ def names(page: Any) -> list[str]:
     return page.locator("#classes h3").all_text_contents()
 
 
-def test_teach_ask_decide_review_reload_undo(open_page: Callable[..., Any], api: Any, tmp_path: Path) -> None:
-    from playwright.sync_api import expect
-
+def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
     page = open_page()
     expect(page.get_by_text("What a careful colleague")).to_be_visible()
 
@@ -108,11 +105,7 @@ def test_teach_ask_decide_review_reload_undo(open_page: Callable[..., Any], api:
     assert table.value.path().read_text().count("two-030.png") == 1
 
 
-def test_correct_rename_remove_and_photos_dropped_or_pasted(
-    open_page: Callable[..., Any], api: Any, tmp_path: Path
-) -> None:
-    from playwright.sync_api import expect
-
+def test_correct_rename_remove_and_photos_dropped_or_pasted(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
     teach(api, tmp_path, {"zero": 3, "one": 3})
     page = open_page(allowed=(422,))
     hand_over(page, card(page, "one"), "drop", digits(tmp_path, "one", 5, 6))
@@ -170,9 +163,7 @@ def hand_over(page: Any, target: Any, kind: str, paths: list[Path]) -> None:
     )
 
 
-def test_two_tabs_do_not_lose_each_others_changes(open_page: Callable[..., Any], api: Any, tmp_path: Path) -> None:
-    from playwright.sync_api import expect
-
+def test_two_tabs_do_not_lose_each_others_changes(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
     teach(api, tmp_path, {"zero": 3})
     one, other = open_page(allowed=(409,)), open_page(allowed=(409,))
     expect(card(other, "zero")).to_be_visible()
@@ -213,10 +204,8 @@ def add(page: Any, home: Path, word: str) -> None:
     page.get_by_role("button", name="Add class").click()
 
 
-def test_everything_by_keyboard(open_page: Callable[..., Any], api: Any, tmp_path: Path) -> None:
+def test_everything_by_keyboard(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
     """Only the system's own file dialog, which no page controls, is answered for the person."""
-    from playwright.sync_api import expect
-
     teach(api, tmp_path, {"zero": 3, "one": 3})
     ask_api(api, digits(tmp_path, "five", 30, 34))
     page = open_page()

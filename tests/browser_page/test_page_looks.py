@@ -6,13 +6,12 @@ axe-core is not part of this repository: ``make test-browser`` fetches it with n
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from page import SECTIONS, ask_api, digits, go, needs_browser, teach
+from page import SECTIONS, OpenPage, ask_api, digits, expect, go, needs_browser, teach
 
 pytestmark = needs_browser
 
@@ -30,15 +29,13 @@ def find_axe() -> Path | None:
 
 
 @pytest.fixture
-def full(open_page: Callable[..., Any], api: Any, tmp_path: Path) -> Callable[..., Any]:
+def full(open_page: OpenPage, api: Any, tmp_path: Path) -> OpenPage:
     """A page with something in every section, also a name that is too long."""
     teach(api, tmp_path, {"zero": 4, "one": 6, "two": 5})
     api.patch("/classes/zero", json={"name": LONG}).raise_for_status()
     ask_api(api, [*digits(tmp_path, "two", 20, 22), *digits(tmp_path, "five", 30, 34)])
 
     def show(page: Any, section: str) -> None:
-        from playwright.sync_api import expect
-
         go(page, section)
         if section == "ask" and not page.locator("#answers > li").count():
             page.locator("#ask-files").set_input_files(
@@ -57,7 +54,7 @@ def full(open_page: Callable[..., Any], api: Any, tmp_path: Path) -> Callable[..
     return show
 
 
-def test_nothing_sticks_out_and_nothing_complains(full: Callable[..., Any], open_page: Callable[..., Any]) -> None:
+def test_nothing_sticks_out_and_nothing_complains(full: OpenPage, open_page: OpenPage) -> None:
     page = open_page()
     for section in SECTIONS:
         full(page, section)
@@ -74,7 +71,7 @@ def test_nothing_sticks_out_and_nothing_complains(full: Callable[..., Any], open
             assert cut == [], f"{section} at {width} pixels"
 
 
-def test_light_and_dark_differ_and_both_can_be_read(full: Callable[..., Any], open_page: Callable[..., Any]) -> None:
+def test_light_and_dark_differ_and_both_can_be_read(full: OpenPage, open_page: OpenPage) -> None:
     """The colours of text against those behind it, by the formula of WCAG 2."""
     page = open_page()
     papers = set()
@@ -112,7 +109,7 @@ def luminance(colour: str) -> float:
 
 @pytest.mark.skipif(find_axe() is None, reason="axe-core is not there: make test-browser fetches it with npm")
 @pytest.mark.parametrize("scheme", SCHEMES)
-def test_axe_finds_nothing_serious(full: Callable[..., Any], open_page: Callable[..., Any], scheme: str) -> None:
+def test_axe_finds_nothing_serious(full: OpenPage, open_page: OpenPage, scheme: str) -> None:
     axe = find_axe()
     assert axe is not None
     page = open_page(color_scheme=scheme, bypass_csp=True)  # the page itself would not let a foreign script in

@@ -28,8 +28,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from glocal.serve.patience import Impatient
-from glocal.serve.settings import Limits, Settings
+from glocal.serve.limits import HeadTimeout, Limits, Settings
 from hostile_requests import Hostile, hostile_requests, slow_ones
 from serving import PAGE, listening, tiny_file, uploads
 
@@ -74,7 +73,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         folder.mkdir()
     monkeypatch.chdir(here)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.setattr(Impatient, "head_seconds", 0.5)
+    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.5)
     file = tiny_file(home)
     allowed = (str(file), f"{file}.history", str(scratch), os.devnull)
     written.paths, written.programs, written.on = set(), [], True

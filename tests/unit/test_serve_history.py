@@ -8,11 +8,16 @@ import pytest
 
 from glocal.serve import history
 from glocal.serve.history import History
-from glocal_runtime.errors import DataError
+from refusal import refused
 
 
-def push(versions: History, text: str) -> None:
-    versions.push(text, lambda path: path.write_text(text) and None)
+def push(versions: History, *texts: str) -> None:
+    for text in texts:
+        versions.push(text, lambda path, text=text: path.write_text(text) and None)
+
+
+def copies(file: Path) -> list[str]:
+    return sorted(path.read_text() for path in (file.parent / "parts.glocal.history/versions").iterdir())
 
 
 @pytest.fixture
@@ -20,65 +25,53 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "parts.glocal"
 
 
-def test_back_and_forth_to_before_there_was_a_file(file: Path) -> None:
+def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Path) -> None:
     versions = History(file)
     assert (versions.version, versions.undo_label, versions.redo_label) == (1, None, None)
-    push(versions, "one")
-    push(versions, "two")
-    assert file.read_text() == "two"
-    assert (versions.version, versions.undo_label) == (3, "two")
+    push(versions, "one", "two")
+    assert (file.read_text(), versions.version, versions.undo_label) == ("two", 3, "two")
     versions.step(-1)
+    versions = History(file)
     assert (file.read_text(), versions.undo_label, versions.redo_label) == ("one", "one", "two")
     versions.step(-1)
     assert not file.exists()
-    with pytest.raises(DataError, match="nothing to undo"):
+    with refused("nothing-to-undo"):
         versions.step(-1)
     versions.step(+1)
     versions.step(+1)
     assert (file.read_text(), versions.version) == ("two", 7)
-    with pytest.raises(DataError, match="nothing to redo"):
+    with refused("nothing-to-redo"):
         versions.step(+1)
 
 
-def test_a_restart_changes_nothing(file: Path) -> None:
+def test_a_file_that_was_there_is_the_first_version(file: Path) -> None:
     file.write_text("first")
     versions = History(file)
     push(versions, "one")
-    push(versions, "two")
     versions.step(-1)
-    again = History(file)
-    assert (again.version, again.undo_label, again.redo_label) == (4, "one", "two")
-    again.step(-1)
-    assert file.read_text() == "first"
+    assert (file.read_text(), versions.undo_label) == ("first", None)
 
 
 def test_a_new_change_ends_what_was_undone(file: Path) -> None:
     versions = History(file)
-    for text in ("one", "two", "three"):
-        push(versions, text)
+    push(versions, "one", "two", "three")
     versions.step(-1)
     versions.step(-1)
     push(versions, "four")
     assert versions.redo_label is None
-    assert sorted(path.read_text() for path in (file.parent / "parts.glocal.history/versions").iterdir()) == [
-        "four",
-        "one",
-    ]
+    assert copies(file) == ["four", "one"]
 
 
 def test_it_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = History(file)
-    for i in range(history.MOST + 5):
-        push(versions, str(i))
-    copies = file.parent / "parts.glocal.history/versions"
-    assert len(list(copies.iterdir())) == history.MOST + 1
+    push(versions, *map(str, range(history.MOST + 5)))
+    assert len(copies(file)) == history.MOST + 1
     for _ in range(history.MOST):
         versions.step(-1)
     assert file.read_text() == "4"
     monkeypatch.setattr(history, "MOST_BYTES", 100)
-    push(versions, "x" * 90)
-    push(versions, "y" * 90)
-    assert len(list(copies.iterdir())) == 2  # one step back there always is
+    push(versions, "x" * 90, "y" * 90)
+    assert len(copies(file)) == 2  # one step back there always is
 
 
 def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,14 +89,11 @@ def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.Mo
 
 
 def test_killed_before_the_journal(file: Path) -> None:
-    versions = History(file)
-    push(versions, "one")
-    copies = file.parent / "parts.glocal.history/versions"
-    (copies / "00000099.glocal").write_text("nobody knows of it")
+    push(History(file), "one")
+    (file.parent / "parts.glocal.history/versions/00000099.glocal").write_text("nobody knows of it")
     (file.parent / "parts.glocal.history/.3.partial").write_text("half")
-    again = History(file)
-    assert again.version == 2
-    assert [path.read_text() for path in copies.iterdir()] == ["one"]
+    assert History(file).version == 2
+    assert copies(file) == ["one"]
     assert not list(file.parent.rglob("*.partial"))
 
 
@@ -113,8 +103,7 @@ def test_another_program_wrote_the_file(file: Path) -> None:
     file.write_text("by hand")
     assert not versions.is_current
     again = History(file)
-    assert again.is_current
-    assert (again.version, again.undo_label) == (3, "a change by another program")
+    assert (again.is_current, again.version, again.undo_label) == (True, 3, "a change by another program")
     again.step(-1)
     assert file.read_text() == "one"
     file.unlink()

@@ -32,7 +32,8 @@ def serve(
     from glocal_runtime.errors import RecipeError
 
     try:
-        from glocal.serve.run import run
+        from glocal.serve.app import run
+        from glocal.serve.limits import Settings
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("glocal"):
             raise
@@ -43,4 +44,5 @@ def serve(
         if open_:
             typer.launch(address)
 
-    run(file, host=host, port=port, token=token, model=model, queue=queue, workers=workers, device=device, ready=ready)
+    settings = Settings(token=token, queue=queue)
+    run(file, host=host, port=port, model=model, device=device, workers=workers, settings=settings, ready=ready)

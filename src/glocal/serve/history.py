@@ -3,7 +3,7 @@
     parts.glocal                        what everybody reads
     parts.glocal.history/journal.json   which versions there are, and which one the file is
                         /versions/      their copies
-                        /queries/       pictures that were asked about (remembered.py)
+                        /queries/       pictures that were asked about (recent_queries.py)
                         /lock           held by the server that owns the file
 
 A change goes to ``versions/`` first, then into the journal, then over the file, each step as a whole.  Whoever is
@@ -93,7 +93,8 @@ class History:
         """Back (-1) or forth (+1)."""
         at = self._now.at + by
         if not 0 <= at < len(self._now.entries):
-            raise DataError("there is nothing to undo" if by < 0 else "there is nothing to redo")
+            what = "undo" if by < 0 else "redo"
+            raise DataError(f"there is nothing to {what}", code=f"nothing-to-{what}")
         self._write(self._now.model_copy(update={"at": at, "version": self.version + 1}))
         self._place()
 

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from glocal_runtime.errors import GlocalError
 
-KIND = "application/problem+json"
+MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("glocal.serve")
 
 TITLES = {
@@ -34,16 +34,16 @@ TITLES = {
 
 
 class Problem(HTTPException):
-    """Raised anywhere below a route; becomes the answer."""
+    """Raised anywhere below a route; becomes the answer.  ``code`` is the kind unless an error brings its own."""
 
     def __init__(
         self, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any
     ) -> None:
         super().__init__(status, detail, headers)
-        self.kind, self.more = kind, more
+        self.kind, self.more = kind, {"code": kind, **more}
 
 
-def empty() -> Problem:
+def no_classes() -> Problem:
     return Problem(409, "empty", "there is no class yet; teach it one first")
 
 
@@ -62,10 +62,6 @@ class Json(JSONResponse):
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
 
 
-class ProblemResponse(Json):
-    media_type = KIND
-
-
 def problem_response(problem: Problem) -> Response:
     body = {
         "type": f"urn:glocal:{problem.kind}",
@@ -74,7 +70,7 @@ def problem_response(problem: Problem) -> Response:
         "detail": problem.detail,
         **problem.more,
     }
-    return ProblemResponse(body, problem.status_code, headers=problem.headers)
+    return Json(body, problem.status_code, headers=problem.headers, media_type=MEDIA_TYPE)
 
 
 def install(app: FastAPI) -> None:
@@ -96,7 +92,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(GlocalError)
     async def on_rule(request: Request, error: GlocalError) -> Response:
-        return problem_response(Problem(422, "rule", str(error)))
+        return problem_response(Problem(422, "rule", str(error), code=error.code))
 
     @app.exception_handler(ClientDisconnect)
     async def on_gone(request: Request, error: ClientDisconnect) -> Response:

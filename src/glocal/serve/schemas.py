@@ -44,6 +44,7 @@ class ProblemBody(BaseModel):
     title: str
     status: int
     detail: str
+    code: str
 
 
 class FindingBody(BaseModel):
@@ -196,16 +197,18 @@ class Health(BaseModel):
     uptime: float
 
 
-def problems(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Documented errors; the ones that any request may meet are always among them."""
+def problems() -> dict[int | str, dict[str, Any]]:
+    """The errors that a request may meet."""
     content = {"application/problem+json": {"schema": ProblemBody.model_json_schema()}}
-    return {
-        status: {"description": WORDS[status], "content": content}
-        for status in sorted({400, 401, 403, 404, 408, 413, 422, 429, *statuses})
-    }
+    return {status: {"description": text, "content": content} for status, text in STATUSES.items()}
 
 
-WORDS = {
+def binary(kind: str) -> dict[int | str, dict[str, Any]]:
+    """An answer that is a file."""
+    return {200: {"description": "A file.", "content": {kind: {"schema": {"type": "string", "format": "binary"}}}}}
+
+
+STATUSES = {
     400: "The request cannot be read.",
     401: "A token is needed.",
     403: "Not from this page.",

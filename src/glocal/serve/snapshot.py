@@ -1,72 +1,199 @@
-"""The recognizer at one version, as everybody may read it at once; it never changes, a change makes a new one."""
+"""The recognizer at one version, as everybody may read it at once; it never changes, a change makes a new one.
+
+All that serving reads from a recognizer is read here; what changes one is in ``workspace.py``.
+"""
 
 from __future__ import annotations
 
+import copy
+import io
+import math
+import time
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
-from glocal.recognizer import Recognizer
-from glocal.recognizer.support import Photo
-from glocal.serve.promises import promise_curve
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.recognizer import Prediction, Recognizer
+from glocal.recognizer.results import row
+from glocal.serve.problems import no_classes
+from glocal.serve.recent_queries import Query
+from glocal.serve.schemas import NewThreshold
 from glocal_runtime.checkup import Finding
+from glocal_runtime.explain import explain
+from glocal_runtime.eye import BATCH, Batch, Picture, Source, Unreadable
+from glocal_runtime.naming import UNKNOWN_NAME
+from glocal_runtime.support import Photo
+from glocal_runtime.views import Views, join
+
+PROMISES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
 
 
 @dataclass(frozen=True)
+class QueryAnswer:
+    """A picture that was asked about, and the answer of one version."""
+
+    query: Query
+    answer: Prediction
+
+
+Result: TypeAlias = QueryAnswer | Unreadable
+
+
+@dataclass(frozen=True, eq=False)
 class Snapshot:
     version: int
     recognizer: Recognizer | None  # None before the first class
     undo_label: str | None
     redo_label: str | None
 
+    def enrolled(self) -> Recognizer:
+        """The recognizer, or the problem that there is none yet."""
+        if self.recognizer is None:
+            raise no_classes()
+        return self.recognizer
+
+    @property
+    def model_name(self) -> str | None:
+        return None if self.recognizer is None else self.recognizer.contents.brain.name
+
+    @property
+    def model_hash(self) -> str:
+        """Of what made the views; empty before the first class."""
+        return "" if self.recognizer is None else self.recognizer.contents.brain.sha256
+
     @property
     def classes(self) -> tuple[str, ...]:
         return () if self.recognizer is None else self.recognizer.classes
 
     @property
-    def model(self) -> str:
-        """Hash of what made the views; empty before the first class."""
-        return "" if self.recognizer is None else self.recognizer.contents.brain.sha256
+    def class_photos(self) -> dict[str, tuple[Photo, ...]]:
+        """Support photos by class, in order."""
+        if self.recognizer is None:
+            return {}
+        return {name: bank.photos for name, bank in self.recognizer.contents.support.classes.items()}
 
     @cached_property
     def photos(self) -> dict[str, Photo]:
         """By digest."""
-        found = () if self.recognizer is None else self.recognizer.contents.support.photos
-        return {each.digest: each for each in found}
-
-    @cached_property
-    def promise_curve(self) -> list[tuple[float, float]]:
-        return [] if self.recognizer is None else promise_curve(self.recognizer)
+        return {photo.digest: photo for photos in self.class_photos.values() for photo in photos}
 
     @cached_property
     def state(self) -> dict[str, Any]:
         """What the page shows of it."""
+        who = self.recognizer
         return {
             "version": self.version,
             "can_undo": self.undo_label is not None,
             "can_redo": self.redo_label is not None,
             "undo_label": self.undo_label,
             "redo_label": self.redo_label,
-            "model": None if self.recognizer is None else self.recognizer.contents.brain.name,
-            "classes": self._classes(),
-            "findings": [] if self.recognizer is None else plain_findings(self.recognizer.findings()),
-            "threshold": None if self.recognizer is None else self.recognizer.threshold.to_json(),
+            "model": self.model_name,
+            "classes": [
+                {
+                    "name": name,
+                    "photos": [
+                        {"id": each.digest, "name": each.name, "thumbnail": f"/photos/{each.digest}/thumbnail"}
+                        for each in photos
+                    ],
+                }
+                for name, photos in self.class_photos.items()
+            ],
+            "findings": [] if who is None else findings_json(who.findings()),
+            "threshold": None if who is None else who.threshold.to_json(),
         }
 
-    def _classes(self) -> list[dict[str, Any]]:
-        if self.recognizer is None:
-            return []
-        return [
-            {
-                "name": name,
-                "photos": [
-                    {"id": each.digest, "name": each.name, "thumbnail": f"/photos/{each.digest}/thumbnail"}
-                    for each in bank.photos
-                ],
-            }
-            for name, bank in self.recognizer.contents.support.classes.items()
-        ]
+    def predict(self, sources: Sequence[Source]) -> list[Result]:
+        """One result per picture, in order."""
+        who, found = self.enrolled(), list[Result]()
+        for batch, answers in who.batches(sources):
+            place = 0  # among the readable ones
+            for picture, answer in zip(batch.pictures, answers, strict=True):
+                if isinstance(answer, Unreadable):
+                    found.append(answer)
+                elif isinstance(picture, Picture):
+                    views = who.row(batch, place)
+                    own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
+                    found.append(QueryAnswer(Query(picture, own, time.time()), answer))
+                    place += 1
+        return found
+
+    def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
+        """About pictures that were encoded before."""
+        found: list[QueryAnswer] = []
+        for start in range(0, len(queries), BATCH):
+            some = queries[start : start + BATCH]
+            answers = self.enrolled().answer(_batch_of(some))
+            pairs = zip(some, answers, strict=True)
+            found += [QueryAnswer(query, answer) for query, answer in pairs if isinstance(answer, Prediction)]
+        return found
+
+    def overlay(self, query: Query) -> bytes:
+        """A PNG: which patches of the picture match which patches of which photo."""
+        (found,) = self.answers([query])
+        buffer = io.BytesIO()
+        explain(self.enrolled(), _batch_of([query]), 0, found.answer).save(buffer, "PNG")
+        return buffer.getvalue()
+
+    def table_row(self, answer: Prediction) -> dict[str, Any]:
+        """As ``glocal predict --out`` writes it."""
+        return row(answer, self.enrolled().contents.identity)
+
+    @property
+    def support_scores(self) -> list[float]:
+        """Open scores of the support photos, each left out in turn."""
+        return [each.score for each in self.enrolled().contents.decision.left_out]
+
+    @property
+    def support_vectors(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """(S, D) and the class of each (S,)."""
+        support = self.enrolled().contents.support
+        return support.views().vec.numpy(), support.class_of
+
+    def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
+        """What another threshold would be and change, without changing it."""
+        tried = copy.copy(self.enrolled())
+        threshold = tried.set_threshold(**choice.model_dump())
+        limits = tried.contents.decision.limits(np.arange(len(tried.classes))).tolist()
+        limit_of = dict(zip(tried.classes, limits, strict=True))
+        left = tried.contents.decision.left_out
+        changes = []
+        for query, answer in ((each.query, each.answer) for each in recent):
+            label = UNKNOWN_NAME if answer.open_score > limit_of[answer.nearest] else answer.nearest
+            if label != answer.label:
+                changes.append({**query.to_json(), "from": answer.label, "to": label})
+        by_promise = choice.value is None
+        return {
+            "value": threshold.value if math.isfinite(threshold.value) else None,
+            "expected_false_unknown": threshold.expected if by_promise else self._expected_share(threshold.value),
+            "would_change": changes,
+            "n_recent": len(recent),
+            "support_rejected": sum(each.score > limits[each.nearest] for each in left),
+            "n_support": len(left),
+        }
+
+    def _expected_share(self, value: float) -> float | None:
+        """Of known photos above a threshold set by hand, between the values that promises would lead to."""
+        if not self._promise_curve:
+            return None
+        values, shares = zip(*self._promise_curve, strict=True)
+        return float(np.interp(value, values, shares))
+
+    @cached_property
+    def _promise_curve(self) -> list[tuple[float, float]]:
+        """(value, share of known photos above it), values rising."""
+        tried = copy.copy(self.enrolled())
+        found = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in PROMISES]
+        pairs = [(each.value, each.expected) for each in found if each.expected is not None]
+        return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
 
-def plain_findings(findings: list[Finding]) -> list[dict[str, Any]]:
+def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [{"kind": each.kind, "text": each.text, "classes": sorted(each.classes)} for each in findings]
+
+
+def _batch_of(queries: Sequence[Query]) -> Batch[Views]:
+    return Batch(tuple(each.picture for each in queries), join([each.views for each in queries]))

@@ -8,25 +8,31 @@ from __future__ import annotations
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from glocal.recognizer import Recognizer
-from glocal.recognizer.brain import DEFAULT
-from glocal.recognizer.eye import Source
+from glocal.recognizer.brain import DEFAULT, load_brain
 from glocal.recognizer.file import check_target, read_manifest
+from glocal.recognizer.support import Bank
+from glocal.recognizer.twins import stacked
 from glocal.serve.history import History, folder_of
-from glocal.serve.judged import Judged
-from glocal.serve.problems import Problem, empty, missing
-from glocal.serve.remembered import Remembered, bank_of
-from glocal.serve.snapshot import Snapshot
+from glocal.serve.problems import Problem, missing, no_classes
+from glocal.serve.recent_queries import Query, RecentQueries
+from glocal.serve.schemas import NewThreshold
+from glocal.serve.snapshot import QueryAnswer, Snapshot
+from glocal.types import Views
 from glocal_runtime.checkup import Finding
 from glocal_runtime.errors import DataError
+from glocal_runtime.eye import Source
+from glocal_runtime.support import Photo, thumbnail
+from glocal_runtime.views import join
 
-Step = Callable[[Recognizer], list[Finding]]
+Change = Callable[[Recognizer], list[Finding]]
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,8 @@ class Workspace:
         check_target(file)
         if file.exists():
             read_manifest(file)  # nothing is written beside a file that is none of ours
+        else:
+            load_brain(model)  # a misspelt model is told of now, not at the first class
         self.file, self.model, self._device, self._workers = file, model, device, workers
         folder = folder_of(file)
         folder.mkdir(parents=True, exist_ok=True)
@@ -48,15 +56,17 @@ class Workspace:
         try:
             self._owned.acquire()
         except Timeout:
-            raise DataError(f"{file} is served already by another process; stop that one, or copy the file") from None
+            raise DataError(
+                f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
+            ) from None
         try:
-            self._changing = threading.Lock()
-            self._recognizer = self._load()
+            self._changing, self._answering = threading.Lock(), threading.Lock()
+            self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
+            recognizer = self._load()
             self._history = History(file)
-            self.queries = Remembered(folder / "queries")
-            self.snapshot = self._snap()
-            self.queries.open(self.snapshot.model)
-            self.judged = Judged(self.queries)
+            self.snapshot = self._snapshot_of(recognizer)
+            self.queries = RecentQueries(folder / "queries")
+            self.queries.open(self.snapshot.model_hash)
         except BaseException:
             self._owned.release()
             raise
@@ -66,100 +76,105 @@ class Workspace:
             self.queries.close()
             self._owned.release()
 
-    def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        def enrolled(recognizer: Recognizer | None) -> tuple[Recognizer, list[Finding]]:
-            if recognizer is None:
-                first = Recognizer.enroll(
-                    {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
-                )
-                return first, first.findings()
-            return recognizer, recognizer.add_class(name, photos, skip_bad=True)
+    def recent(self, now: Snapshot) -> list[QueryAnswer]:
+        """The pictures that were asked about, newest first, as this version answers; each is answered once."""
+        if now.recognizer is None:
+            return []
+        with self._answering:
+            version, known = self._answers
+            if version != now.version:
+                known = {}
+            queries = self.queries.newest_first()
+            known |= {each.query.id: each for each in now.answers([each for each in queries if each.id not in known])}
+            self._answers = (now.version, {each.id: known[each.id] for each in queries})
+            return [QueryAnswer(each, known[each.id].answer) for each in queries]
 
-        return self._change(f"class {name} added", enrolled, expected)
+    def query(self, id_: str) -> Query:
+        found = self.queries.get(id_)
+        if found is None:
+            raise missing(f"remembered picture {id_[:16]!r}")
+        return found
+
+    def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
+        def first() -> Recognizer:
+            return Recognizer.enroll(
+                {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
+            )
+
+        return self._change(
+            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, first
+        )
 
     def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        return self._step(
+        return self._change(
             f"{_counted(len(photos))} added to {name}",
-            lambda who: who.add_photos(self._class(who, name), photos, skip_bad=True),
+            lambda who: who.add_photos(_known(name, who.classes), photos, skip_bad=True),
             expected,
         )
 
     def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
         """Pictures that were asked about become photos of a class, a new one or one that is there."""
-
-        def step(who: Recognizer) -> list[Finding]:
-            found = {id_: self.queries.get(id_) for id_ in ids}
-            if gone := [id_ for id_, query in found.items() if query is None]:
-                raise missing(f"remembered picture {gone[0][:16]!r}")
-            return who.add_seen(name, bank_of(query for query in found.values() if query is not None))
-
-        return self._step(f"{_counted(len(ids))} added to {name}", step, expected)
+        return self._change(
+            f"{_counted(len(ids))} added to {name}",
+            lambda who: who.add_seen(name, bank_of([self.query(id_) for id_ in ids])),
+            expected,
+        )
 
     def remove_photo(self, digest: str, *, expected: str | None = None) -> Changed:
-        def step(who: Recognizer) -> list[Finding]:
-            if digest not in {each.digest for each in who.contents.support.photos}:
+        def remove(who: Recognizer) -> list[Finding]:
+            if digest not in self.snapshot.photos:
                 raise missing(f"photo {digest[:16]!r}")
             return who.remove_photo(digest)
 
-        return self._step("photo removed", step, expected)
+        return self._change("photo removed", remove, expected)
 
     def rename_class(self, old: str, new: str, *, expected: str | None = None) -> Changed:
-        return self._step(
-            f"class {old} renamed to {new}", lambda who: who.rename_class(self._class(who, old), new), expected
+        return self._change(
+            f"class {old} renamed to {new}", lambda who: who.rename_class(_known(old, who.classes), new), expected
         )
 
     def remove_class(self, name: str, *, expected: str | None = None) -> Changed:
-        return self._step(f"class {name} removed", lambda who: who.remove_class(self._class(who, name)), expected)
+        return self._change(f"class {name} removed", lambda who: who.remove_class(_known(name, who.classes)), expected)
 
-    def set_threshold(
-        self,
-        value: float | None = None,
-        *,
-        max_false_unknown: float | None = None,
-        per_class: bool | None = None,
-        expected: str | None = None,
-    ) -> Changed:
-        def step(who: Recognizer) -> list[Finding]:
-            who.set_threshold(value, max_false_unknown=max_false_unknown, per_class=per_class)
+    def set_threshold(self, choice: NewThreshold, *, expected: str | None = None) -> Changed:
+        def put(who: Recognizer) -> list[Finding]:
+            who.set_threshold(**choice.model_dump())
             return []
 
-        how = "by hand" if value is not None else "by a promise"
-        return self._step(f"threshold set {how}", step, expected)
+        how = "by a promise" if choice.value is None else "by hand"
+        return self._change(f"threshold set {how}", put, expected)
 
     def undo(self, *, expected: str | None = None) -> Changed:
-        return self._walk(-1, expected)
+        return self._go(-1, expected)
 
     def redo(self, *, expected: str | None = None) -> Changed:
-        return self._walk(+1, expected)
-
-    def _step(self, label: str, step: Step, expected: str | None) -> Changed:
-        def stepped(recognizer: Recognizer | None) -> tuple[Recognizer, list[Finding]]:
-            if recognizer is None:
-                raise empty()
-            return recognizer, step(recognizer)
-
-        return self._change(label, stepped, expected)
+        return self._go(+1, expected)
 
     def _change(
-        self,
-        label: str,
-        change: Callable[[Recognizer | None], tuple[Recognizer, list[Finding]]],
-        expected: str | None,
+        self, label: str, change: Change, expected: str | None, first: Callable[[], Recognizer] | None = None
     ) -> Changed:
+        """On a copy; ``first`` makes the recognizer when there is none yet."""
         with self._changing:
             self._check(expected)
-            changed, findings = change(copy.copy(self._recognizer))
-            with _told(self.file):
+            if self.snapshot.recognizer is not None:
+                changed = copy.copy(self.snapshot.recognizer)
+                findings = change(changed)
+            elif first is not None:
+                changed = first()
+                findings = changed.findings()
+            else:
+                raise no_classes()
+            with _disk_errors(self.file):
                 self._history.push(label, changed.save)
             self._become(changed)
             return Changed(self.snapshot.version, findings, label)
 
-    def _walk(self, by: int, expected: str | None) -> Changed:
+    def _go(self, by: int, expected: str | None) -> Changed:
         with self._changing:
             self._check(expected)
             now = self.snapshot
             label = now.undo_label if by < 0 else now.redo_label
-            with _told(self.file):
+            with _disk_errors(self.file):
                 self._history.step(by)
             self._become(self._load())
             return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}")
@@ -180,39 +195,45 @@ class Workspace:
             )
 
     def _become(self, recognizer: Recognizer | None) -> None:
-        self._recognizer = recognizer
-        self.snapshot = self._snap()
+        self.snapshot = self._snapshot_of(recognizer)
         if recognizer is not None:
-            self.queries.belong_to(self.snapshot.model)
+            self.queries.belong_to(self.snapshot.model_hash)
 
-    def _snap(self) -> Snapshot:
+    def _snapshot_of(self, recognizer: Recognizer | None) -> Snapshot:
         history = self._history
-        return Snapshot(history.version, self._recognizer, history.undo_label, history.redo_label)
+        return Snapshot(history.version, recognizer, history.undo_label, history.redo_label)
 
     def _load(self) -> Recognizer | None:
         if not self.file.exists():
             return None
         return Recognizer.load(self.file, device=self._device, workers=self._workers)
 
-    def _class(self, who: Recognizer, name: str) -> str:
-        if name not in who.classes:
-            raise missing(f"class {name[:80]!r}")
-        return name
+
+def _known(name: str, classes: Collection[str]) -> str:
+    if name not in classes:
+        raise missing(f"class {name[:80]!r}")
+    return name
 
 
-class _told:
+def bank_of(queries: Sequence[Query]) -> Bank:
+    """Pictures that were asked about as photos to enroll."""
+    return Bank(
+        tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in queries),
+        Views.from_numpy(join([each.views for each in queries])),
+        stacked([each.picture.signature for each in queries]),
+    )
+
+
+@contextmanager
+def _disk_errors(file: Path) -> Iterator[None]:
     """A full disk is a sentence, not a mistake of ours."""
-
-    def __init__(self, file: Path) -> None:
-        self._file = file
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            raise DataError(
-                f"{self._file.name} could not be written ({error.strerror or error}); free some space and try again"
-            ) from error
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{file.name} could not be written ({error.strerror or error}); free some space and try again",
+            code="not-written",
+        ) from error
 
 
 def _counted(n: int) -> str:

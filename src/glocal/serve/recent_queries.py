@@ -1,4 +1,4 @@
-"""Pictures that were asked about: kept as the backbone saw them, with their views, so that nothing is encoded twice.
+"""Pictures that were asked about: kept as the encoder saw them, with their views, so that nothing is encoded twice.
 
 The newest are in memory and, a moment later, in files of their own in the history folder.  Under load they are written
 every now and then and not one by one, because most would be pushed out before anybody looks.
@@ -11,7 +11,6 @@ import json
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +18,9 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from glocal.recognizer.eye import Picture
-from glocal.recognizer.support import Bank, Photo, join, thumbnail
-from glocal.recognizer.twins import stacked
-from glocal.types import Views
+from glocal_runtime.eye import Picture
 from glocal_runtime.files import replacing
+from glocal_runtime.views import Views
 
 MOST = 200
 QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written
@@ -34,25 +31,19 @@ class Query:
     """One picture; asking about it again makes it the newest."""
 
     picture: Picture
-    views: Views  # of this one, on the CPU, as a support photo's would be stored
+    views: Views  # of this one, as a support photo's would be stored
     asked: float  # when
 
     @property
     def id(self) -> str:
         return self.picture.digest
 
-
-def bank_of(queries: Iterable[Query]) -> Bank:
-    """As photos to enroll."""
-    found = list(queries)
-    return Bank(
-        tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in found),
-        join([each.views for each in found]),
-        stacked([each.picture.signature for each in found]),
-    )
+    def to_json(self) -> dict[str, str]:
+        """What the page shows of it."""
+        return {"id": self.id, "name": self.picture.name, "thumbnail": f"/queries/{self.id}/thumbnail"}
 
 
-class Remembered:
+class RecentQueries:
     """The newest ``most`` pictures; safe to use from any thread."""
 
     def __init__(self, folder: Path, *, most: int = MOST) -> None:
@@ -60,16 +51,10 @@ class Remembered:
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._queries: OrderedDict[str, Query] = OrderedDict()  # oldest first
         self._model = ""
-        self._stamp = 0
         self._unwritten: float | None = None  # since when
         self._touched = 0.0
         self._closed = threading.Event()
-        self._writer = threading.Thread(target=self._keep_writing, name="glocal-remember", daemon=True)
-
-    @property
-    def stamp(self) -> int:
-        """Grows with every change."""
-        return self._stamp
+        self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
 
     def open(self, model: str) -> None:
         """Read what is on disk, views of the model with this hash only; then keep writing."""
@@ -136,7 +121,6 @@ class Remembered:
             self._changed()
 
     def _changed(self) -> None:
-        self._stamp += 1
         self._touched = time.monotonic()
         self._unwritten = self._unwritten or self._touched
 
@@ -154,9 +138,9 @@ def _file_name(query: Query) -> str:
 
 
 def _write(path: Path, query: Query, model: str) -> None:
-    arrays = {"pixels": query.picture.pixels, "signature": query.picture.signature, "vec": query.views.vec.numpy()}
+    arrays = {"pixels": query.picture.pixels, "signature": query.picture.signature, "vec": query.views.vec}
     if query.views.local is not None:
-        arrays["local"] = query.views.local.numpy()
+        arrays["local"] = query.views.local
     arrays = {name: np.ascontiguousarray(each) for name, each in arrays.items()}  # others would be stored scrambled
     about = {"name": query.picture.name, "digest": query.id, "asked": query.asked, "model": model}
     with replacing(path) as partial:
@@ -166,13 +150,13 @@ def _write(path: Path, query: Query, model: str) -> None:
 def _read(path: Path, model: str) -> Query | None:
     """None for a file of another model, and for one that makes no sense."""
     try:
-        with safe_open(path, framework="pt") as file:
+        with safe_open(path, framework="np") as file:
             about = json.loads((file.metadata() or {})["about"])
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        pixels = found["pixels"].numpy()
-        if about["model"] != model or hashlib.sha256(pixels.data).hexdigest() != about["digest"]:
+        pixels = found["pixels"]
+        if about["model"] != model or hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest() != about["digest"]:
             return None
-        picture = Picture(str(about["name"]), pixels, about["digest"], found["signature"].numpy())
+        picture = Picture(str(about["name"]), pixels, about["digest"], found["signature"])
         return Query(picture, Views(found["vec"], found.get("local")), float(about["asked"]))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError):
         return None

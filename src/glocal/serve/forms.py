@@ -1,0 +1,132 @@
+"""Forms with pictures, as the routes want them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fastapi import Request
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import FormData, Headers, UploadFile
+from starlette.formparsers import MultiPartException, MultiPartParser
+
+from glocal.serve.limits import Settings
+from glocal.serve.problems import Problem
+from glocal_runtime.eye import Source
+from glocal_runtime.images import decode
+
+FIELDS, FIELD_BYTES = 8, 4096
+LONGEST_NAME = 120  # characters of a file name that are kept
+
+
+@dataclass(frozen=True)
+class Form:
+    fields: dict[str, str]
+    images: list[Source]
+
+
+async def read_form(request: Request, settings: Settings, *, fields: Sequence[str] = ()) -> Form:
+    """The pictures in ``images`` and the text in ``fields``: all of these and nothing else."""
+    limits = settings.limits
+    parts = await _Reader(request, settings).parse()
+    texts: dict[str, str] = {}
+    images: list[Source] = []
+    try:
+        for key, part in parts.multi_items():
+            if isinstance(part, UploadFile) and key == "images":
+                name = clean_name(part.filename or "")
+                images.append(Source(name, partial(decode, part.file.read(), name=name, max_pixels=limits.pixels)))
+            elif isinstance(part, str) and key in fields and key not in texts:
+                texts[key] = part
+            else:
+                raise Problem(422, "invalid", f"the form has a part {key[:40]!r} that is not expected, or two of them")
+    finally:
+        await parts.close()
+    if absent := [name for name in fields if name not in texts]:
+        raise Problem(422, "invalid", f"the form lacks the part {absent[0]!r}")
+    if not images:
+        raise Problem(422, "invalid", "the form lacks a part `images`: send at least one picture")
+    return Form(texts, images)
+
+
+class _Reader(MultiPartParser):
+    """Starlette's reader with what it lacks: nothing goes to a temporary file, a form that was cut short is refused,
+    files have a limit too, and the client does not choose the character set."""
+
+    spool_max_size = 0  # never to the disk
+
+    def __init__(self, request: Request, settings: Settings) -> None:
+        kind = request.headers.get("content-type", "")
+        if not kind.lower().startswith("multipart/form-data"):
+            raise Problem(
+                415, "invalid", "pictures come as multipart/form-data with one part `images` for each of them"
+            )
+        boundary = parse_options_header(kind)[1].get(b"boundary", b"").decode("latin-1")
+        if not 0 < len(boundary) <= 70:
+            raise _unreadable("its Content-Type names no boundary of 1 to 70 letters")
+        boundary = boundary.replace("\\", "\\\\").replace('"', '\\"')
+        headers = Headers({"content-type": f'multipart/form-data; boundary="{boundary}"'})
+        super().__init__(headers, self._whole(request.stream()))
+        self._most, self._file_bytes = settings.images, settings.limits.file_bytes
+        self._size, self._complete = 0, False
+
+    async def parse(self) -> FormData:
+        try:
+            return await super().parse()
+        except MultiPartException as error:
+            raise _unreadable(error.message) from None
+
+    async def _whole(self, stream: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+        async for chunk in stream:
+            yield chunk
+        if not self._complete:
+            raise _unreadable("its last boundary is missing: it was cut short")
+
+    def on_headers_finished(self) -> None:
+        super().on_headers_finished()
+        is_file = self._current_part.file is not None
+        most, what = (self._most, "files") if is_file else (FIELDS, "fields")
+        if sum(isinstance(each, UploadFile) == is_file for _, each in self.items) >= most:
+            raise Problem(413, "too-large", f"a form may have at most {most} {what}")
+        self._size = 0
+
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
+        part = self._current_part
+        most = FIELD_BYTES if part.file is None else self._file_bytes
+        self._size += end - start
+        if self._size > most:
+            raise Problem(
+                413, "too-large", f"the part {part.field_name[:40]!r} of a form may have at most {most:,} bytes"
+            )
+        super().on_part_data(data, start, end)
+
+    def on_end(self) -> None:
+        self._complete = True
+
+
+def form_schema(fields: Sequence[str] = ()) -> dict[str, Any]:
+    """The same for OpenAPI."""
+    properties: dict[str, Any] = {name: {"type": "string", "minLength": 1, "maxLength": 200} for name in fields}
+    properties["images"] = {"type": "array", "items": {"type": "string", "format": "binary"}, "minItems": 1}
+    schema = {
+        "type": "object",
+        "properties": properties,
+        "required": [*fields, "images"],
+        "additionalProperties": False,
+    }
+    return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
+
+
+def clean_name(name: str) -> str:
+    """What a stranger called a file, as one short printable line without folders."""
+    last = re.split(r"[/\\]", name)[-1]
+    shown = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C" or letter == "\u200d")
+    return shown.strip()[:LONGEST_NAME] or "picture"
+
+
+def _unreadable(why: str) -> Problem:
+    return Problem(400, "invalid", f"the form cannot be read: {why}")

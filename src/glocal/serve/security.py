@@ -1,0 +1,158 @@
+"""What every request passes before a route sees it: who asks and from where; and the headers of every answer.
+
+A plain ASGI wrapper, so that bodies are counted while they arrive and not after.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import re
+from urllib.parse import parse_qs, urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from glocal.serve.limits import LimitedBody, Settings, WaitingBytes
+from glocal.serve.problems import Problem, problem_response
+from glocal_runtime.errors import RecipeError
+
+COOKIE = "glocal"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+READ_ONLY = ("GET", "HEAD", "OPTIONS")
+WITHOUT_TOKEN = ("/health",)  # for monitoring
+WITHOUT_HEADER = ("/predict",)  # changes no class: curl may send it as it is
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
+}
+
+
+class Security:
+    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._waiting = WaitingBytes(settings.limits.waiting_bytes)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        body = LimitedBody(receive, Headers(scope=scope), self._settings.limits, self._waiting)
+
+        async def safe_send(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers.update(SECURITY_HEADERS)
+                headers.setdefault("cache-control", "no-store")
+                if not body.complete:
+                    headers["connection"] = "close"  # nobody reads the rest of a body that was refused
+            await send(message)
+
+        try:
+            response = self._check(scope)
+        except Problem as problem:
+            response = problem_response(problem)
+        if response is not None:
+            await response(scope, receive, safe_send)
+            return
+        try:
+            await self._app(scope, body.receive, safe_send)
+        finally:
+            body.release()
+
+    def _check(self, scope: Scope) -> Response | None:
+        """A problem, a response that is given instead of the route's, or None."""
+        headers, path, method = Headers(scope=scope), scope["path"], scope["method"]
+        token = self._settings.token
+        by_header = False
+        if token is None:
+            _check_host(headers)
+        elif path == "/" and method == "GET" and _same(_offered(scope), token):
+            return _token_to_cookie(scope, token)
+        elif path not in WITHOUT_TOKEN:
+            scheme, _, given = headers.get("authorization", "").partition(" ")
+            by_header = scheme.lower() == "bearer" and _same(given.strip(), token)
+            if not by_header and not _same(Request(scope).cookies.get(COOKIE, ""), cookie_of(token)):
+                raise Problem(
+                    401,
+                    "token",
+                    "send `Authorization: Bearer TOKEN`, or open the page once with ?token=TOKEN",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        if method not in READ_ONLY and not by_header:
+            _check_origin(headers, path)
+        return None
+
+
+def cookie_of(token: str) -> str:
+    """What the page's cookie holds: it proves the token and is not the token."""
+    return hmac.new(token.encode(), b"the page of glocal", hashlib.sha256).hexdigest()
+
+
+def check_exposure(host: str, token: str | None) -> None:
+    """Refuse to listen where others can reach the server without a token."""
+    if token is not None and len(token) < 8:
+        raise RecipeError(
+            "a token must have at least 8 characters; `openssl rand -hex 16` makes a good one", code="short-token"
+        )
+    if token is None and not is_loopback(host):
+        raise RecipeError(
+            f"{host} can be reached by others: give a --token, or listen on 127.0.0.1", code="token-needed"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return host in LOOPBACK or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _same(one: str, other: str) -> bool:
+    """In a time that tells nothing."""
+    return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+
+
+def _offered(scope: Scope) -> str:
+    """The token in the address."""
+    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
+
+
+def _check_host(headers: Headers) -> None:
+    """Without a token only this machine may ask, and a foreign page must not pose as it (DNS rebinding)."""
+    host = re.sub(r":\d+$", "", headers.get("host", "")).strip("[]").lower()
+    if host not in LOOPBACK:
+        raise Problem(403, "origin", f"this server answers to {' and '.join(LOOPBACK)} only; give it a --token")
+
+
+def _check_origin(headers: Headers, path: str) -> None:
+    """A change must come from our own page or from a program, not from a foreign page in the same browser."""
+    origin = headers.get("origin")
+    if origin is not None and _host_of(origin) != headers.get("host", "").lower():
+        raise Problem(403, "origin", "another page must not send this")
+    if path not in WITHOUT_HEADER and "x-glocal" not in headers:
+        raise Problem(403, "origin", "send the header `X-Glocal: 1` with every change: a foreign page cannot")
+
+
+def _host_of(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
+
+
+def _token_to_cookie(scope: Scope, token: str) -> Response:
+    """Trade the token in the address for a cookie, so that it stays in no history and no log."""
+    response = RedirectResponse("./", 303)
+    secure = scope.get("scheme") == "https" or Headers(scope=scope).get("x-forwarded-proto") == "https"
+    response.set_cookie(COOKIE, cookie_of(token), httponly=True, samesite="strict", secure=secure, path="/")
+    return response
