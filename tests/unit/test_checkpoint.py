@@ -167,14 +167,14 @@ def test_foreign_and_newer_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def test_a_model_that_this_version_does_not_have(tmp_path: Path) -> None:
     path = tmp_path / "m.safetensors"
-    for described in (
-        {"method": {"name": "tomorrow", "settings": {}}},
-        {"method": {"name": "gel", "settings": {"tomorrow": 1}}},
-        {"backbone": {"name": "tomorrow", "settings": {}}},
-        {"backbone": {"name": "conv4", "settings": {"tomorrow": 1}}},
+    for code, described in (
+        ("no-plugin", {"method": {"name": "tomorrow", "settings": {}}}),
+        ("cannot-build", {"method": {"name": "gel", "settings": {"tomorrow": 1}}}),
+        ("no-plugin", {"backbone": {"name": "tomorrow", "settings": {}}}),
+        ("cannot-build", {"backbone": {"name": "conv4", "settings": {"tomorrow": 1}}}),
     ):
         save_model(path, small_model(**described))
-        refuse(path, "no-plugin", "tomorrow")
+        refuse(path, code, "tomorrow")
     write_checkpoint(path, {}, {})
     refuse(path, "cannot-build")
 
