@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from glocal.serve.snapshot import Snapshot
-from glocal_runtime.eye import BATCH, Picture, Source, Unreadable, take
+from glocal_runtime.encoder import BATCH
+from glocal_runtime.photos import Picture, Source, Unreadable, take
 
 
 @dataclass
@@ -56,7 +57,7 @@ class DecodingBatcher:
 
     def _decode(self, job: _Job, place: int, source: Source) -> None:
         assert self._snapshot is not None
-        picture = take(source, self._snapshot.enrolled().eye.preprocess)
+        picture = take(source, self._snapshot.enrolled().encoder.preprocess)
         with self._changed:
             self._ready.append(_Item(job, place, picture))
             self._changed.notify()
@@ -70,7 +71,7 @@ class DecodingBatcher:
                 return
             assert self._snapshot is not None
             who = self._snapshot.enrolled()
-            batch = who.eye.batch(item.picture for item in items)
+            batch = who.encoder.batch(item.picture for item in items)
             for row, (item, answer) in enumerate(zip(items, who.answer(batch), strict=True)):
                 item.job.results[item.place] = (who.row(batch, row), answer)  # every picture of a benchmark is readable
                 item.job.left -= 1

@@ -43,14 +43,10 @@ def serve(kind: str, place: str, threads: int) -> None:
     if kind == "torch":
         import torch
 
-        from glocal.recognizer import Recognizer
-
         torch.set_num_threads(threads)
-        who = Recognizer.load(place, device="cpu", workers=1)
-    else:
-        from glocal_runtime import Recognizer as Exported
+    from glocal_runtime import Recognizer
 
-        who = Exported.load(place, workers=1, threads=threads)
+    who = Recognizer.load(place, device="cpu", workers=1, threads=threads)
     print(json.dumps({"load": time.perf_counter() - start}), flush=True)
     for line in sys.stdin:
         start, busy = time.perf_counter(), time.process_time()
@@ -106,8 +102,8 @@ def main() -> None:
         serve(*asked.serve, asked.threads)
         return
 
-    from glocal.export.export import export
-    from glocal.recognizer import Recognizer
+    from glocal.export.onnx import export
+    from glocal_runtime import Recognizer
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -115,9 +111,9 @@ def main() -> None:
         groups = [paths[i * SHOTS : (i + 1) * SHOTS] for i in range(CLASSES)]
         who = Recognizer.enroll({f"{i}": some for i, some in enumerate(groups)}, model=asked.model, device="cpu")
         who.save(place / "torch.glocal")
-        export(who, place / "float32")
-        export(who, place / "int8", int8=True)
-        kinds = {"torch": place / "torch.glocal", "float32": place / "float32", "int8": place / "int8"}
+        export(who, place / "float32.glocal")
+        export(who, place / "int8.glocal", int8=True)
+        kinds = {kind: place / f"{kind}.glocal" for kind in ("torch", "float32", "int8")}
         sides = [Side(kind, where, asked.threads) for kind, where in kinds.items()]
         for path in paths[CLASSES * SHOTS :]:
             for side in sides:

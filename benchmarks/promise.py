@@ -31,11 +31,11 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
-from glocal.engine.calibrate import score_model_of
 from glocal.engine.checkpoint import Model, load_model
-from glocal.engine.score_fit import score_task
+from glocal.recognizer.score_fit import score_task
 from glocal.types import Views
 from glocal_runtime.files import write_text
+from glocal_runtime.score_model import ScoreModel
 
 Array: TypeAlias = "np.ndarray[Any, np.dtype[np.float64]]"
 LEVELS = (0.01, 0.02, 0.05, 0.10, 0.20, 0.30)  # promises of the reliability plot
@@ -88,8 +88,7 @@ def embed(model: Model, data: ClassDataset, rows: np.ndarray[Any, Any]) -> Views
 
 def measure(model: Model, views: Views, draws: list[Draw], classes: int) -> dict[str, Any]:
     """Counts by class, so that classes can be resampled; and what the tasks were told."""
-    scores = score_model_of(model.record)
-    assert scores is not None, "the head carries no score model"
+    scores = ScoreModel.from_json(model.record["score_model"])
     counts = {name: np.zeros((len(LEVELS), classes)) for name in ("false", "caught")}
     seen = {name: np.zeros(classes) for name in ("known", "unknown", "right")}
     above, pairs = np.zeros((classes, classes)), np.zeros((classes, classes))  # [known class, unknown class]

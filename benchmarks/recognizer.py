@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from glocal.recognizer import Recognizer
-from glocal.recognizer.eye import BATCH
-from glocal.recognizer.judge import Judge
-from glocal.recognizer.support import Bank, Support
-from glocal.types import Views
+from glocal_runtime import Recognizer
+from glocal_runtime.encoder import BATCH
+from glocal_runtime.enrolled import Enrolled
 from glocal_runtime.images import decode, fit
+from glocal_runtime.support import Bank, Support
+from glocal_runtime.views import Views
 
 SHOTS = 5
 
@@ -41,7 +41,7 @@ def seconds(run: Callable[[], object]) -> float:
 
 def plain_pass(recognizer: Recognizer, paths: list[Path]) -> None:
     """Decode in order, encode in batches: what one would write without glocal."""
-    backbone, preprocess = recognizer.contents.brain.model.backbone, recognizer.eye.preprocess
+    backbone, preprocess = recognizer.contents.model.model.backbone, recognizer.encoder.preprocess
     with torch.inference_mode():
         for start in range(0, len(paths), BATCH):
             pixels = np.stack([fit(decode(path), preprocess) for path in paths[start : start + BATCH]])
@@ -67,18 +67,19 @@ def groups(paths: list[Path]) -> Iterator[list[Path]]:
 
 def enlarged(few: Recognizer, n: int) -> Recognizer:
     """``n`` classes, each with the views of one of ``few``, moved a little."""
-    torch.manual_seed(0)
+    rng = np.random.default_rng(0)
     banks = list(few.contents.support.classes.values())
-    support = Support({f"class {i}": _moved(banks[i % len(banks)], i) for i in range(n)})
-    judge = Judge(few.contents.brain, support, few.eye.device)
-    return Recognizer(judge.settled(few.contents, changed=set()), few.eye, judge)
+    support = Support({f"class {i}": _moved(banks[i % len(banks)], i, rng) for i in range(n)})
+    enrolled = Enrolled(few.contents.model, support)
+    return Recognizer(enrolled.settled(few.contents, changed=set()), few.encoder, enrolled)
 
 
-def _moved(bank: Bank, i: int) -> Bank:
+def _moved(bank: Bank, i: int, rng: np.random.Generator) -> Bank:
     photos = tuple(replace(photo, digest=f"{i} {photo.digest}") for photo in bank.photos)
     vec, local = bank.views.vec, bank.views.local
-    views = Views(vec + vec.std() * torch.randn_like(vec), None if local is None else local.roll(i, dims=1))
-    return Bank(photos, views, bank.signature.roll(i, dims=1))
+    noise = rng.standard_normal(vec.shape).astype(np.float32)
+    views = Views(vec + vec.std() * noise, None if local is None else np.roll(local, i, axis=1))
+    return Bank(photos, views, np.roll(bank.signature, i, axis=1))
 
 
 def main() -> None:
@@ -106,7 +107,7 @@ def main() -> None:
         many = enlarged(few, asked.classes)
         file = Path(folder) / "many.glocal"
         save = seconds(lambda: many.save(file))
-        look = seconds(lambda: many.embed(extra))
+        look = seconds(lambda: many.encoder.embed(extra))
         whole = seconds(lambda: many.add_class("extra", extra))
         load = seconds(lambda: Recognizer.load(file, device="cpu"))
         print(f"{asked.classes} classes of {SHOTS} photos, {file.stat().st_size / 2**20:.1f} MiB")

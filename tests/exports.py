@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from unittest.mock import patch
 
-from glocal.export import export as exporting
-from glocal.export.export import Exported, export
+from glocal.export import onnx as exporting
 from glocal.export.graphs import trace
-from glocal.recognizer import Recognizer
+from glocal.export.onnx import Exported, export, with_model
+from glocal_runtime import Recognizer
+from glocal_runtime.onnx_model import OnnxModel
 from photos import recognizer
 
 
 @cache
 def graphs(model: str) -> dict[str, bytes]:
-    return trace(recognizer(model=model).contents.brain.model)
+    return trace(recognizer(model=model).contents.model.model)
 
 
-def traced_once(who: Recognizer, folder: Path, *, int8: bool = False) -> Exported:
+def traced_once(who: Recognizer, path: Path, *, int8: bool = False) -> Exported:
     """``export`` of a recognizer with a shipped model."""
-    with patch.object(exporting, "trace", lambda _: graphs(who.contents.brain.name)):
-        return export(who, folder, int8=int8)
+    with patch.object(exporting, "trace", lambda _: graphs(who.contents.model.name)):
+        return export(who, path, int8=int8)
+
+
+@cache
+def onnx_model(model: str = "embedded-gel") -> OnnxModel:
+    source = recognizer(model=model).contents.model
+    about = (source.name, source.method, source.open_score, source.min_way, source.preprocess, source.score_model)
+    return OnnxModel(*about, graphs(model))
+
+
+def onnx_recognizer(shots: Mapping[str, int] | None = None, *, model: str = "embedded-gel") -> Recognizer:
+    """As ``photos.recognizer``, with graphs."""
+    return with_model(recognizer(shots, model=model).contents, onnx_model(model))

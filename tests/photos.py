@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from glocal.data.benchmarks.embedded import render
-from glocal.recognizer import Recognizer
+from glocal_runtime import Recognizer
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

@@ -15,10 +15,10 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
-from glocal.recognizer import Recognizer
 from glocal.serve.app import config_of, create_app
 from glocal.serve.limits import Settings
 from glocal.serve.workspace import Workspace
+from glocal_runtime import Recognizer
 from photos import some
 from tiny_models import tiny_model
 

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from glocal.data.registry import open_dataset
     from glocal.engine.checkpoint import load_model
     from glocal.engine.evaluate import evaluate
-    from glocal.recognizer import Recognizer
     from glocal.report.comparison import compare
+    from glocal_runtime import Recognizer
     from glocal_runtime.errors import GlocalError
 
 # Imported when first used, because torch takes seconds.
 _HOMES = {
     "GlocalError": "glocal_runtime.errors",
-    "Recognizer": "glocal.recognizer",
+    "Recognizer": "glocal_runtime",
     "compare": "glocal.report.comparison",
     "evaluate": "glocal.engine.evaluate",
     "load_model": "glocal.engine.checkpoint",

@@ -1,21 +1,21 @@
-"""Answers from an exported recognizer, without PyTorch: numpy, Pillow and onnxruntime only."""
+"""From a photo to a decision, without PyTorch: numpy and Pillow, and onnxruntime for exported models."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from glocal_runtime.eye import Unreadable
+    from glocal_runtime.photos import Unreadable
     from glocal_runtime.prediction import Prediction
     from glocal_runtime.recognizer import Recognizer
 
 __all__ = ["Prediction", "Recognizer", "Unreadable"]
 
-_HOMES = {"Prediction": "prediction", "Recognizer": "recognizer", "Unreadable": "eye"}
+_HOMES = {"Prediction": "prediction", "Recognizer": "recognizer", "Unreadable": "photos"}
 
 
 def __getattr__(name: str) -> Any:
-    """Loaded when asked for: glocal uses parts of this package and need not have onnxruntime."""
+    """Loaded when asked for: most of glocal uses small parts of this package only."""
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 
-from glocal_runtime.left_out import Compared, Head, Labels, LeftOut, left_out, left_out_of
-from glocal_runtime.patches import ClassMaps
+from glocal_runtime.model import Scores
+from glocal_runtime.patch_matching import ClassMaps
+from glocal_runtime.probability import with_unknown
 from glocal_runtime.score_model import ScoreModel
-from glocal_runtime.shares import with_unknown
-from glocal_runtime.threshold import Threshold, plain_threshold
-from glocal_runtime.views import Array, Views
+from glocal_runtime.threshold import LeftOut, Threshold, plain_threshold
+from glocal_runtime.views import Array, Labels, Views
 
-FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
 USUAL = (0.025, 0.975)  # the share of known photos that a usual range spans
 
 Range = tuple[float, float]
@@ -48,24 +47,6 @@ class Decision:
         return np.array(self.threshold.per_class)[nearest]
 
 
-def judge_support(
-    head: Head,
-    views: Views,
-    label: Labels,
-    *,
-    before: Sequence[LeftOut] = (),
-    changed: Collection[int] | None = None,
-) -> list[LeftOut]:
-    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
-
-    ``before`` counts photos and classes as they are now.
-    """
-    if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
-        return left_out(head, views, label)
-    fresh = left_out_of(head, views, label, changed) if changed else []
-    return [*before, *fresh]
-
-
 def compute_threshold(
     score_model: ScoreModel | None,
     promise: Promise,
@@ -79,7 +60,7 @@ def compute_threshold(
     compute = plain_threshold if score_model is None else partial(score_model.threshold, strange=strange)
     return compute(
         shots=shots,
-        left_out=[each.loo for each in left],
+        left_out=left,
         max_false_unknown=promise.max_false_unknown,
         unknown_scores=unknown_scores,
         per_class=promise.per_class,
@@ -110,14 +91,14 @@ def usual_ranges(
     return found
 
 
-def probabilities(score_model: ScoreModel | None, compared: Compared, decision: Decision) -> Array:
+def probabilities(score_model: ScoreModel | None, compared: Scores, decision: Decision) -> Array:
     """(Q, N + 1); the last column is unknown.
 
     A head without a score model has none that are calibrated: then unknown gets a half at the threshold, more above it
     with the spread of the left-out photos as the unit, and the classes share the rest by the softmax of their logits.
     """
     if score_model is not None:
-        return score_model.shares(compared.logits, compared.open_score, decision.threshold)
+        return score_model.probabilities(compared.logits, compared.open_score, decision.threshold)
     limit = decision.limits(compared.logits.argmax(axis=1))
     spread = float(np.std([each.score for each in decision.left_out])) if len(decision.left_out) > 1 else 0.0
     return with_unknown(compared.logits.astype(np.float64), (compared.open_score - limit) / (spread or 1.0))

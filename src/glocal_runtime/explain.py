@@ -11,18 +11,20 @@ import textwrap
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from glocal_runtime.base import AnyRecognizer
-from glocal_runtime.eye import Batch, Picture
+from glocal_runtime.encoder import Batch
 from glocal_runtime.files import replacing
-from glocal_runtime.patches import cosines, unit
+from glocal_runtime.patch_matching import cosines, unit
 from glocal_runtime.prediction import Prediction
-from glocal_runtime.support import AnyBank
+from glocal_runtime.support import Bank
 from glocal_runtime.views import Array, Views
+
+if TYPE_CHECKING:
+    from glocal_runtime.recognizer import Recognizer
 
 QUERY, PHOTO, GAP, EDGE, LINE = 384, 232, 130, 20, 18  # pixels
 PHOTOS = 3  # support photos shown
@@ -40,17 +42,17 @@ class Match:
     cosine: float
 
 
-def nearest_photos(views: Views, bank: AnyBank) -> list[int]:
+def nearest_photos(views: Views, bank: Bank) -> list[int]:
     """Rows of the bank, the photo most like the query (views of one picture) first."""
     return np.argsort(-_cosine(views, bank), kind="stable").tolist()
 
 
-def partners(local: Array, bank: AnyBank, photos: list[int], matching: Collection[int]) -> list[Match]:
+def partners(local: Array, bank: Bank, photos: list[int], matching: Collection[int]) -> list[Match]:
     """For each matching patch of the map (D', H, W) the patch of the photos most like it; best first."""
     if bank.views.local is None:
         return []
-    others = _floats(bank.views.local)[photos]  # (K, D', H, W)
-    every = cosines(np.broadcast_to(_floats(local), (len(others), *local.shape)), others)  # (K, P, P')
+    others = bank.views.local[photos].astype(np.float32)  # (K, D', H, W)
+    every = cosines(np.broadcast_to(local.astype(np.float32), (len(others), *local.shape)), others)  # (K, P, P')
     k, p, p2 = every.shape
     row = every.transpose(1, 0, 2).reshape(p, k * p2)
     best, place = row.max(axis=1), row.argmax(axis=1)
@@ -58,13 +60,11 @@ def partners(local: Array, bank: AnyBank, photos: list[int], matching: Collectio
     return sorted(found, key=lambda match: -match.cosine)
 
 
-def overlay(
-    picture: Picture, views: Views, answer: Prediction, bank: AnyBank, matching: Collection[int] | None
-) -> Image.Image:
-    """``views`` of this one picture, ``bank`` of the nearest class, ``matching`` its patches that match this class.
-
-    ``matching`` is None for a method that does not look at patches.
-    """
+def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) -> Image.Image:
+    """The answer to the i-th readable picture of a batch as a picture; a method without patches shows photos alone."""
+    views = batch.views.rows(slice(i, i + 1)).stored()
+    bank = recognizer.contents.support.classes[answer.nearest]
+    matching = recognizer.enrolled.matching_patches(views, answer.nearest)
     shown = nearest_photos(views, bank)[:PHOTOS]
     grid = None if views.local is None or matching is None else tuple(views.local.shape[2:])
     found = [] if grid is None or views.local is None else partners(views.local[0], bank, shown, matching or ())
@@ -76,16 +76,16 @@ def overlay(
     draw = ImageDraw.Draw(canvas)
     bold, plain = ImageFont.load_default(16), ImageFont.load_default(13)
     draw.text((EDGE, EDGE // 2), f"{answer.label}  ({100 * answer.probability:.0f} %)", INK, bold)
-    for i, line in enumerate(head):
-        draw.text((EDGE, EDGE // 2 + LINE * (i + 1) + 6), line, INK, plain)
+    for n, line in enumerate(head, start=1):
+        draw.text((EDGE, EDGE // 2 + LINE * n + 6), line, INK, plain)
 
-    query = Image.fromarray(picture.pixels).resize((QUERY, QUERY))
+    query = Image.fromarray(batch.readable[i].pixels).resize((QUERY, QUERY))
     if grid is not None:
         query = _dimmed(query, grid, {match.patch for match in found})
     canvas.paste(query, (EDGE, top))
     places = {}
-    for i, row in enumerate(shown):
-        places[row] = (2 * EDGE + QUERY + GAP, top + i * (PHOTO + 2 * LINE))
+    for place, row in enumerate(shown):
+        places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
         with Image.open(io.BytesIO(bank.photos[row].thumbnail), formats=["JPEG"]) as small:
             canvas.paste(small.convert("RGB").resize((PHOTO, PHOTO)), places[row])
         n = sum(match.photo == row for match in found)
@@ -102,13 +102,6 @@ def overlay(
     return canvas
 
 
-def explain(recognizer: AnyRecognizer, batch: Batch[Any], i: int, answer: Prediction) -> Image.Image:
-    """The answer to the i-th readable picture of a batch as a picture."""
-    views = recognizer.row(batch, i)
-    bank = recognizer.contents.support.classes[answer.nearest]
-    return overlay(batch.readable[i], views, answer, bank, recognizer.matching_patches(views, answer.nearest))
-
-
 def write_explanation(folder: Path, number: int, answer: Prediction, image: Image.Image) -> Path:
     """Named after the picture and its place in the input: two folders may hold pictures of one name."""
     stem = re.sub(r"[^\w.-]+", "_", Path(answer.path).stem)[:60]
@@ -118,13 +111,9 @@ def write_explanation(folder: Path, number: int, answer: Prediction, image: Imag
     return path
 
 
-def _cosine(views: Views, bank: AnyBank) -> Array:
+def _cosine(views: Views, bank: Bank) -> Array:
     """(K,) of the one picture of ``views`` with every photo."""
-    return (unit(_floats(views.vec)) @ unit(_floats(bank.views.vec)).T)[0]
-
-
-def _floats(x: Any) -> Array:
-    return np.asarray(x, dtype=np.float32)
+    return (unit(views.vec) @ unit(bank.views.vec).T)[0]
 
 
 def _dimmed(image: Image.Image, grid: tuple[int, ...], keep: set[int]) -> Image.Image:

@@ -1,4 +1,4 @@
-"""The answer about one picture."""
+"""The answer about one picture, and why: in words, from the scores and where they usually lie."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from glocal_runtime.decision import Range
+
+KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score look at
 
 
 @dataclass(frozen=True)
@@ -29,3 +33,74 @@ class Prediction:
         """Plain values; a threshold that calls nothing unknown is null, because JSON has no infinity."""
         finite = self.threshold if math.isfinite(self.threshold) else None
         return {**vars(self), "threshold": finite, "probabilities": dict(self.probabilities)}
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What speaks for and against one answer."""
+
+    nearest: str
+    probability: float  # of the nearest class
+    is_unknown: bool
+    open_score: float
+    threshold: float
+    parts: Mapping[str, float]  # energies, larger = less alike
+    patches: tuple[int, int] | None  # matching the nearest class, of how many
+
+
+def reason(evidence: Evidence, usual: Mapping[str, Range]) -> str:
+    """One line: "nearest class bolt (41 %), but local match is weak: 3 of 49 patches match (usually 20 to 45)"."""
+    percent = f"{100 * evidence.probability:.0f} %"
+    weak = [name for name, value in evidence.parts.items() if name in usual and value > usual[name][1]]
+    if not evidence.is_unknown:
+        head = f"{evidence.nearest} ({percent})"
+        if not weak:
+            return "; ".join([f"{head}: {_good(evidence, usual)}", *_details(evidence, usual)])
+        return "; ".join([f"{head}, though {_weak(weak, evidence, usual)}", *_details(evidence, usual)])
+    head = f"nearest class {evidence.nearest} ({percent})"
+    if weak:
+        return "; ".join([f"{head}, but {_weak(weak, evidence, usual)}", *_details(evidence, usual)])
+    return "; ".join([f"{head}, but {_above(evidence)}", *_details(evidence, usual)])
+
+
+def _good(evidence: Evidence, usual: Mapping[str, Range]) -> str:
+    judged = [KINDS[name] for name in evidence.parts if name in usual]
+    match = f"{' and '.join(judged)} match as usual" if judged else "it matches"
+    return f"{match}{_patches(evidence, usual, ', ')}"
+
+
+def _weak(weak: list[str], evidence: Evidence, usual: Mapping[str, Range]) -> str:
+    verb = "are" if len(weak) > 1 else "is"
+    patches = _patches(evidence, usual, ": ") if "E_f" in weak else ""
+    return f"{' and '.join(KINDS[name] for name in weak)} match {verb} weak{patches}"
+
+
+def _patches(evidence: Evidence, usual: Mapping[str, Range], lead: str) -> str:
+    if evidence.patches is None:
+        return ""
+    low, high = (round(end) for end in usual.get("patches", (0, 0)))
+    range_ = f" (usually {low}{f' to {high}' if high > low else ''})" if "patches" in usual else ""
+    return f"{lead}{evidence.patches[0]} of {evidence.patches[1]} patches match{range_}"
+
+
+def _above(evidence: Evidence) -> str:
+    return (
+        f"it is not like it enough: open score {evidence.open_score:.3g}, above the threshold {evidence.threshold:.3g}"
+    )
+
+
+def _details(evidence: Evidence, usual: Mapping[str, Range]) -> list[str]:
+    """Each energy against its usual range; for a method without parts that of the open score."""
+    if evidence.parts:
+        return [f"{KINDS[n]} energy {value:.3g}{_usually(usual.get(n))}" for n, value in evidence.parts.items()]
+    if evidence.is_unknown:
+        return [f"known photos score {_span(usual['open_score'])}"] if "open_score" in usual else []
+    return [f"open score {evidence.open_score:.3g}{_usually(usual.get('open_score'))}"]
+
+
+def _usually(range_: Range | None) -> str:
+    return "" if range_ is None else f" (usually {_span(range_)})"
+
+
+def _span(range_: Range) -> str:
+    return f"{range_[0]:.3g} to {range_[1]:.3g}"

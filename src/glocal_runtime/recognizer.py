@@ -1,169 +1,270 @@
-"""An exported recognizer: the classes and answers of glocal, by ONNX graphs.
+"""A folder of photos in, a name or "unknown" out.
 
->>> recognizer = Recognizer.load("parts-export")                                         # doctest: +SKIP
+>>> recognizer = Recognizer.enroll("photos")                                             # doctest: +SKIP
 >>> recognizer.predict("new.jpg")[0].label                                               # doctest: +SKIP
 'bolt'
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
-import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from PIL import Image
 
-from glocal_runtime.base import AnyRecognizer, check_way, first_of
-from glocal_runtime.checkup import tidy
+from glocal_runtime.advice import Finding, advice, without_duplicates
+from glocal_runtime.contents import Contents, Probes, Verified, relative
 from glocal_runtime.decision import Decision, Promise
-from glocal_runtime.errors import DataError
+from glocal_runtime.encoder import Batch, Encoder, Progress
+from glocal_runtime.enrolled import Enrolled
+from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.explain import explain
-from glocal_runtime.eye import Image_, Source, Unreadable, as_source, take
-from glocal_runtime.folder import (
-    Contents,
-    Facts,
-    Probes,
-    copy_package,
-    is_export,
-    read_contents,
-    read_manifest,
-    write_contents,
+from glocal_runtime.file import holds_recognizer, read_contents, write_contents
+from glocal_runtime.leave_one_out import carried_over
+from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
+from glocal_runtime.photos import (
+    Image_,
+    Labelled,
+    Photos,
+    Source,
+    Unreadable,
+    as_source,
+    labelled_sources,
+    nested_folders,
+    sources_of,
 )
-from glocal_runtime.gather import Labelled, Photos, class_folders, sources_of
-from glocal_runtime.graphs import EMBED, ENROLL, SCORE, Graph, GraphEye, GraphHead
-from glocal_runtime.judge import Judge
-from glocal_runtime.look import Progress, probe_images, seen
-from glocal_runtime.support import Bank, Support
+from glocal_runtime.prediction import Prediction
+from glocal_runtime.support import Bank, Support, check_class_name
 from glocal_runtime.threshold import Threshold, check_promise
-from glocal_runtime.verify import Verified, compared
 from glocal_runtime.views import Views
 
 
-class Model:
-    """The graphs, ready to run, and their bytes."""
+class Answered(NamedTuple):
+    """A batch of pictures with their answers, in the order of the input."""
 
-    def __init__(self, facts: Facts, graphs: Mapping[str, bytes], *, workers: int = 2, threads: int = 0) -> None:
-        self.facts, self.graphs = facts, dict(graphs)
-        self.eye = GraphEye(Graph(graphs[EMBED], EMBED, threads=threads), facts.preprocess, workers=workers)
-        enroll, score = (Graph(graphs[name], name, threads=threads) for name in (ENROLL, SCORE))
-        self.head = GraphHead(enroll, score, min_way=facts.min_way)
-
-    def judge(self, support: Support) -> Judge:
-        return Judge(self.head, support, score_model=self.facts.score_model)
-
-    def look(
-        self, sources: list[Source], *, skip_bad: bool = False, progress: Progress | None = None
-    ) -> tuple[Bank, dict[int, Unreadable]]:
-        batches, bad = seen(self.eye, sources, stored=Views.stored, skip_bad=skip_bad, progress=progress)
-        return Bank.of(batches), bad
-
-    def embed(self, images: Iterable[Image_]) -> Views:
-        """Views of a few pictures, as they would be stored."""
-        return self.eye.batch(take(as_source(image), self.eye.preprocess) for image in images).views.stored()
+    batch: Batch
+    answers: list[Prediction | Unreadable]
 
 
-class Recognizer(AnyRecognizer):
-    """Enrolled classes, the graphs that judge pictures by them, and a threshold with a promise."""
+class Recognizer:
+    """Enrolled classes, the model that compares pictures with them, and a threshold with a promise.
 
-    contents: Contents
+    Build it with ``enroll`` or ``load``.  What changes it returns the advice about the change.
+    """
 
-    def __init__(self, model: Model, contents: Contents, judge: Judge) -> None:
-        self.model, self.eye, self.contents, self._judge = model, model.eye, contents, judge
-
-    @classmethod
-    def load(cls, folder: str | Path, *, workers: int = 2, threads: int = 0) -> Recognizer:
-        """From a folder of ``glocal export``.  ``threads`` of onnxruntime: 0 is one per core."""
-        contents, graphs = read_contents(Path(folder))
-        model = Model(contents.facts, graphs, workers=workers, threads=threads)
-        return cls(model, contents, model.judge(contents.support))
+    def __init__(
+        self, contents: Contents, encoder: Encoder, enrolled: Enrolled, findings: Sequence[Finding] = ()
+    ) -> None:
+        self.contents, self.encoder, self.enrolled, self._found = contents, encoder, enrolled, list(findings)
 
     @classmethod
     def enroll(
         cls,
         photos: Labelled,
         *,
-        model: str | Path | Recognizer,
+        model: Any = DEFAULT,
+        score: str | None = None,
         max_false_unknown: float = 0.05,
         per_class: bool = False,
         unknown: Photos | None = None,
+        skip_bad: bool = False,
+        device: str = "auto",
+        workers: int = 2,
         progress: Progress | None = None,
     ) -> Recognizer:
-        """New classes, from ``folder/<class>/*.jpg`` or a mapping, with the graphs of an export."""
+        """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
+
+        ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
+        memory.  ``unknown``: photos of other things, which make the threshold better.  ``score``: another open score.
+        """
         promise = Promise(check_promise(max_false_unknown), per_class)
-        classes = class_folders(photos)
+        classes = labelled_sources(photos)
         others = [] if unknown is None else sources_of(unknown, "unknown/")
-        brain = (model if isinstance(model, Recognizer) else cls.load(model)).model
-        _check_way(brain.facts, len(classes))
+        found = find_model(model, score=score, device=device)
+        check_way(found, len(classes))
+        encoder = Encoder(found, workers=workers)
         flat = [source for some in classes.values() for source in some]
+        bank, bad = encoder.bank(flat + others, skip_bad=skip_bad, progress=progress)
         owner = [name for name, some in classes.items() for _ in some]
-        bank, _ = brain.look(flat + others, progress=progress)
+        owner = [name for i, name in enumerate(owner) if i not in bad]
         rows = {name: [row for row, each in enumerate(owner) if each == name] for name in classes}
-        support, doubles = tidy(Support({name: bank.rows(some) for name, some in rows.items()}))
-        images = probe_images(brain.eye, first_of(flat, owner, ()))
+        if empty := [name for name, some in rows.items() if not some]:
+            raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
+        support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))
+        images = encoder.probe_images(_first_of_each(flat, owner, bad))
         contents = Contents(
-            brain.facts,
+            found,
             support,
-            bank.rows(list(range(len(owner), len(bank)))) if others else None,
+            bank.rows(range(len(owner), len(bank))) if others else None,
             promise,
             Decision(Threshold(math.inf, max_false_unknown, None, None, "none"), ()),
-            Probes(images, brain.embed(images)),
+            Probes(images, encoder.embed(images)),
         )
-        judge = brain.judge(support)
-        found = cls(brain, judge.settled(contents, changed=None), judge)
-        found._found = doubles
-        return found
+        enrolled = Enrolled(found, support)
+        findings = [Finding.unreadable(each.path, each.error) for each in bad.values()]
+        findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
+        return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
 
-    def save(self, folder: str | Path) -> None:
-        """Into the folder it came from, or any export of the same graphs, or a new one with all that it needs."""
-        folder = Path(folder)
-        digests = {name: hashlib.sha256(data).hexdigest() for name, data in self.model.graphs.items()}
-        if not folder.exists():
-            partial = folder.with_name(f".{folder.name[:100]}.partial")
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-            try:
-                for name, data in self.model.graphs.items():
-                    (partial / name).write_bytes(data)
-                copy_package(partial)
-                write_contents(partial, self.contents, digests)
-                partial.rename(folder)
-            finally:
-                shutil.rmtree(partial, ignore_errors=True)
-            return
-        if not is_export(folder) or read_manifest(folder).get("graphs") != digests:
-            raise DataError(f"{folder} is there already and has not the graphs of this recognizer; name a new folder")
-        write_contents(folder, self.contents, digests)
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
+        """From a .glocal file.  ``device`` is for a checkpoint, ``threads`` (0: one per core) for ONNX graphs."""
+        contents = read_contents(Path(path), device=device, threads=threads)
+        return cls(contents, Encoder(contents.model, workers=workers), Enrolled(contents.model, contents.support))
 
-    def embed(self, images: Iterable[Image_]) -> Views:
-        """Views of a few pictures, as they would be stored."""
-        return self.model.embed(images)
+    def save(self, path: str | Path) -> None:
+        """One file, the old one or the new one at any moment."""
+        write_contents(Path(path), self.contents)
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return self.contents.support.names
+
+    @property
+    def threshold(self) -> Threshold:
+        return self.contents.decision.threshold
+
+    def findings(self) -> list[Finding]:
+        """Advice about the support: duplicates, strays, classes that will be confused, too few photos."""
+        return [*self._found, *advice(self.contents.support, self.contents.decision)]
+
+    def predict(self, images: Photos) -> list[Prediction]:
+        """One answer per picture; a picture that cannot be used is an error.  A folder stands for all in it."""
+        return [_readable(answer) for answer in self.stream(sources_of(images))]
+
+    def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
+        """Answers as they come, for any number of pictures; a bad picture is one of them and stops nothing."""
+        for answered in self.batches(images):
+            yield from answered.answers
+
+    def batches(self, images: Iterable[Image_]) -> Iterator[Answered]:
+        """The same, batch by batch, with what was seen of the pictures."""
+        for batch in self.encoder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
+            yield Answered(batch, self.answer(batch))
+
+    def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
+        """Answers about pictures that were encoded before, in the order of the batch."""
+        return self.enrolled.answer(batch, self.contents.decision)
+
+    def compare(self, views: Views) -> Scores:
+        """Logits (Q, N) and open scores (Q,) of views."""
+        return self.enrolled.compare(views)
 
     def explain(self, image: Image_) -> Image.Image:
         """The answer about one picture as a picture: what matched in which photo."""
         [answered] = self.batches([image])
-        [answer] = answered.answers
-        if isinstance(answer, Unreadable):
-            raise DataError(f"cannot use picture {answer.path}: {answer.error}")
-        return explain(self, answered.batch, 0, answer)
+        return explain(self, answered.batch, 0, _readable(answered.answers[0]))
 
     def verify(self) -> list[Verified]:
-        """Does this machine give the answers that the export was made with?  Its probes, decoded and scored again."""
+        """Does this machine give the answers that were recorded?  The probe pictures, decoded and scored again."""
         probes = self.contents.probes
-        return compared(probes.open_score, probes.logits, *self.scores(self.embed(probes.images)))
+        found = self.compare(self.encoder.embed(probes.images))
+        verified = []
+        for i, expected in enumerate(probes.open_score):
+            here = float(found.open_score[i])
+            pairs = [(expected, here), *zip(probes.logits[i], found.logits[i].tolist(), strict=True)]
+            verified.append(Verified(expected, here, max(relative(a, b) for a, b in pairs)))
+        return verified
 
-    def _look(
-        self, sources: list[Source], *, skip_bad: bool, progress: Progress | None
-    ) -> tuple[Bank, dict[int, Unreadable]]:
-        return self.model.look(sources, skip_bad=skip_bad, progress=progress)
+    def add_class(
+        self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> list[Finding]:
+        if check_class_name(name) in self.classes:
+            raise DataError(
+                f"there is a class {name!r} already; add photos to it, or choose another name", code="class-exists"
+            )
+        return self._extend(name, photos, skip_bad, progress)
 
-    def _judge_of(self, support: Support) -> Judge:
-        return self.model.judge(support)
+    def add_photos(
+        self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> list[Finding]:
+        return self._extend(self.contents.support.having(name), photos, skip_bad, progress)
 
-    def _check_way(self, way: int) -> None:
-        _check_way(self.contents.facts, way)
+    def add_bank(self, name: str, bank: Bank) -> list[Finding]:
+        """Photos that were encoded before, to a class that is there or a new one."""
+        name = check_class_name(name)
+        old = self.contents.support.classes.get(name)
+        grown = self.contents.support.with_class(name, bank if old is None else old + bank)
+        support, doubles = without_duplicates(grown)
+        return doubles + self._change(support, {name})
+
+    def remove_photo(self, digest: str) -> list[Finding]:
+        """The photo with this digest, of a class that has others."""
+        name, support = self.contents.support.without_photo(digest)
+        return self._change(support, {name})
+
+    def remove_class(self, name: str) -> list[Finding]:
+        support = self.contents.support.without(name)
+        check_way(self.contents.model, len(support.names))
+        return self._change(support, ())
+
+    def rename_class(self, old: str, new: str) -> list[Finding]:
+        return self._change(self.contents.support.renamed(old, new), ())
+
+    def set_threshold(
+        self, value: float | None = None, *, max_false_unknown: float | None = None, per_class: bool | None = None
+    ) -> Threshold:
+        """By hand to ``value``, kept until the next call; or computed anew for a promise."""
+        now = self.contents
+        if value is not None and (max_false_unknown is not None or per_class is not None):
+            raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
+        promise = now.promise
+        if value is not None:
+            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user")
+        else:
+            share = promise.max_false_unknown if max_false_unknown is None else check_promise(max_false_unknown)
+            promise = Promise(share, promise.per_class if per_class is None else per_class)
+            threshold = self.enrolled.threshold(now, promise, now.decision.left_out)
+        self.contents = replace(now, promise=promise, decision=replace(now.decision, threshold=threshold))
+        return threshold
+
+    def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
+        sources = sources_of(photos, f"{name}/")
+        if not sources:
+            raise DataError(f"class {name!r} needs at least one photo to add, got none", code="no-photos")
+        new, bad = self.encoder.bank(sources, skip_bad=skip_bad, progress=progress)
+        if not len(new):
+            first = next(iter(bad.values()))
+            raise DataError(
+                f"none of the {len(bad)} photos can be used; the first: {first.path}: {first.error}", code="no-photos"
+            )
+        return [Finding.unreadable(each.path, each.error) for each in bad.values()] + self.add_bank(name, new)
+
+    def _change(self, support: Support, touched: Collection[str]) -> list[Finding]:
+        """To the new support, or, when anything goes wrong on the way, nothing at all."""
+        now = self.contents
+        before = carried_over(now.decision.left_out, now.support, support)
+        enrolled = Enrolled(now.model, support)
+        contents = enrolled.settled(now, changed={support.names.index(name) for name in touched}, before=before)
+        self.contents, self.enrolled = contents, enrolled
+        found = [each for each in advice(support, contents.decision) if each.concerns(touched)]
+        return [*found, Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else found
 
 
-def _check_way(facts: Facts, way: int) -> None:
-    check_way(way, method=facts.method, min_way=facts.min_way, score=facts.open_score)
+def find_model(source: Any, *, score: str | None = None, device: str = "auto") -> Model:
+    """A model in memory, or in a .glocal file, or whatever else ``glocal.recognizer.torch_model`` finds."""
+    if isinstance(source, Recognizer):
+        source = source.contents.model
+    elif isinstance(source, str | Path) and holds_recognizer(Path(source)):
+        source = read_contents(Path(source), device=device).model
+    elif not hasattr(source, "files"):  # all but a Model of ours
+        found: Model = torch_models().load_torch_model(source, score=score, device=device)
+        return found
+    if score not in (None, source.open_score):
+        raise RecipeError(f"the open score of this model is {source.open_score!r} and cannot be changed to {score!r}")
+    model: Model = source
+    return model
+
+
+def _readable(answer: Prediction | Unreadable) -> Prediction:
+    if isinstance(answer, Unreadable):
+        raise DataError(f"cannot use picture {answer.path}: {answer.error}", code="bad-picture")
+    return answer
+
+
+def _first_of_each(flat: Sequence[Source], owner: Sequence[str], bad: Collection[int]) -> list[Source]:
+    """The first readable photo of each class."""
+    readable = [source for i, source in enumerate(flat) if i not in bad]
+    return list({name: source for source, name in zip(reversed(readable), reversed(owner), strict=True)}.values())

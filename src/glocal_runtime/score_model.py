@@ -20,19 +20,17 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import MISSING, asdict, dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from glocal_runtime import tails
 from glocal_runtime.errors import DataError, WeightsError
-from glocal_runtime.shares import below, with_unknown
-from glocal_runtime.threshold import LeaveOneOut, Threshold, check_promise
+from glocal_runtime.probability import above, below, quantile, table_rows, with_unknown
+from glocal_runtime.threshold import LeftOut, Threshold, check_promise
 
 Array = npt.NDArray[np.float64]
 Floats = npt.NDArray[np.floating[Any]]
-M = TypeVar("M", bound="ScoreModel")
 SURPRISE = 2.0  # standard errors up to which a common shift of the left-out scores counts as chance
 ALARM = 3.0  # and from which on it is worth a warning
 FAR = 30.0  # spreads beyond which there are no thresholds
@@ -40,7 +38,7 @@ DRAWS = 1000  # of class effects, for the interval
 FEW_UNKNOWNS = 3  # known unknowns below which their spread cannot be told
 
 
-class Standing(NamedTuple):
+class KnownScores(NamedTuple):
     """Where the known photos of each class of one support are expected: all (N,), in units of the open score."""
 
     centre: Array
@@ -67,9 +65,7 @@ class ScoreModel:
     left_out_within: float  # variance of left-out scores around their class, in squared spreads
     steadiness: float
     weights: tuple[float, ...]  # knots of w ...
-    quantiles: tuple[
-        tuple[float, ...], ...
-    ]  # ... and the standardised score that the shares tails.LEVELS lie above, at each
+    quantiles: tuple[tuple[float, ...], ...]  # ... and the standardised scores that ``LEVELS`` lie above, at each
     temperature: float  # logits are divided by it before the softmax
     unknown: tuple[float, float, float, float]  # logit of P(unknown) by (1, x, log N, x / k), x in spreads
     ways: tuple[int, int]  # least and most classes it was fitted on
@@ -83,29 +79,29 @@ class ScoreModel:
         self,
         *,
         shots: Sequence[int],
-        left_out: Sequence[LeaveOneOut],
+        left_out: Sequence[LeftOut],
         max_false_unknown: float = 0.05,
         unknown_scores: Sequence[float] = (),
         per_class: bool = False,
         strange: Sequence[float] = (),
     ) -> Threshold:
-        """The threshold for classes with so many photos each; ``left_out`` as from ``left_out_scores``.
+        """The threshold for classes with so many photos each; ``left_out`` as from ``leave_one_out``.
 
         ``strange``, as from ``strange_scores``, only warns.  ``unknown_scores`` of known unknowns can only raise the
         value: to where, above the promised threshold, false unknowns and missed unknowns are fewest together.
         """
         check_promise(max_false_unknown)
-        standing = self.standing(shots, left_out)
-        value = promised = self._solve(standing, max_false_unknown)
+        known = self.known_scores(shots, left_out)
+        value = promised = self._solve(known, max_false_unknown)
         usable = len(unknown_scores) >= FEW_UNKNOWNS
         if usable:
-            value = self._raise(standing, promised, np.asarray(unknown_scores, dtype=np.float64))
-        expected, interval = self._rate(standing, value)
+            value = self._raise(known, promised, np.asarray(unknown_scores, dtype=np.float64))
+        expected, interval = self._rate(known, value)
         values = None
         if per_class:
-            tail = tails.quantile(max_false_unknown, standing.table)
-            values = tuple((standing.centre + standing.spread * tail + (value - promised)).tolist())
-        slope, midpoint = self._unknown(shots, standing)
+            tail = quantile(max_false_unknown, known.table)
+            values = tuple((known.centre + known.spread * tail + (value - promised)).tolist())
+        slope, midpoint = self._unknown(shots, known)
         source = "score model" if not left_out else "mixed"
         return Threshold(
             value,
@@ -119,12 +115,14 @@ class ScoreModel:
             midpoint=midpoint,
             slope=slope,
             warnings=(
-                *self._warnings(shots, standing, max_false_unknown, interval, len(unknown_scores)),
+                *self._warnings(shots, known, max_false_unknown, interval, len(unknown_scores)),
                 *self._alike(shots, strange),
             ),
         )
 
-    def shares(self, logits: Floats, open_score: Floats, threshold: Threshold, *, unknown_share: float = 0.5) -> Array:
+    def probabilities(
+        self, logits: Floats, open_score: Floats, threshold: Threshold, *, unknown_share: float = 0.5
+    ) -> Array:
         """Probabilities: logits (Q, N), open_score (Q,) -> (Q, N + 1), the last column is unknown.
 
         P(unknown) is what validation tasks showed, if a share ``unknown_share`` of the photos is unknown; the classes
@@ -140,13 +138,13 @@ class ScoreModel:
 
     def usual_range(self, shots: Sequence[int]) -> tuple[float, float]:
         """Open scores between which 95 % of known photos lie when all that is known are the numbers of photos."""
-        standing = self.standing(shots, ())
-        return self._solve(standing, 0.975), self._solve(standing, 0.025)
+        known = self.known_scores(shots, ())
+        return self._solve(known, 0.975), self._solve(known, 0.025)
 
     def extrapolates(self, shots: Sequence[int]) -> bool:
         return not (self.ways[0] <= len(shots) <= self.ways[1] and max(shots) <= self.shots[1])
 
-    def standing(self, shots: Sequence[int], left_out: Sequence[LeaveOneOut]) -> Standing:
+    def known_scores(self, shots: Sequence[int], left_out: Sequence[LeftOut]) -> KnownScores:
         if not shots or min(shots) < 1:
             raise DataError(f"every class needs at least one photo, got shots {list(shots)}")
         n_way = len(shots)
@@ -161,12 +159,12 @@ class ScoreModel:
             shift, surprise = self._common(n[n > 0], mean[n > 0])
             ratio = self._ratio(float(((z - mean[label]) ** 2).sum()), float((n - 1).clip(0).sum()))
         weight = n / (n + self.kappa)
-        return Standing(
+        return KnownScores(
             mu + sigma * (shift + weight * (mean - shift)),
             sigma * ratio * math.sqrt(1 - self.between),
             sigma * ratio * np.sqrt(self.between * (1 - weight)),
             weight,
-            tails.rows(self.weights, self.quantiles, weight),
+            table_rows(self.weights, self.quantiles, weight),
             shift,
             surprise,
             ratio,
@@ -177,7 +175,7 @@ class ScoreModel:
         x = np.stack([np.ones_like(shots), shots**-self.power, np.full_like(shots, math.log(way))])
         return np.asarray(self.mean) @ x, np.exp(np.asarray(self.log_spread) @ x)
 
-    def spreads(self, way: int, left_out: Sequence[LeaveOneOut]) -> Array:
+    def spreads(self, way: int, left_out: Sequence[LeftOut]) -> Array:
         mu, sigma = self.usual(way, np.array([one.shots for one in left_out], dtype=np.float64))
         return np.asarray((np.array([one.score for one in left_out]) - mu) / sigma)
 
@@ -198,22 +196,22 @@ class ScoreModel:
         usual = self.steadiness
         return math.sqrt((usual + squares / self.left_out_within) / (usual + freedom)) if freedom else 1.0
 
-    def false_unknown(self, standing: Standing, value: Array) -> Array:
+    def false_unknown(self, known: KnownScores, value: Array) -> Array:
         """Share of known photos above each value (V,), every class equally often."""
-        x = (value[:, None] - standing.centre) / standing.spread
-        return np.asarray(tails.above(x, standing.table).mean(axis=1))
+        x = (value[:, None] - known.centre) / known.spread
+        return np.asarray(above(x, known.table).mean(axis=1))
 
-    def _solve(self, standing: Standing, share: float) -> float:
+    def _solve(self, known: KnownScores, share: float) -> float:
         """The value with that share above it, by looking closer twice; on the safe side of the last step."""
-        low = float((standing.centre - FAR * standing.spread).min())
-        high = float((standing.centre + FAR * standing.spread).max())
+        low = float((known.centre - FAR * known.spread).min())
+        high = float((known.centre + FAR * known.spread).max())
         for _ in range(3):
             grid = np.linspace(low, high, 129)
-            first = int(np.argmax(self.false_unknown(standing, grid) <= share))
+            first = int(np.argmax(self.false_unknown(known, grid) <= share))
             low, high = float(grid[max(first - 1, 0)]), float(grid[first])
         return high
 
-    def _raise(self, standing: Standing, value: float, unknown: Array) -> float:
+    def _raise(self, known: KnownScores, value: float, unknown: Array) -> float:
         """The value at or above ``value`` at which false and missed unknowns are fewest together.
 
         Missed unknowns by the scores of known ones, each smeared by the rule-of-thumb bandwidth: a handful has gaps.
@@ -221,26 +219,26 @@ class ScoreModel:
         bandwidth = max(1.06 * float(unknown.std()) * len(unknown) ** -0.2, 1e-9)
         candidates = np.linspace(value, max(value, float(np.median(unknown))), 101)
         miss = [np.mean([below(x) for x in (c - unknown) / bandwidth]) for c in candidates]
-        return float(candidates[int(np.argmin(self.false_unknown(standing, candidates) + np.array(miss)))])
+        return float(candidates[int(np.argmin(self.false_unknown(known, candidates) + np.array(miss)))])
 
-    def _rate(self, standing: Standing, value: float) -> tuple[float, tuple[float, float]]:
+    def _rate(self, known: KnownScores, value: float) -> tuple[float, tuple[float, float]]:
         """False unknowns to expect at ``value``, and where 95 % of tasks like this one lie.
 
         Drawn: what is not known about each class, and one error that all share, because the score model itself comes
         from a limited number of classes.
         """
-        expected, rng = float(self.false_unknown(standing, np.array([value]))[0]), np.random.default_rng(0)
-        own = rng.standard_normal((DRAWS, len(standing.centre))) * standing.doubt
-        unsure = np.sqrt(self.between / self.classes) * (1 - standing.weight)
-        shared = rng.standard_normal((DRAWS, 1)) * standing.within / math.sqrt(1 - self.between) * unsure
-        x = (value - standing.centre - own - shared) / standing.within
-        rates = tails.above(x, standing.table).mean(axis=1)
+        expected, rng = float(self.false_unknown(known, np.array([value]))[0]), np.random.default_rng(0)
+        own = rng.standard_normal((DRAWS, len(known.centre))) * known.doubt
+        unsure = np.sqrt(self.between / self.classes) * (1 - known.weight)
+        shared = rng.standard_normal((DRAWS, 1)) * known.within / math.sqrt(1 - self.between) * unsure
+        x = (value - known.centre - own - shared) / known.within
+        rates = above(x, known.table).mean(axis=1)
         low, high = np.quantile(rates * expected / max(rates.mean(), 1e-12), [0.025, 0.975])
         return expected, (float(low), min(1.0, float(high)))
 
-    def _unknown(self, shots: Sequence[int], standing: Standing | None) -> tuple[float, float]:
+    def _unknown(self, shots: Sequence[int], known: KnownScores | None) -> tuple[float, float]:
         """Slope and midpoint of logit P(unknown) by the open score."""
-        place = self.standing(shots, ()) if standing is None else standing
+        place = self.known_scores(shots, ()) if known is None else known
         centre, spread = float(place.centre.mean()), float(np.sqrt((place.spread**2).mean()))
         base, by_x, by_way, by_shot = self.unknown
         steep = max(by_x + by_shot * float(np.mean(1 / np.asarray(shots))), 1e-3)
@@ -268,7 +266,7 @@ class ScoreModel:
     def _warnings(
         self,
         shots: Sequence[int],
-        standing: Standing,
+        known: KnownScores,
         share: float,
         interval: tuple[float, float],
         n_unknown: int,
@@ -280,9 +278,9 @@ class ScoreModel:
                 f"them lie between {100 * interval[0]:.1f} % and {100 * interval[1]:.1f} %; more photos of each class "
                 "narrow it"
             )
-        if standing.surprise > ALARM:
+        if known.surprise > ALARM:
             found.append(
-                f"support scores lie outside the range the head knows: {standing.shift:+.1f} spreads; the photos are "
+                f"support scores lie outside the range the head knows: {known.shift:+.1f} spreads; the photos are "
                 "unlike those it learned from, and the threshold follows the support: check it with `glocal check`"
             )
         if self.extrapolates(shots):
@@ -298,7 +296,7 @@ class ScoreModel:
         return asdict(self)
 
     @classmethod
-    def from_json(cls: type[M], fields: Any) -> M:
+    def from_json(cls, fields: Any) -> ScoreModel:
         known = cls.__dataclass_fields__.keys()
         if not isinstance(fields, dict) or not fields.keys() <= known or not fields.keys() >= REQUIRED:
             raise WeightsError(f"a score model must be a table of {', '.join(known)}, got {str(fields)[:200]}")

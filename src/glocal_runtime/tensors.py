@@ -36,7 +36,7 @@ def pack(arrays: Mapping[str, Array]) -> bytes:
 
 
 def unpack(data: bytes, where: str) -> dict[str, Array]:
-    """The arrays, as read-only views of ``data``; every offset and shape is checked before it is believed."""
+    """The arrays; every offset and shape is checked before it is believed."""
     try:
         length = int.from_bytes(data[:8], "little")
         if len(data) < 8 or length > min(LARGEST_TABLE, len(data) - 8):
@@ -55,4 +55,4 @@ def _array(body: memoryview, entry: dict[str, Any]) -> Array:
         raise ValueError("a shape or place that is no number")
     if end > len(body) or end - start != math.prod(shape) * kind.itemsize:
         raise ValueError("a shape that does not fit its numbers")
-    return np.frombuffer(body[start:end], kind).reshape(shape)
+    return np.frombuffer(body[start:end], kind).reshape(shape).copy()

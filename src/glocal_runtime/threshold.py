@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,15 @@ LEAST_SHARE = 1e-4
 BETA_DRAWS = 4_000  # of the share of known photos above an order statistic, for its interval
 
 
-class LeaveOneOut(NamedTuple):
+class LeftOut(NamedTuple):
     """What a support photo scores when its class is enrolled without it."""
 
     label: int
     shots: int  # photos that were left of the class
-    score: float
+    score: float  # open score
+    photo: int = 0  # its row in the support
+    nearest: int = 0  # the class it would have been given
+    parts: Mapping[str, float] = MappingProxyType({})  # of the open score
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,11 @@ class Threshold:
         if math.isnan(self.value):
             raise RecipeError("a threshold must be a number, got nan")
 
+    @property
+    def promises(self) -> bool:
+        """Whether anything is known about the share of known photos above it."""
+        return self.expected is not None
+
     def to_json(self) -> dict[str, Any]:
         """Plain values; an infinite threshold is written as None, because JSON has no infinity."""
         fields = asdict(self)
@@ -57,15 +66,8 @@ class Threshold:
             raise DataError(f"a threshold must be a table of {', '.join(sorted(_FIELDS))}, got {fields!r}")
         value = math.inf if fields["value"] is None else float(fields["value"])
         lists = {n: tuple(fields[n]) for n in ("interval", "per_class", "warnings") if fields.get(n) is not None}
-        given: dict[str, Any] = {
-            "expected": None,
-            "interval": None,
-            "source": "user",
-            **fields,
-            "value": value,
-            **lists,
-        }
-        return cls(**given)
+        given: dict[str, Any] = {"expected": None, "interval": None, "source": "user", **fields}
+        return cls(**(given | {"value": value} | lists))
 
 
 _FIELDS = set(Threshold.__dataclass_fields__)
@@ -84,7 +86,7 @@ def check_promise(max_false_unknown: float) -> float:
 def plain_threshold(
     *,
     shots: Sequence[int],
-    left_out: Sequence[LeaveOneOut],
+    left_out: Sequence[LeftOut],
     max_false_unknown: float = 0.05,
     unknown_scores: Sequence[float] = (),
     per_class: bool = False,

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[Any]
+Labels = npt.NDArray[np.int64]
 LARGEST_HALF = 6e4  # a local view with a larger number is kept in float32
 
 

@@ -1,4 +1,4 @@
-"""Every method that judges pictures one by one becomes graphs, whatever the numbers of photos, classes and queries."""
+"""Every method that answers about pictures one by one becomes graphs, whatever the numbers of photos and queries."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from glocal.engine.checkpoint import Model
-from glocal.engine.head import Head
 from glocal.export.graphs import trace
 from glocal.methods import METHODS
+from glocal.recognizer.torch_model import TorchHead
 from glocal.types import BaseClasses
-from glocal_runtime.graphs import EMBED, ENROLL, SCORE, Graph, GraphEye, GraphHead
+from glocal_runtime.onnx_model import OnnxModel
 from glocal_runtime.views import Array
 from tiny_models import tiny_model
 
@@ -41,23 +41,22 @@ def assert_close(ours: Array, theirs: Array) -> None:
 @pytest.mark.parametrize("name", inductive())
 def test_its_graphs_say_what_it_says(name: str) -> None:
     model = ready(name)
-    graphs = {file: Graph(data, file) for file, data in trace(model).items()}
-    eye, head = GraphEye(graphs[EMBED], model.backbone.preprocess), GraphHead(graphs[ENROLL], graphs[SCORE])
-    method, rng = Head(model.method), np.random.default_rng(0)
-    size = model.backbone.preprocess.size
+    preprocess, min_way = model.backbone.preprocess, model.method.min_way
+    exported = OnnxModel(name, name, model.method.open_score, min_way, preprocess, None, trace(model))
+    head, rng = TorchHead(model.method), np.random.default_rng(0)
 
-    def pictures(n: int) -> list[Array]:
-        return list(rng.integers(0, 256, (n, size, size, 3), dtype=np.uint8))
+    def pictures(n: int) -> Array:
+        return rng.integers(0, 256, (n, preprocess.size, preprocess.size, 3), dtype=np.uint8)
 
     for shots in SUPPORTS:
-        if len(shots) < model.method.min_way:
+        if len(shots) < min_way:
             continue
         label = np.repeat(np.arange(len(shots)), shots)
-        support = eye.embed(pictures(len(label)))
+        support = exported.embed(pictures(len(label)))
         for n in (1, 4, 9):
-            query = eye.embed(pictures(n))
-            ours = method.compare(method.enroll(support, label), query)
-            theirs = head.compare(head.enroll(support, label), query)
+            query = exported.embed(pictures(n))
+            ours = head.compare(head.enroll(support, label), query)
+            theirs = exported.compare(exported.enroll(support, label), query)
             assert_close(ours.logits, theirs.logits)
             assert_close(ours.open_score, theirs.open_score)
             assert ours.parts.keys() == theirs.parts.keys()

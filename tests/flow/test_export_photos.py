@@ -7,11 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from glocal.export.cost import agreement, on_folder
-from glocal.export.export import export
-from glocal.recognizer import Recognizer
-from glocal_runtime import Recognizer as Exported
-from glocal_runtime.verify import TOLERANCE
+from glocal.export.onnx import export
+from glocal_runtime import Recognizer
+from glocal_runtime.contents import TOLERANCE
 
 SHOTS, PER_CLASS, PHOTOS = 5, 25, 500
 
@@ -35,12 +33,9 @@ def test_the_same_labels_on_500_photos(model: str, tmp_path: Path) -> None:
     others = [path for name, paths in folders.items() if name not in known for path in paths[:4]]
     labelled["unknown"] = others[: PHOTOS - sum(map(len, labelled.values()))]
     who = Recognizer.enroll({name: folders[name][:SHOTS] for name in known}, model=model, device="cpu")
-    export(who, tmp_path / "export")
-    theirs, before = on_folder(who, labelled)
-    ours, after = on_folder(Exported.load(tmp_path / "export"), labelled)
-    found = agreement(theirs, ours)
-    assert found.pictures == PHOTOS
-    assert found.same_label + found.at_threshold == PHOTOS
-    assert found.largest_difference <= TOLERANCE
-    assert after.acc == pytest.approx(before.acc, abs=0.005)
-    assert after.auroc == pytest.approx(before.auroc, abs=0.005)
+    found = export(who, tmp_path / "export.glocal", labelled=labelled)
+    assert found.agreement.pictures == PHOTOS
+    assert found.agreement.same_label + found.agreement.at_threshold == PHOTOS
+    assert found.agreement.largest_difference <= TOLERANCE
+    assert found.after.acc == pytest.approx(found.before.acc, abs=0.005)
+    assert found.after.auroc == pytest.approx(found.before.auroc, abs=0.005)

@@ -68,7 +68,9 @@ def test_the_walk(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert {"path", "label", "is_unknown", "open_score", "threshold", "probabilities"} <= listed[0].keys()
     assert [f"{each['open_score']:.6g}" for each in listed] == [row["open_score"] for row in rows]
 
-    glocal("add", file, "six", *write(home / "more", "six", 0, 6), *cpu)
+    glocal("add", file, "s\u00edx", *write(home / "more", "six", 0, 4), *cpu)
+    glocal("add", file, "si\u0301x", *write(home / "more", "six", 4, 6), *cpu)  # the same letters, decomposed
+    glocal("rename", file, "si\u0301x", "six", *cpu)
     assert "six  " in glocal("classes", file).stdout.splitlines()[-1]
     again = json.loads(glocal("predict", file, home / "new", "--json", *cpu).stdout)
     sixes = [each["label"] for each in again if "six-" in each["path"]]
@@ -150,12 +152,3 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
-
-
-def test_one_photo_and_no_score_model_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "300")
-    write(tmp_path / "photos" / "two", "two", 0, 1)
-    file = tmp_path / "one.glocal"
-    said = glocal("enroll", tmp_path / "photos", "-o", file, "--model", "embedded-protonet", "--device", "cpu").stdout
-    assert "no threshold: nothing is called unknown" in said
-    assert "inf" not in said

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glocal.recognizer import Recognizer
 from glocal.serve.history import History
 from glocal.serve.workspace import Workspace
+from glocal_runtime import Recognizer
 
 PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
 PROCESSES.set_forkserver_preload(["glocal.serve.workspace"])

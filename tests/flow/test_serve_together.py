@@ -6,7 +6,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from glocal.recognizer import Recognizer
+from glocal_runtime import Recognizer
 from photos import some
 from serving import client, detail, ok, taught_names, teach, uploads
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.engine.calibrate import score_model_of
 from glocal.engine.checkpoint import WEIGHTS, read_checkpoint
 from glocal.engine.recipe import load_recipe, parse_recipe
 from glocal.methods import build_method
@@ -13,6 +12,7 @@ from glocal.methods.blocks import ScaleCalibration, SetAttention
 from glocal.methods.glocal_head import ChannelGains
 from glocal.ops.similarity import class_mean, cosine, pixel_similarity, pool
 from glocal.types import BaseClasses
+from glocal_runtime.score_model import ScoreModel
 
 
 @pytest.mark.parametrize(("name", "most"), [("photos-gel", 4_000_000), ("photos-protonet", 10_000)])
@@ -22,8 +22,7 @@ def test_it_ships_small_and_knows_its_scores(name: str, most: int) -> None:
     assert path.with_suffix(".md").is_file()
     tensors, record = read_checkpoint(path)
     assert not any(part.startswith("backbone.") for part in tensors)  # it stays in its package
-    scores = score_model_of(record)
-    assert scores is not None
+    scores = ScoreModel.from_json(record["score_model"])
     assert scores.ways == (1, 12)
     assert scores.shots == (1, 20)
     assert scores.strange_mean is not None  # from which enroll warns of pictures the head does not know

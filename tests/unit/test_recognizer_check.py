@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from glocal.cli.printing import check_report
+from glocal.cli.printing import check_report, threshold_lines
 from glocal.recognizer.check import Rate, check
-from glocal_runtime.errors import DataError
-from photos import recognizer, write, write_classes
+from glocal_runtime import Recognizer
+from photos import recognizer, some, write, write_classes
+from refusal import refused
 
 
 @pytest.mark.parametrize(
@@ -60,5 +61,40 @@ def test_a_labelled_folder(tmp_path: Path) -> None:
 def test_nothing_usable(tmp_path: Path) -> None:
     (tmp_path / "zero").mkdir()
     (tmp_path / "zero" / "bad.png").write_text("x")
-    with pytest.raises(DataError, match=r"none of the 1 pictures can be used; the first: .*bad.png"):
+    with refused("no-photos", "none of the 1 pictures", "bad.png"):
         check(recognizer(), tmp_path)
+
+
+def test_a_folder_is_found_under_the_name_it_was_enrolled_with(tmp_path: Path) -> None:
+    """A Mac writes decomposed letters, and file systems keep them."""
+    who = recognizer()
+    who.rename_class("two", "caf\u00e9")
+    write(tmp_path / "cafe\u0301", "two", 20, 30)
+    found = check(who, tmp_path)
+    assert found.accuracy.n == 10
+    assert not found.not_enrolled
+
+
+def test_a_threshold_that_promises_nothing_is_not_said_to(tmp_path: Path) -> None:
+    write(tmp_path / "zero", "zero", 20, 22)
+    one_photo = recognizer({"zero": 1, "one": 1}, model="embedded-protonet")
+    by_unknowns = Recognizer.enroll(
+        {"zero": some("zero", 0, 1), "one": some("one", 0, 1)},
+        unknown=some("six", 0, 8),
+        model="embedded-protonet",
+        device="cpu",
+    )
+    by_hand = recognizer()
+    by_hand.set_threshold(3.0)
+    for who, said in (
+        (one_photo, "the threshold promises nothing"),
+        (by_unknowns, "the threshold promises nothing"),
+        (by_hand, "threshold set by hand"),
+    ):
+        report = check_report(check(who, tmp_path), who)
+        assert said in report
+        assert "promised" not in report
+        told = "\n".join(threshold_lines(who))
+        assert "at most" not in told
+        assert "inf" not in told
+    assert threshold_lines(one_photo)[0] == "no threshold: nothing is called unknown"

@@ -1,29 +1,37 @@
-"""The .glocal file: written whole or not at all, and read without believing it."""
+"""The .glocal file: written whole or not at all, and read without believing it; so are files of the first format."""
 
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
+import shutil
 import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from glocal.recognizer import Recognizer
-from glocal.recognizer import file as glocal_file
-from glocal.recognizer.file import read_contents, read_manifest
-from glocal.recognizer.verify import verify
+from exports import onnx_recognizer
+from glocal_runtime import Recognizer
+from glocal_runtime import file as glocal_file
 from glocal_runtime.errors import DataError, GlocalError
+from glocal_runtime.file import holds_recognizer, read_contents, read_manifest
+from glocal_runtime.tensors import pack, unpack
 from photos import recognizer
+from refusal import refused
+
+DATA = Path(__file__).parents[1] / "data"
+KINDS = {"checkpoint": recognizer, "onnx": onnx_recognizer}
 
 
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+@pytest.fixture(scope="module", params=KINDS)
+def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("file") / "digits.glocal"
-    recognizer({"zero": 3, "one": 2}).save(path)
+    KINDS[request.param]({"zero": 3, "one": 2}).save(path)
     return path.read_bytes()
 
 
@@ -34,11 +42,11 @@ def path(saved: bytes, tmp_path: Path) -> Path:
     return path
 
 
-def repack(path: Path, change: Callable[[dict[str, bytes]], None]) -> None:
+def repack(path: Path, change: Callable[[dict[str, bytes]], None], **how: int) -> None:
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
-    with zipfile.ZipFile(path, "w") as archive:
+    with zipfile.ZipFile(path, "w", **how) as archive:
         for name, data in members.items():
             archive.writestr(name, data)
 
@@ -47,41 +55,82 @@ def edit(members: dict[str, bytes], **fields: object) -> None:
     members["manifest.json"] = json.dumps(json.loads(members["manifest.json"]) | fields).encode()
 
 
+def edit_model(members: dict[str, bytes], **fields: object) -> None:
+    edit(members, model=json.loads(members["manifest.json"])["model"] | fields)
+
+
+def other_views(members: dict[str, bytes]) -> None:
+    """Whole by its hash, and nonsense."""
+    arrays = unpack(members["support.safetensors"], "here")
+    arrays["photo.vec"][0, 0] = np.nan
+    members["support.safetensors"] = pack(arrays)
+    sha256 = json.loads(members["manifest.json"])["sha256"]
+    edit(members, sha256=sha256 | {"support.safetensors": hashlib.sha256(pack(arrays)).hexdigest()})
+
+
 def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
     manifest = read_manifest(path)
-    assert manifest.schema_version == 1
-    assert [each.name for each in manifest.classes] == ["zero", "one"]
-    assert manifest.n_photos == 5
-    assert manifest.model.name == "embedded-gel"
-    assert manifest.model.preprocess["size"] == 32
-    assert len(manifest.model.backbone_sha256) == 64
-    assert manifest.threshold["source"] == "leave-one-out"
-    assert 0 < len(manifest.probes) <= 4
+    assert manifest["schema_version"] == 2
+    assert {each["name"]: len(each["photos"]) for each in manifest["classes"]} == {"zero": 3, "one": 2}
+    assert manifest["model"]["name"] == "embedded-gel"
+    assert manifest["model"]["preprocess"]["size"] == 32
+    assert manifest["threshold"]["source"] == "leave-one-out"
+    assert 0 < len(manifest["probes"]) <= 4
+    kind = manifest["model"]["kind"]
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
+    model = {"checkpoint": ["checkpoint.safetensors"], "onnx": ["embed.onnx", "enroll.onnx", "score.onnx"]}[kind]
+    assert [name for name in names if name.startswith("model/")] == [f"model/{each}" for each in model]
     assert [name for name in names if name.startswith("thumbnails/")] == [f"thumbnails/{i}.jpg" for i in range(5)]
-    assert not [name for name in names if name.endswith((".pkl", ".pt", ".pickle"))]
+    assert holds_recognizer(path)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "words"),
     [
-        (lambda m: edit(m, schema_version=2, version="9.0"), r"newer glocal \(9.0, schema 2\).* update glocal"),
-        (lambda m: edit(m, format="other"), "a zip, but not a recognizer"),
-        (lambda m: m.pop("manifest.json"), "not a recognizer of glocal: it has no manifest.json"),
-        (lambda m: m.update({"manifest.json": b"{"}), "its manifest is not JSON"),
-        (lambda m: edit(m, classes=[]), "its manifest does not make sense"),
-        (lambda m: edit(m, surprise=1), "surprise"),
-        (lambda m: edit(m, threshold={"value": "x", "max_false_unknown": 0.05}), "does not make sense"),
-        (lambda m: m.pop("thumbnails/4.jpg"), "thumbnails/4.jpg is missing"),
-        (lambda m: m.pop("support.safetensors"), "support.safetensors is missing"),
-        (lambda m: m.update({"support.safetensors": b"junk"}), "support.safetensors is not what was written"),
-        (lambda m: m.update({"../evil.txt": b"x"}), "points outside"),
+        (lambda m: edit(m, schema_version=3, version="9.0"), "newer-file", "glocal (9.0, schema 3)"),
+        (lambda m: edit(m, format="other"), "no-recognizer", "a zip, but not a recognizer"),
+        (lambda m: m.pop("manifest.json"), "no-recognizer", "has no manifest.json"),
+        (lambda m: m.update({"manifest.json": b"{"}), "damaged-file", "not JSON"),
+        (lambda m: edit(m, classes=[]), "damaged-file", "no class"),
+        (lambda m: edit(m, surprise=1), "damaged-file", "surprise"),
+        (lambda m: edit(m, threshold={"value": "x", "max_false_unknown": 0.05}), "damaged-file", "x"),
+        (lambda m: edit(m, promise={"max_false_unknown": float("nan"), "per_class": False}), "damaged-file", "NaN"),
+        (lambda m: edit_model(m, kind="pickle"), "damaged-file", "pickle"),
+        (lambda m: m.pop("thumbnails/4.jpg"), "damaged-file", "thumbnails/4.jpg is missing"),
+        (lambda m: m.pop("support.safetensors"), "damaged-file", "support.safetensors is missing"),
+        (lambda m: m.update({"support.safetensors": b"junk"}), "damaged-file", "is not what was written"),
+        (lambda m: m.update({"../evil.txt": b"x"}), "damaged-file", "'../evil.txt' does not belong"),
+        (other_views, "damaged-file", "views do not belong"),
     ],
 )
-def test_a_changed_file_gets_a_sentence(path: Path, change, message: str) -> None:
+def test_a_changed_file_gets_a_sentence(path: Path, change, code: str, words: str) -> None:
     repack(path, change)
-    with pytest.raises(DataError, match=message):
+    with refused(code, words):
+        read_contents(path)
+
+
+def test_every_broken_manifest_is_a_sentence(path: Path) -> None:
+    whole = read_manifest(path)
+    broken = [{**whole, key: value} for key in whole for value in (None, 7, "x", [], {}, [{"name": "../x"}])]
+    broken += [{key: value for key, value in whole.items() if key != gone} for gone in whole]
+    accepted = []
+    for each in (each for each in broken if each != whole):
+        repack(path, lambda members, each=each: members.update({"manifest.json": json.dumps(each).encode()}))
+        with suppress(GlocalError):
+            read_contents(path)
+            accepted.append(next(key for key in whole if each.get(key) != whole[key]))
+    assert set(accepted) <= {"version", "identity", "usual", "left_out", "unknown", "probes"}, "these may be empty"
+
+
+def test_members_that_are_packed_or_there_twice_are_refused(path: Path) -> None:
+    """Nothing that could unpack to more than it is."""
+    with zipfile.ZipFile(path, "a") as archive, pytest.warns(UserWarning, match="Duplicate"):
+        archive.writestr("manifest.json", "{}")
+    with refused("damaged-file"):
+        read_contents(path)
+    repack(path, lambda members: None, compression=zipfile.ZIP_DEFLATED)
+    with refused("damaged-file", "packed by another program"):
         read_contents(path)
 
 
@@ -90,26 +139,24 @@ def test_foreign_files_get_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "empty.glocal").write_bytes(b"")
     with zipfile.ZipFile(tmp_path / "zip.glocal", "w") as archive:
         archive.writestr("a.txt", "a")
-    for name, message in {
+    for name, words in {
         "text.glocal": "is not a recognizer",
         "empty.glocal": "is not a recognizer",
         "zip.glocal": "is a zip, but not a recognizer",
         "none.glocal": "there is no such file",
         ".": "is a folder",
     }.items():
-        with pytest.raises(DataError, match=message):
+        with refused("no-recognizer", words):
             read_contents(tmp_path / name)
 
 
-def test_a_truncated_file_gets_a_sentence(path: Path, saved: bytes) -> None:
+def test_damage_is_noticed_or_harmless(path: Path, saved: bytes) -> None:
+    """Harmless: in fields of the zip that nobody reads, such as times and attributes."""
     for share in (0.001, 0.3, 0.9, 0.9999):
         path.write_bytes(saved[: int(share * len(saved))])
-        with pytest.raises(DataError, match=r"damaged or was cut short|cut short or damaged"):
+        with refused("damaged-file", "cut short"):
             read_contents(path)
-
-
-def test_flipped_bits_are_noticed_or_harmless(path: Path, saved: bytes) -> None:
-    """Harmless: in fields of the zip that nobody reads, such as times and attributes."""
+    path.write_bytes(saved)
     expected = read_manifest(path)
     rng, noticed = np.random.default_rng(0), 0
     for at in rng.integers(0, len(saved), 40):
@@ -125,14 +172,20 @@ def test_flipped_bits_are_noticed_or_harmless(path: Path, saved: bytes) -> None:
     assert noticed >= 35
 
 
-def test_a_model_of_other_weights_is_refused(path: Path) -> None:
-    def other(members: dict[str, bytes]) -> None:
-        model = json.loads(members["manifest.json"])["model"]
-        edit(members, model=model | {"backbone_sha256": "0" * 64})
-
-    repack(path, other)
-    with pytest.raises(DataError, match="other backbone weights"):
+def test_a_model_of_other_weights_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "digits.glocal"
+    recognizer().save(path)
+    repack(path, lambda members: edit_model(members, backbone_sha256="0" * 64))
+    with refused("other-weights", str(path)):
         read_contents(path)
+
+
+def test_too_few_classes_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "digits.glocal"
+    onnx_recognizer().save(path)
+    repack(path, lambda members: edit_model(members, min_way=3))
+    with refused("too-few-classes", "3 classes, got 2"):
+        Recognizer.load(path).remove_class("one")
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,7 +196,7 @@ def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: 
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(glocal_file.zipfile.ZipFile, "writestr", full)
-    with pytest.raises(DataError, match=r"could not be written \(No space left on device\); what was there before"):
+    with refused("not-written", "(No space left on device); what was there before is unchanged"):
         who.save(path)
     assert path.read_bytes() == saved
     assert list(path.parent.iterdir()) == [path]
@@ -151,9 +204,77 @@ def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: 
 
 def test_verify_tells_the_same_machine_from_another(path: Path) -> None:
     who = Recognizer.load(path, device="cpu")
-    found = verify(who)
+    found = who.verify()
     assert len(found) == 2
     assert all(each.same and each.difference < 1e-5 for each in found)
-    with torch.no_grad():
-        next(who.contents.brain.model.backbone.parameters()).mul_(1.5)
-    assert not any(each.same for each in verify(who))
+    if read_manifest(path)["model"]["kind"] == "checkpoint":
+        with torch.no_grad():
+            next(who.contents.model.model.backbone.parameters()).mul_(1.5)
+        assert not any(each.same for each in who.verify())
+
+
+@pytest.mark.parametrize(("name", "kind"), [("old.glocal", "checkpoint"), ("old-export", "onnx")])
+def test_files_of_the_first_format_give_the_answers_they_gave(name: str, kind: str, tmp_path: Path) -> None:
+    """Written by glocal 0.1.0, with a tiny model; so were the answers."""
+    told = json.loads((DATA / "old-answers.json").read_text())
+    who = Recognizer.load(DATA / name, device="cpu")
+    assert json.loads(json.dumps(who.threshold.to_json())) == told["threshold"]
+    assert len(who.contents.unknown) == 3
+    assert all(each.same for each in who.verify())
+    who.save(tmp_path / "new.glocal")
+    for each in (who, Recognizer.load(tmp_path / "new.glocal", device="cpu")):
+        for answer, expected in zip(each.predict(DATA / "old-queries"), told[kind], strict=True):
+            assert (answer.label, answer.nearest) == (expected["label"], expected["nearest"])
+            assert answer.open_score == pytest.approx(expected["open_score"], abs=1e-5)
+            assert answer.probabilities == pytest.approx(expected["probabilities"], abs=1e-5)
+    if kind == "checkpoint":
+        assert who.contents.identity == told["identity"]
+    with refused("bad-target"):
+        who.save(DATA / "old-export")
+
+
+def test_old_exports_are_read_as_strictly(tmp_path: Path) -> None:
+    for name in ("embed.onnx", "bank-f9ba44ea6e48682f.safetensors"):
+        folder = shutil.copytree(DATA / "old-export", tmp_path / name)
+        data = bytearray((folder / name).read_bytes())
+        data[len(data) // 2] ^= 1
+        (folder / name).write_bytes(data)
+        with refused("damaged-file", "is not what was written"):
+            Recognizer.load(folder)
+        (folder / name).unlink()
+        with refused("damaged-file", "is missing"):
+            Recognizer.load(folder)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["bank"]["file"] = "../elsewhere"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with refused("damaged-file", "outside"):
+        Recognizer.load(folder)
+
+
+def test_safetensors_are_those_of_the_library() -> None:
+    from safetensors.numpy import load, save
+
+    arrays = {
+        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
+        "b": np.ones((1, 0, 2), np.float16),
+        "c": np.arange(5, dtype=np.uint8),
+        "d": np.array([-1, 2], np.int64),
+    }
+    for data, read in ((pack(arrays), load), (save(arrays), lambda data: unpack(data, "here"))):
+        found = read(data)
+        assert found.keys() == arrays.keys()
+        for name, array in arrays.items():
+            assert found[name].dtype == array.dtype
+            np.testing.assert_array_equal(found[name], array)
+
+
+def test_no_bytes_make_the_reader_fail_otherwise() -> None:
+    data = pack({"a": np.arange(6, dtype=np.float32)})
+    rng = np.random.default_rng(0)
+    for _ in range(500):
+        bad = bytearray(data[: rng.integers(0, len(data) + 1)])
+        for place in rng.integers(0, max(1, len(bad)), 3):
+            if bad:
+                bad[place] = rng.integers(0, 256)
+        with suppress(DataError):
+            unpack(bytes(bad), "here")

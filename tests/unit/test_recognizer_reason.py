@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from glocal_runtime.reason import Evidence, reason
+from glocal_runtime.prediction import Evidence, reason
 
 USUAL = {"E_c": (-9.0, -7.0), "E_f": (1.0, 3.0), "patches": (20.0, 45.0), "open_score": (-6.0, -4.0)}
 KNOWN = Evidence("bolt", 0.93, False, -5.5, -3.9, {"E_c": -8.0, "E_f": 2.0}, (41, 49))

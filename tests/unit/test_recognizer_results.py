@@ -9,10 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from glocal.recognizer import Prediction, Unreadable
-from glocal.recognizer.eye import BATCH
 from glocal.recognizer.results import COLUMNS, ResultFile, plain
+from glocal_runtime import Prediction, Unreadable
+from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
+from refusal import refused
 
 
 def answers(n: int, start: int = 0) -> list[Prediction | Unreadable]:
@@ -75,14 +76,14 @@ def test_a_broken_run_goes_on_to_the_same_file(tmp_path: Path, ending: str) -> N
 def test_nobody_writes_over_an_interrupted_run(tmp_path: Path) -> None:
     partial = tmp_path / "out.csv.partial"
     partial.write_text("x")
-    with pytest.raises(DataError, match="continue it with --resume, or delete it"):
+    with refused("interrupted-run"):
         ResultFile(tmp_path / "out.csv", "me").done(resume=False)
     assert partial.read_text() == "x"
 
 
 def test_another_recognizer_does_not_go_on(tmp_path: Path) -> None:
     write_all(tmp_path / "out.csv", answers(40))
-    with pytest.raises(DataError, match=r"another recognizer or threshold \(me, this is you\)"):
+    with refused("other-recognizer", "(me, this is you)"):
         ResultFile(tmp_path / "out.csv", "you").done(resume=True)
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
@@ -100,10 +101,10 @@ def test_a_finished_file_is_continued_with_what_is_new(tmp_path: Path) -> None:
 
 def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
     results = ResultFile(tmp_path / "out.csv", "me")
-    with pytest.raises(DataError, match="no picture"), results.writing():
+    with refused("data", "no picture"), results.writing():
         raise DataError("no picture")
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(DataError, match=r"kept in out\.csv\.partial"), results.writing() as write:
+    with refused("not-written", "out.csv.partial"), results.writing() as write:
         _fill_the_disk(write)
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
 
@@ -114,10 +115,10 @@ def _fill_the_disk(write) -> None:
 
 
 def test_the_ending_decides(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"written as .csv or .jsonl"):
+    with refused("data", ".csv or .jsonl"):
         ResultFile(tmp_path / "out.txt", "me")
     (tmp_path / "dir.csv").mkdir()
-    with pytest.raises(DataError, match="is a folder"):
+    with refused("bad-target"):
         ResultFile(tmp_path / "dir.csv", "me")
 
 

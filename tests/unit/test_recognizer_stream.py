@@ -6,13 +6,11 @@ import threading
 from pathlib import Path
 
 import numpy as np
-import pytest
 
-from glocal.recognizer import eye
-from glocal.recognizer.eye import AHEAD, BATCH, Source
-from glocal_runtime.errors import DataError
-from glocal_runtime.walk import walk
+from glocal_runtime.encoder import AHEAD, BATCH, Encoder
+from glocal_runtime.photos import Source, picture_files
 from photos import recognizer, some
+from refusal import refused
 
 
 def test_the_input_is_read_only_a_few_batches_ahead() -> None:
@@ -44,7 +42,7 @@ def test_the_input_is_read_only_a_few_batches_ahead() -> None:
 def test_memory_holds_fitted_pictures_and_not_large_ones() -> None:
     """What waits for its turn is as small as the backbone wants it, whatever came in."""
     sizes: list[int] = []
-    batch = eye.Eye.batch
+    batch = Encoder.batch
 
     def spy(self, pictures):
         taken = list(pictures)
@@ -54,10 +52,10 @@ def test_memory_holds_fitted_pictures_and_not_large_ones() -> None:
     large = np.zeros((600, 800, 3), np.uint8)
     who = recognizer()
     try:
-        eye.Eye.batch = spy
+        Encoder.batch = spy
         assert sum(1 for _ in who.stream(large for _ in range(2 * BATCH))) == 2 * BATCH
     finally:
-        eye.Eye.batch = batch
+        Encoder.batch = batch
     assert set(sizes) == {32 * 32 * 3}
 
 
@@ -74,16 +72,16 @@ def test_the_caller_may_stop() -> None:
     assert not [each for each in threading.enumerate() if "ThreadPool" in each.name and not each.daemon]
 
 
-def test_walk_is_in_order_and_lazy(tmp_path: Path) -> None:
+def test_files_below_folders_come_in_order_and_lazy(tmp_path: Path) -> None:
     for name in ("b/2.png", "b/1.JPG", "a/x.jpeg", "c.png", "note.txt", ".hidden/1.png", "a/.2.png"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
-    found = [path.relative_to(tmp_path).as_posix() for path in walk([tmp_path])]
+    found = [path.relative_to(tmp_path).as_posix() for path in picture_files([tmp_path])]
     assert found == ["a/x.jpeg", "b/1.JPG", "b/2.png", "c.png"]
-    lone = walk([tmp_path / "note.txt", tmp_path / "no such folder"])
+    lone = picture_files([tmp_path / "note.txt", tmp_path / "no such folder"])
     assert [path.name for path in lone] == ["note.txt", "no such folder"]  # named by hand: told of when opened
     (tmp_path / "empty").mkdir()
-    steps = walk([tmp_path / "c.png", tmp_path / "empty"])
+    steps = picture_files([tmp_path / "c.png", tmp_path / "empty"])
     assert next(steps).name == "c.png"
-    with pytest.raises(DataError, match="no picture in this folder"):
+    with refused("data", "no picture in this folder"):
         next(steps)

@@ -13,7 +13,7 @@ import pytest
 from glocal.serve import recent_queries
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.workspace import bank_of
-from glocal_runtime.eye import Source, take
+from glocal_runtime.photos import Source, take
 from glocal_runtime.preprocess import Preprocess
 from glocal_runtime.views import Views
 

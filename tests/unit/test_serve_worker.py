@@ -10,11 +10,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from glocal.recognizer import Recognizer, Unreadable
 from glocal.serve.problems import Problem
 from glocal.serve.snapshot import QueryAnswer, Snapshot
 from glocal.serve.worker import Worker
-from glocal_runtime.eye import Source, as_source
+from glocal_runtime import Recognizer
+from glocal_runtime.photos import Source, Unreadable, as_source
 from photos import some
 from serving import tiny_file
 

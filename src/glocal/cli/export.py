@@ -12,13 +12,12 @@ from glocal.cli.practical import RecognizerFile
 from glocal.cli.printing import printable
 
 if TYPE_CHECKING:
-    from glocal.export.cost import Measured
-    from glocal.export.export import Exported
+    from glocal.export.onnx import Exported, Measured
 
 
 def export(
     file: RecognizerFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The folder to write.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
     format_: Annotated[str, typer.Option("--format", help="Of the graphs: onnx.")] = "onnx",
     int8: Annotated[bool, typer.Option("--int8", help="8-bit convolutions, and what they cost in accuracy.")] = False,
     labelled: Annotated[
@@ -28,25 +27,26 @@ def export(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Write a folder that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
-    from glocal.recognizer import Recognizer
+    """Write a .glocal file that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
     from glocal_runtime.errors import RecipeError
+    from glocal_runtime.file import check_target
+    from glocal_runtime.recognizer import Recognizer
 
+    if format_ != "onnx":
+        raise RecipeError(f"the format of an export must be onnx, got {format_!r}")
+    check_target(out)
     try:
-        from glocal.export.export import check_folder, check_format
-        from glocal.export.export import export as run
+        from glocal.export.onnx import export as run
     except ImportError as error:
         raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
 
-    check_format(format_)
-    check_folder(out)
     found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled)
-    show({"folder": str(out), **found.to_json()}, as_json=json, otherwise=lambda: printable(_words(found)))
+    show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: printable(_report(out, found)))
 
 
-def _words(found: Exported) -> str:
+def _report(out: Path, found: Exported) -> str:
     size = sum(found.bytes.values()) / 2**20
-    lines = [f"{found.folder}: {found.precision}, graphs of {size:.1f} MiB"]
+    lines = [f"{out}: {found.precision}, graphs of {size:.1f} MiB"]
     lines.append(f"probes: largest difference {found.difference:.1e} of max(1, |score|) to the file")
     if found.before is not None and found.after is not None:
         lines.append(f"on {found.measured_on}:")
@@ -57,9 +57,7 @@ def _words(found: Exported) -> str:
             f"  the same label on {same.same_label} of {same.pictures}{near}; "
             f"largest difference {same.largest_difference:.1e}"
         )
-    return "\n".join(
-        [*lines, f"Next, also where only the folder is: python -m glocal_runtime predict {found.folder} PHOTO"]
-    )
+    return "\n".join([*lines, f"Next, also where torch is not installed: glocal predict {out} PHOTO"])
 
 
 def _rates(measured: Measured) -> str:

@@ -13,8 +13,7 @@ from glocal.cli.console import Device, Json, Workers, bars, show
 from glocal.cli.printing import Printer, check_report, describe, plain_finding, rate_meter, summary, tell
 
 if TYPE_CHECKING:
-    from glocal.recognizer import Recognizer
-    from glocal.recognizer.recognizer import Answered
+    from glocal_runtime.recognizer import Answered, Recognizer
 
 RecognizerFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .glocal file.")]
 Promised = Annotated[
@@ -26,7 +25,8 @@ def enroll(
     folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
     model: Annotated[
-        str, typer.Option(help="A shipped model, a run folder, a checkpoint, or timm:NETWORK (see `glocal list`).")
+        str,
+        typer.Option(help="A shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK."),
     ] = "photos-gel",
     score: Annotated[str | None, typer.Option(help="Another open score than the model's own.")] = None,
     max_false_unknown: Promised = 0.05,
@@ -40,8 +40,8 @@ def enroll(
     json: Json = False,
 ) -> None:
     """Teach it classes: photos/<class>/*.jpg in, one .glocal file out."""
-    from glocal.recognizer import Recognizer
-    from glocal.recognizer.file import check_target
+    from glocal_runtime.file import check_target
+    from glocal_runtime.recognizer import Recognizer
 
     check_target(out)
     with bars() as progress:
@@ -81,10 +81,11 @@ def predict(
     json: Json = False,
 ) -> None:
     """Name pictures, or call them unknown."""
-    from glocal.recognizer import Prediction, Recognizer
     from glocal.recognizer.results import ResultFile
     from glocal_runtime.errors import DataError, RecipeError
-    from glocal_runtime.walk import walk
+    from glocal_runtime.photos import picture_files
+    from glocal_runtime.prediction import Prediction
+    from glocal_runtime.recognizer import Recognizer
 
     if csv is not None and jsonl is not None:
         raise RecipeError("answers go to one file: give --csv or --jsonl, not both")
@@ -106,7 +107,7 @@ def predict(
             write = stack.enter_context(results.writing())
         printer = stack.enter_context(Printer(json, quiet=target is not None and not json))
         update = rate_meter(stack.enter_context(bars()), "predict")
-        waiting = (path for path in walk(images) if str(path) not in done)
+        waiting = (path for path in picture_files(images) if str(path) not in done)
         for found in recognizer.batches(waiting):
             if write is not None:
                 write(found.answers)
@@ -138,8 +139,8 @@ def check(
     json: Json = False,
 ) -> None:
     """Try it on labelled pictures before you trust it: confusion, rates with intervals, the worst pictures."""
-    from glocal.recognizer import Recognizer
     from glocal.recognizer.check import check as run
+    from glocal_runtime.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device=device, workers=workers)
     with bars() as progress:
@@ -152,8 +153,8 @@ def check(
 
 
 def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path) -> None:
-    from glocal.recognizer import Prediction
     from glocal_runtime.explain import explain, write_explanation
+    from glocal_runtime.prediction import Prediction
 
     rows: Iterator[int] = iter(range(len(found.batch.readable)))
     for place, answer in enumerate(found.answers):

@@ -15,8 +15,8 @@ from glocal.cli.console import screen
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 
 if TYPE_CHECKING:
-    from glocal.recognizer import Recognizer
     from glocal.recognizer.check import Check
+    from glocal_runtime.recognizer import Recognizer
 
 
 class Printer:
@@ -35,8 +35,8 @@ class Printer:
     def put(self, answer: Any) -> None:
         from json import dumps
 
-        from glocal.recognizer import Unreadable
         from glocal.recognizer.results import plain
+        from glocal_runtime.photos import Unreadable
 
         if self._json:
             sys.stdout.write("[\n" if self._first else ",\n")
@@ -54,12 +54,15 @@ class Printer:
 
 def check_report(found: Check, recognizer: Recognizer) -> str:
     """Rates, confusion matrix, worst pictures."""
-    by_hand = recognizer.contents.decision.by_hand
-    promised = f"promised: at most {100 * recognizer.threshold.max_false_unknown:g} %"
+    promised = "the threshold promises nothing"
+    if recognizer.contents.decision.by_hand:
+        promised = "threshold set by hand"
+    elif recognizer.threshold.promises:
+        promised = f"promised: at most {100 * recognizer.threshold.max_false_unknown:g} %"
     lines = [
         f"named right      {found.accuracy} of pictures of enrolled classes",
         f"                 {found.named_right} had none been called unknown",
-        f"false unknown    {found.false_unknown}; {'threshold set by hand' if by_hand else promised}",
+        f"false unknown    {found.false_unknown}; {promised}",
         f"unknowns caught  {found.caught} of pictures of no enrolled class",
         "",
         *(_matrix(found) if len(found.classes) <= WIDEST else _mistakes(found)),
@@ -113,8 +116,8 @@ def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
     return {
         "file": str(file),
         "identity": contents.identity,
-        "model": contents.brain.name,
-        "method": contents.brain.method,
+        "model": contents.model.name,
+        "method": contents.model.method,
         "classes": dict(zip(contents.support.names, contents.support.shots, strict=True)),
         "threshold": recognizer.threshold.to_json(),
     }
@@ -124,7 +127,7 @@ def describe(recognizer: Recognizer) -> str:
     """The classes in a line, the threshold and what it promises in the next ones."""
     contents = recognizer.contents
     n_class, n_photo = len(contents.support.names), len(contents.support.photos)
-    head = f"{counted(n_class, 'class', 'classes')}, {counted(n_photo, 'photo')}, {contents.brain.name}"
+    head = f"{counted(n_class, 'class', 'classes')}, {counted(n_photo, 'photo')}, {contents.model.name}"
     return "\n".join([head, *threshold_lines(recognizer)])
 
 
@@ -139,10 +142,9 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
     if threshold.source == "none":
         return ["no threshold: nothing is called unknown", *(f"note: {warning}" for warning in threshold.warnings)]
     source = "leave-one-out and the score model" if threshold.source == "mixed" else threshold.source
-    lines = [
-        f"threshold {threshold.value:.4g} from {source}, for at most "
-        f"{100 * threshold.max_false_unknown:g} % false unknowns"
-    ]
+    lines = [f"threshold {threshold.value:.4g} from {source}"]
+    if threshold.promises:
+        lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"
     if threshold.expected is not None:
         inside = ""
         if threshold.interval is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,14 +11,18 @@ from glocal.cli.console import Device, Json, Workers, bars, show
 from glocal.cli.practical import RecognizerFile
 from glocal.cli.printing import counted, describe, plain_finding, rate_meter, summary, tell, threshold_lines
 
+if TYPE_CHECKING:
+    from glocal_runtime.advice import Finding
+    from glocal_runtime.recognizer import Recognizer
+
 ClassName = Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]
 
 
 def classes(file: RecognizerFile, json: Json = False) -> None:
     """List the classes of a recognizer and their photos."""
-    from glocal.recognizer.file import read_manifest
+    from glocal_runtime.file import read_manifest
 
-    found = {each.name: [photo.name for photo in each.photos] for each in read_manifest(file).classes}
+    found = {each["name"]: [photo["name"] for photo in each["photos"]] for each in read_manifest(file)["classes"]}
     show(
         found, as_json=json, otherwise=lambda: _columns([(name, counted(len(p), "photo")) for name, p in found.items()])
     )
@@ -33,16 +37,19 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a class, or photos to a class that is there."""
-    recognizer = _load(file, device, workers)
+    from glocal_runtime.support import check_class_name
+
+    recognizer = _load(file, device, workers, to_change=True)
     with bars() as progress:
-        grow = recognizer.add_photos if name in recognizer.classes else recognizer.add_class
+        known = check_class_name(name) in recognizer.classes
+        grow = recognizer.add_photos if known else recognizer.add_class
         findings = grow(name, photos, progress=rate_meter(progress, "add"))
     _save(recognizer, file, findings, json)
 
 
 def remove(file: RecognizerFile, name: ClassName, device: Device = "auto", json: Json = False) -> None:
     """Remove a class."""
-    recognizer = _load(file, device, 1)
+    recognizer = _load(file, device, to_change=True)
     _save(recognizer, file, recognizer.remove_class(name), json)
 
 
@@ -54,7 +61,7 @@ def rename(
     json: Json = False,
 ) -> None:
     """Rename a class."""
-    recognizer = _load(file, device, 1)
+    recognizer = _load(file, device, to_change=True)
     _save(recognizer, file, recognizer.rename_class(name, new_name), json)
 
 
@@ -71,8 +78,9 @@ def threshold(
     json: Json = False,
 ) -> None:
     """Show the threshold and its promise, or change it."""
-    recognizer = _load(file, device, 1)
-    if set_ is not None or max_false_unknown is not None or per_class is not None:
+    change = set_ is not None or max_false_unknown is not None or per_class is not None
+    recognizer = _load(file, device, to_change=change)
+    if change:
         recognizer.set_threshold(set_, max_false_unknown=max_false_unknown, per_class=per_class)
         recognizer.save(file)
     show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
@@ -87,28 +95,29 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what is in a recognizer file; --verify proves that this machine gives the same answers."""
-    from glocal.recognizer.file import read_manifest
+    from glocal_runtime.file import read_manifest
 
     manifest = read_manifest(file)
-    result: dict[str, Any] = manifest.model_dump(exclude={"left_out"})
+    model, classes = manifest["model"], manifest["classes"]
+    result = {key: value for key, value in manifest.items() if key != "left_out"}
     lines = [
-        ("written by", f"glocal {manifest.version}, schema {manifest.schema_version}"),
-        ("identity", manifest.identity),
-        ("model", f"{manifest.model.name}: {manifest.model.method}, open score {manifest.model.open_score}"),
-        ("backbone", f"{manifest.model.backbone['name']}, weights {manifest.model.backbone_sha256[:16]}"),
-        ("pictures", f"{manifest.model.preprocess['size']} pixels"),
-        ("classes", f"{len(manifest.classes)} with {counted(manifest.n_photos, 'photo')}"),
+        ("written by", f"glocal {manifest['version']}, schema {manifest['schema_version']}"),
+        ("identity", manifest["identity"]),
+        ("model", f"{model['name']}: {model['method']}, open score {model['open_score']}"),
+        ("backbone", f"{model['backbone']['name']}, weights {model['backbone_sha256'][:16]}")
+        if "backbone" in model
+        else ("graphs", f"ONNX, {model['precision']}"),
+        ("pictures", f"{model['preprocess']['size']} pixels"),
+        ("classes", f"{len(classes)} with {counted(sum(len(each['photos']) for each in classes), 'photo')}"),
     ]
-    if manifest.unknown:
-        lines.append(("known unknowns", counted(len(manifest.unknown), "photo")))
-    recognizer = _load(file, device, 1)
+    if manifest["unknown"]:
+        lines.append(("known unknowns", counted(len(manifest["unknown"]), "photo")))
+    recognizer = _load(file, device)
     first, *more = threshold_lines(recognizer)
     lines += [("threshold", first.removeprefix("threshold ")), *(("", line) for line in more)]
     failed = False
     if verify:
-        from glocal.recognizer.verify import verify as run
-
-        found = run(recognizer)
+        found = recognizer.verify()
         failed = not all(each.same for each in found)
         result["verified"] = [vars(each) | {"same": each.same} for each in found]
         worst = max((each.difference for each in found), default=0.0)
@@ -119,13 +128,16 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _load(file: Path, device: str, workers: int) -> Any:
-    from glocal.recognizer import Recognizer
+def _load(file: Path, device: str, workers: int = 1, *, to_change: bool = False) -> Recognizer:
+    from glocal_runtime.file import check_target
+    from glocal_runtime.recognizer import Recognizer
 
+    if to_change and file.exists():
+        check_target(file)
     return Recognizer.load(file, device=device, workers=workers)
 
 
-def _save(recognizer: Any, file: Path, findings: list[Any], json: bool) -> None:
+def _save(recognizer: Recognizer, file: Path, findings: list[Finding], json: bool) -> None:
     recognizer.save(file)
     for finding in findings:
         tell(f"check-up: {finding}")

@@ -1,10 +1,16 @@
 """Pictures by class, tasks drawn from them, and the maps a backbone made of them."""
 
-from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
-from glocal.data.features import FeatureBank
-from glocal.data.loader import ImageLoader
-from glocal.data.registry import DATASETS, SPLITS, open_dataset
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glocal.data.dataset import ClassDataset
+    from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
+    from glocal.data.features import FeatureBank
+    from glocal.data.loader import ImageLoader
+    from glocal.data.registry import DATASETS, SPLITS, open_dataset
 
 __all__ = [
     "DATASETS",
@@ -18,3 +24,19 @@ __all__ = [
     "TaskList",
     "open_dataset",
 ]
+
+_HOMES = {
+    "dataset": ("ClassDataset",),
+    "episodes": ("Draw", "EpisodeSampler", "EpisodeSpec", "TaskList"),
+    "features": ("FeatureBank",),
+    "loader": ("ImageLoader",),
+    "registry": ("DATASETS", "SPLITS", "open_dataset"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Loaded when asked for: where folders of photos are listed, torch need not be installed."""
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

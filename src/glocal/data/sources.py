@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from glocal.data.archives import Limits, oversized
-from glocal_runtime.arrays import ArraySource
-from glocal_runtime.images import Pixels, UnusableImage, decode
+from glocal_runtime.images import ArraySource, Pixels, UnusableImage, decode
 
 __all__ = ["ArraySource", "FileSource", "ImageSource", "ZipSource"]
 

@@ -1,4 +1,4 @@
-"""A model as the three ONNX graphs of ``glocal_runtime.graphs``: its own modules, traced."""
+"""A model as the three ONNX graphs of ``glocal_runtime.onnx_model``: its own modules, traced."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from glocal.engine.checkpoint import Model
 from glocal.methods import Method
 from glocal.types import Views
 from glocal_runtime.errors import RecipeError
-from glocal_runtime.graphs import EMBED, ENROLL, SCORE, STATE
-from glocal_runtime.left_out import PARTS
+from glocal_runtime.model import PARTS
+from glocal_runtime.onnx_model import EMBED, ENROLL, SCORE, STATE
 
 EXAMPLE = 2  # pictures that are traced; 1 would become a fixed number
 # Photos of each class of two tasks of different sizes: a side of the state that differs between them is free.
@@ -115,7 +115,11 @@ def _graph(
                 f"exporter of torch {torch.__version__} does not know ({what}); use another method, such as gel"
             ) from error
     assert traced is not None
-    graph: bytes = traced.model_proto.SerializeToString()
+    proto = traced.model_proto
+    for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
+        for node in nodes:
+            del node.metadata_props[:]  # lines and paths of the program that made it
+    graph: bytes = proto.SerializeToString()
     return graph
 
 

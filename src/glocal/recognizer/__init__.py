@@ -1,10 +1,3 @@
-"""Practice: enroll a folder of photos, ask about others, save, load, explain.
-
-``GlocalClassifier``, the scikit-learn estimator, is in ``glocal.recognizer.estimator``: scikit-learn is an extra.
+"""Around the recognizer of ``glocal_runtime``: models of torch modules, checks on labelled pictures, files of answers,
+and the scikit-learn classifier.
 """
-
-from glocal.recognizer.eye import Unreadable
-from glocal.recognizer.recognizer import Recognizer
-from glocal_runtime.prediction import Prediction
-
-__all__ = ["Prediction", "Recognizer", "Unreadable"]

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-from glocal.recognizer.eye import Unreadable
-from glocal.recognizer.gather import Labelled, labelled_sources
-from glocal.recognizer.look import Progress
-from glocal.recognizer.recognizer import Recognizer
+from glocal_runtime.encoder import Progress
 from glocal_runtime.errors import DataError
-from glocal_runtime.naming import UNKNOWN_NAME
+from glocal_runtime.photos import Labelled, Unreadable, labelled_sources
 from glocal_runtime.prediction import Prediction
+from glocal_runtime.recognizer import Recognizer
+from glocal_runtime.support import UNKNOWN_NAME
 
 Z95 = 1.959963984540054
 WORST = 10
@@ -51,7 +50,7 @@ class Rate:
 
 
 @dataclass(frozen=True)
-class Judged:
+class Checked:
     truth: str  # an enrolled class, or "unknown"
     folder: str  # what the picture was filed under
     answer: Prediction
@@ -69,52 +68,48 @@ class Judged:
 @dataclass(frozen=True)
 class Check:
     classes: tuple[str, ...]
-    judged: tuple[Judged, ...]
+    pictures: tuple[Checked, ...]
     unreadable: tuple[Unreadable, ...]
     not_enrolled: Mapping[str, str]  # folder -> what is said about it
 
     @property
     def accuracy(self) -> Rate:
         """Pictures of enrolled classes that got their name."""
-        known = self._known()
-        return Rate(sum(each.right for each in known), len(known))
+        return self._rate(lambda each: each.right)
 
     @property
     def named_right(self) -> Rate:
         """The same, had no picture been called unknown."""
-        known = self._known()
-        return Rate(sum(each.answer.nearest == each.truth for each in known), len(known))
+        return self._rate(lambda each: each.answer.nearest == each.truth)
 
     @property
     def false_unknown(self) -> Rate:
         """Pictures of enrolled classes that were called unknown."""
-        known = self._known()
-        return Rate(sum(each.answer.is_unknown for each in known), len(known))
+        return self._rate(lambda each: each.answer.is_unknown)
 
     @property
     def caught(self) -> Rate:
         """Pictures of no enrolled class that were called unknown."""
-        others = [each for each in self.judged if each.truth == UNKNOWN_NAME]
-        return Rate(sum(each.answer.is_unknown for each in others), len(others))
+        return self._rate(lambda each: each.answer.is_unknown, known=False)
 
     def confusion(self) -> dict[str, dict[str, int]]:
         """Truth -> answer -> pictures; rows and columns are the classes and "unknown", those that occur."""
         table: dict[str, dict[str, int]] = {}
-        for each in self.judged:
+        for each in self.pictures:
             row = table.setdefault(each.truth, {})
             row[each.answer.label] = row.get(each.answer.label, 0) + 1
         order = (*self.classes, UNKNOWN_NAME)
         return {truth: {a: table[truth][a] for a in order if a in table[truth]} for truth in order if truth in table}
 
-    def worst(self, n: int = WORST) -> list[Judged]:
+    def worst(self, n: int = WORST) -> list[Checked]:
         """The wrong answers, the surest first."""
-        wrong = [each for each in self.judged if not each.right]
+        wrong = [each for each in self.pictures if not each.right]
         return sorted(wrong, key=lambda each: -each.badness)[:n]
 
     def to_json(self) -> dict[str, Any]:
         rates = ("accuracy", "named_right", "false_unknown", "caught")
         return {
-            "pictures": len(self.judged),
+            "pictures": len(self.pictures),
             **{name: getattr(self, name).to_json() for name in rates},
             "confusion": self.confusion(),
             "worst": [{"truth": each.truth, **each.answer.to_json()} for each in self.worst()],
@@ -122,8 +117,9 @@ class Check:
             "unreadable": [vars(each) for each in self.unreadable],
         }
 
-    def _known(self) -> list[Judged]:
-        return [each for each in self.judged if each.truth != UNKNOWN_NAME]
+    def _rate(self, good: Callable[[Checked], bool], *, known: bool = True) -> Rate:
+        some = [each for each in self.pictures if (each.truth != UNKNOWN_NAME) == known]
+        return Rate(sum(map(good, some)), len(some))
 
 
 def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | None = None) -> Check:
@@ -135,19 +131,21 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
     names = {name.casefold(): name for name in recognizer.classes}
     truth = {folder: names.get(folder.casefold(), UNKNOWN_NAME) for folder in folders}
     filed = [folder for folder, sources in folders.items() for _ in sources]
-    judged, bad = [], []
+    pictures, bad = [], []
     answers = recognizer.stream(chain.from_iterable(folders.values()))
     for i, (folder, answer) in enumerate(zip(filed, answers, strict=True)):
         if isinstance(answer, Unreadable):
             bad.append(answer)
         else:
-            judged.append(Judged(truth[folder], folder, answer))
+            pictures.append(Checked(truth[folder], folder, answer))
         if progress is not None:
             progress(i + 1, len(filed))
-    if not judged:
-        raise DataError(f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}")
+    if not pictures:
+        raise DataError(
+            f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
+        )
     others = [each for each in folders if truth[each] == UNKNOWN_NAME and each.casefold() != UNKNOWN_NAME]
-    return Check(recognizer.classes, tuple(judged), tuple(bad), {each: _remark(each, recognizer) for each in others})
+    return Check(recognizer.classes, tuple(pictures), tuple(bad), {each: _remark(each, recognizer) for each in others})
 
 
 def _remark(folder: str, recognizer: Recognizer) -> str:

@@ -13,11 +13,12 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from glocal.recognizer.eye import BATCH, Unreadable
-from glocal.recognizer.file import check_target
+from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
+from glocal_runtime.file import check_target
+from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Prediction
 
 ODD_NAMES = "surrogateescape"  # file names need not be Unicode
@@ -60,27 +61,26 @@ class ResultFile:
     """``path`` ends in .csv or .jsonl; ``recognizer`` is the identity of who answers."""
 
     def __init__(self, path: Path, recognizer: str) -> None:
-        if path.suffix.lower() not in (".csv", ".jsonl"):
+        if path.suffix.lower() not in _FORMATS:
             raise DataError(f"{path}: results are written as .csv or .jsonl; give the file one of these endings")
         check_target(path)
         self.path, self.partial = path, path.with_name(f"{path.name}.partial")
         self._recognizer = recognizer
-        self._lines = _csv_lines if path.suffix.lower() == ".csv" else _json_lines
+        self._format = _FORMATS[path.suffix.lower()]
 
     def done(self, *, resume: bool) -> set[str]:
         """The pictures that need no answer any more; without ``resume`` an interrupted run is not written over."""
         if not resume:
             if self.partial.exists():
                 raise DataError(
-                    f"{self.partial} is what an interrupted run left; continue it with --resume, or delete it"
+                    f"{self.partial} is what an interrupted run left; continue it with --resume, or delete it",
+                    code="interrupted-run",
                 )
             return set()
-        if not self.partial.exists():
-            if not self.path.exists():
-                return set()
-            self._keep(self.path)  # a finished file is continued with the pictures that came since
-        else:
-            self._keep(self.partial)
+        there = next((each for each in (self.partial, self.path) if each.exists()), None)
+        if there is None:
+            return set()
+        self._keep(there)  # a finished file is continued with the pictures that came since
         return {found["path"] for found in self._rows(self.partial)}
 
     @contextmanager
@@ -90,7 +90,7 @@ class ResultFile:
         What a failed run has answered stays for the next one; if that is nothing, nothing stays.
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        header = self._lines.header()
+        header = self._format.header
         try:
             with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
                 if not file.tell():
@@ -102,19 +102,20 @@ class ResultFile:
         except OSError as error:
             raise DataError(
                 f"{self.path} could not be written ({error.strerror or error}); what was answered so far is kept in "
-                f"{self.partial.name}, continue with --resume when there is room"
+                f"{self.partial.name}, continue with --resume when there is room",
+                code="not-written",
             ) from error
         finally:
             if self.partial.exists() and self.partial.stat().st_size <= len(header):
                 self.partial.unlink()
 
     def _append(self, file: IO[str], answers: Iterable[Answer]) -> None:
-        file.write("".join(self._lines.line(answer, self._recognizer) for answer in answers))
+        file.write("".join(self._format.line(self._format.row(each, self._recognizer)) for each in answers))
         file.flush()  # whoever looks sees whole batches
 
     def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
         with path.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
-            yield from self._lines.rows(file)
+            yield from self._format.rows(file)
 
     def _keep(self, path: Path) -> None:
         """Copy what is whole at the beginning of ``path`` to the partial file: all of a finished one, else batches."""
@@ -123,14 +124,15 @@ class ResultFile:
         lines: list[str] = []
         try:
             with kept.open("w", encoding="utf-8", errors=ODD_NAMES, newline="") as new:
-                new.write(self._lines.header())
+                new.write(self._format.header)
                 for found in self._whole_rows(path):
                     if found["recognizer"] != self._recognizer:
                         raise DataError(
                             f"{path} was begun with another recognizer or threshold ({found['recognizer']}, this is "
-                            f"{self._recognizer}); delete it to start anew"
+                            f"{self._recognizer}); delete it to start anew",
+                            code="other-recognizer",
                         )
-                    lines.append(self._lines.again(found))
+                    lines.append(self._format.line(found))
                     if len(lines) == step:
                         new.write("".join(lines))
                         lines.clear()
@@ -157,44 +159,43 @@ class ResultFile:
             yield waiting
 
 
-class _Csv:
-    def header(self) -> str:
-        return ",".join(COLUMNS) + "\n"
-
-    def line(self, answer: Answer, recognizer: str) -> str:
-        return self.again(row(answer, recognizer))
-
-    def again(self, found: dict[str, Any]) -> str:
-        buffer = io.StringIO()
-        csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n").writerow(found)
-        return buffer.getvalue()
-
-    def rows(self, file: IO[str]) -> Iterator[dict[str, Any]]:
-        reader = csv.DictReader(file, strict=True)
-        if tuple(reader.fieldnames or ()) != COLUMNS:
-            raise DataError(f"{file.name} is not a file of answers: its columns must be {', '.join(COLUMNS)}")
-        for found in reader:
-            if None in found or not found["recognizer"]:
-                raise ValueError("a row that was cut short")
-            yield found
+class _Format(NamedTuple):
+    header: str
+    row: Callable[[Answer, str], dict[str, Any]]  # answer, recognizer -> fields
+    line: Callable[[dict[str, Any]], str]
+    rows: Callable[[IO[str]], Iterator[dict[str, Any]]]
 
 
-class _JsonLines:
-    def header(self) -> str:
-        return ""
-
-    def line(self, answer: Answer, recognizer: str) -> str:
-        return self.again({**plain(answer), "recognizer": recognizer})
-
-    def again(self, found: dict[str, Any]) -> str:
-        return json.dumps(found, ensure_ascii=False) + "\n"
-
-    def rows(self, file: IO[str]) -> Iterator[dict[str, Any]]:
-        for text in file:
-            found = json.loads(text)
-            if not isinstance(found, dict) or not {"path", "recognizer"} <= found.keys():
-                raise ValueError("a line that is no answer")
-            yield found
+def _csv_line(found: dict[str, Any]) -> str:
+    buffer = io.StringIO()
+    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n").writerow(found)
+    return buffer.getvalue()
 
 
-_csv_lines, _json_lines = _Csv(), _JsonLines()
+def _csv_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
+    reader = csv.DictReader(file, strict=True)
+    if tuple(reader.fieldnames or ()) != COLUMNS:
+        raise DataError(f"{file.name} is not a file of answers: its columns must be {', '.join(COLUMNS)}")
+    for found in reader:
+        if None in found or not found["recognizer"]:
+            raise ValueError("a row that was cut short")
+        yield found
+
+
+def _json_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
+    for text in file:
+        found = json.loads(text)
+        if not isinstance(found, dict) or not {"path", "recognizer"} <= found.keys():
+            raise ValueError("a line that is no answer")
+        yield found
+
+
+_FORMATS = {
+    ".csv": _Format(",".join(COLUMNS) + "\n", row, _csv_line, _csv_rows),
+    ".jsonl": _Format(
+        "",
+        lambda answer, recognizer: {**plain(answer), "recognizer": recognizer},
+        lambda found: json.dumps(found, ensure_ascii=False) + "\n",
+        _json_rows,
+    ),
+}

@@ -16,8 +16,8 @@ from starlette.formparsers import MultiPartException, MultiPartParser
 
 from glocal.serve.limits import Settings
 from glocal.serve.problems import Problem
-from glocal_runtime.eye import Source
 from glocal_runtime.images import decode
+from glocal_runtime.photos import Source
 
 FIELDS, FIELD_BYTES = 8, 4096
 LONGEST_NAME = 120  # characters of a file name that are kept

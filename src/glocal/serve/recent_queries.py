@@ -18,8 +18,8 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from glocal_runtime.eye import Picture
 from glocal_runtime.files import replacing
+from glocal_runtime.photos import Picture
 from glocal_runtime.views import Views
 
 MOST = 200

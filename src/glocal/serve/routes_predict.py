@@ -14,7 +14,7 @@ from glocal.serve.problems import Json
 from glocal.serve.schemas import Answers, Digest, binary
 from glocal.serve.server import Server
 from glocal.serve.snapshot import Result
-from glocal_runtime.eye import Unreadable
+from glocal_runtime.photos import Unreadable
 from glocal_runtime.support import thumbnail
 
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes

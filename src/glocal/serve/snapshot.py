@@ -17,16 +17,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.recognizer import Prediction, Recognizer
 from glocal.recognizer.results import row
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
 from glocal.serve.schemas import NewThreshold
-from glocal_runtime.checkup import Finding
+from glocal_runtime import Prediction, Recognizer
+from glocal_runtime.advice import Finding
+from glocal_runtime.encoder import BATCH, Batch
 from glocal_runtime.explain import explain
-from glocal_runtime.eye import BATCH, Batch, Picture, Source, Unreadable
-from glocal_runtime.naming import UNKNOWN_NAME
-from glocal_runtime.support import Photo
+from glocal_runtime.photos import Picture, Source, Unreadable
+from glocal_runtime.support import UNKNOWN_NAME, Photo
 from glocal_runtime.views import Views, join
 
 PROMISES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
@@ -58,12 +58,12 @@ class Snapshot:
 
     @property
     def model_name(self) -> str | None:
-        return None if self.recognizer is None else self.recognizer.contents.brain.name
+        return None if self.recognizer is None else self.recognizer.contents.model.name
 
     @property
     def model_hash(self) -> str:
         """Of what made the views; empty before the first class."""
-        return "" if self.recognizer is None else self.recognizer.contents.brain.sha256
+        return "" if self.recognizer is None else self.recognizer.contents.model.sha256
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -115,7 +115,7 @@ class Snapshot:
                 if isinstance(answer, Unreadable):
                     found.append(answer)
                 elif isinstance(picture, Picture):
-                    views = who.row(batch, place)
+                    views = batch.views.rows(slice(place, place + 1)).stored()
                     own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
                     found.append(QueryAnswer(Query(picture, own, time.time()), answer))
                     place += 1
@@ -151,7 +151,7 @@ class Snapshot:
     def support_vectors(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """(S, D) and the class of each (S,)."""
         support = self.enrolled().contents.support
-        return support.views().vec.numpy(), support.class_of
+        return support.views().vec, support.class_of
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
         """What another threshold would be and change, without changing it."""
@@ -195,5 +195,5 @@ def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     return [{"kind": each.kind, "text": each.text, "classes": sorted(each.classes)} for each in findings]
 
 
-def _batch_of(queries: Sequence[Query]) -> Batch[Views]:
+def _batch_of(queries: Sequence[Query]) -> Batch:
     return Batch(tuple(each.picture for each in queries), join([each.views for each in queries]))

@@ -17,7 +17,8 @@ from itertools import islice
 
 from glocal.serve.problems import busy
 from glocal.serve.snapshot import Result, Snapshot
-from glocal_runtime.eye import BATCH, Source
+from glocal_runtime.encoder import BATCH
+from glocal_runtime.photos import Source
 
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
 

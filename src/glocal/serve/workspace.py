@@ -15,21 +15,19 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from glocal.recognizer import Recognizer
-from glocal.recognizer.brain import DEFAULT, load_brain
-from glocal.recognizer.file import check_target, read_manifest
-from glocal.recognizer.support import Bank
-from glocal.recognizer.twins import stacked
 from glocal.serve.history import History, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
 from glocal.serve.snapshot import QueryAnswer, Snapshot
-from glocal.types import Views
-from glocal_runtime.checkup import Finding
+from glocal_runtime import Recognizer
+from glocal_runtime.advice import Finding
 from glocal_runtime.errors import DataError
-from glocal_runtime.eye import Source
-from glocal_runtime.support import Photo, thumbnail
+from glocal_runtime.file import check_target, read_manifest
+from glocal_runtime.model import DEFAULT
+from glocal_runtime.photos import Source
+from glocal_runtime.recognizer import find_model
+from glocal_runtime.support import Bank, Photo, stacked, thumbnail
 from glocal_runtime.views import join
 
 Change = Callable[[Recognizer], list[Finding]]
@@ -48,7 +46,7 @@ class Workspace:
         if file.exists():
             read_manifest(file)  # nothing is written beside a file that is none of ours
         else:
-            load_brain(model)  # a misspelt model is told of now, not at the first class
+            find_model(model, device=device)  # a misspelt model is told of now, not at the first class
         self.file, self.model, self._device, self._workers = file, model, device, workers
         folder = folder_of(file)
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +114,7 @@ class Workspace:
         """Pictures that were asked about become photos of a class, a new one or one that is there."""
         return self._change(
             f"{_counted(len(ids))} added to {name}",
-            lambda who: who.add_seen(name, bank_of([self.query(id_) for id_ in ids])),
+            lambda who: who.add_bank(name, bank_of([self.query(id_) for id_ in ids])),
             expected,
         )
 
@@ -219,7 +217,7 @@ def bank_of(queries: Sequence[Query]) -> Bank:
     """Pictures that were asked about as photos to enroll."""
     return Bank(
         tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in queries),
-        Views.from_numpy(join([each.views for each in queries])),
+        join([each.views for each in queries]),
         stacked([each.picture.signature for each in queries]),
     )
 

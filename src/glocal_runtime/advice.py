@@ -1,0 +1,152 @@
+"""Advice about a support: what a careful colleague would say about the photos before they are trusted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from glocal_runtime.decision import Decision
+from glocal_runtime.errors import DataError
+from glocal_runtime.support import NEAR, Support, correlation
+
+ENOUGH = 5  # photos of a class from which on nothing is said
+CONFUSED = 1 / 3  # share of the photos of two classes that would get the other's name
+SHOWN = 6  # classes named in one line
+ROWS = 512  # photos compared with all others at once
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line with a suggestion."""
+
+    kind: str
+    text: str
+    classes: frozenset[str] = frozenset()
+
+    def __str__(self) -> str:
+        return self.text
+
+    def concerns(self, classes: Collection[str]) -> bool:
+        return not self.classes.isdisjoint(classes)
+
+    @classmethod
+    def unreadable(cls, path: str, why: str) -> Finding:
+        return cls("unreadable", f"left out {path}: {why}")
+
+    @classmethod
+    def nested(cls, name: str, below: Sequence[str]) -> Finding:
+        return cls(
+            "nested",
+            f"class {name!r} is made of the folders {_listed(below)} in it; if these are the classes, "
+            f"enroll the folder {name!r} instead",
+            frozenset({name}),
+        )
+
+    @classmethod
+    def by_hand(cls, value: float) -> Finding:
+        return cls(
+            "by hand",
+            f"the threshold {value:.4g} was set by hand and is kept, although the classes changed; "
+            "`glocal threshold FILE --max-false-unknown 0.05` computes one",
+        )
+
+
+def without_duplicates(support: Support) -> tuple[Support, list[Finding]]:
+    """Without photos that repeat another of their class; the same photo in two classes is refused."""
+    owner: dict[str, tuple[str, str]] = {}
+    classes, findings = dict(support.classes), []
+    for name, bank in support.classes.items():
+        keep: list[int] = []
+        for i, photo in enumerate(bank.photos):
+            first_class, first = owner.setdefault(photo.digest, (name, photo.name))
+            if first_class != name:
+                raise DataError(
+                    f"the photos {first} of class {first_class!r} and {photo.name} of class {name!r} are the same "
+                    "picture; one of the two names is wrong, remove one",
+                    code="photo-in-two-classes",
+                )
+            if photo.name != first or any(bank.photos[k].digest == photo.digest for k in keep):
+                text = f"left out {photo.name}: the same picture as {first} of {name!r}; remove it"
+                findings.append(Finding("duplicate", text, frozenset({name})))
+            else:
+                keep.append(i)
+        if len(keep) < len(bank):
+            classes[name] = bank.rows(keep)
+    return (Support(classes) if findings else support), findings
+
+
+def advice(support: Support, decision: Decision) -> list[Finding]:
+    return [*_near_duplicates(support), *_strays(support, decision), *_confusions(support, decision), *_few(support)]
+
+
+def _near_duplicates(support: Support) -> Iterator[Finding]:
+    label = support.class_of.tolist()
+    for start in range(0, len(label), ROWS):
+        alike = correlation(support.signature[start : start + ROWS], support.signature)
+        later = np.arange(len(label)) > np.arange(start, start + len(alike))[:, None]
+        for i, j in np.argwhere((alike >= NEAR) & later).tolist():
+            i += start
+            a, b = support.names[label[i]], support.names[label[j]]
+            pair = f"{support.photos[i].name} of {a!r} and {support.photos[j].name}"
+            what_to_do = (
+                "keep one: near copies make the threshold too strict"
+                if a == b
+                else f"of {b!r}: check which class they belong to"
+            )
+            yield Finding("near duplicate", f"{pair} are nearly the same picture; {what_to_do}", frozenset({a, b}))
+
+
+def _strays(support: Support, decision: Decision) -> Iterator[Finding]:
+    for each in decision.left_out:
+        if each.nearest != each.label:
+            own, other = support.names[each.label], support.names[each.nearest]
+            yield Finding(
+                "stray",
+                f"{support.photos[each.photo].name} of {own!r} looks more like {other!r}; check that it is "
+                f"in the right folder, or add photos of {own!r} like it",
+                frozenset({own}),
+            )
+
+
+def _confusions(support: Support, decision: Decision) -> Iterator[Finding]:
+    tried = Counter(each.label for each in decision.left_out)
+    mixed: Counter[tuple[int, int]] = Counter()
+    for each in decision.left_out:
+        if each.nearest != each.label:
+            mixed[min(each.label, each.nearest), max(each.label, each.nearest)] += 1
+    for (a, b), n in mixed.most_common():
+        total = tried[a] + tried[b]
+        if n > 1 and n >= CONFUSED * total:
+            one, other = support.names[a], support.names[b]
+            yield Finding(
+                "confusion",
+                f"{one!r} and {other!r} will be confused ({n} of {total} photos, each judged by the others); "
+                "add photos that show the difference, or merge the two",
+                frozenset({one, other}),
+            )
+
+
+def _few(support: Support) -> Iterator[Finding]:
+    single = [name for name, n in zip(support.names, support.shots, strict=True) if n == 1]
+    some = [name for name, n in zip(support.names, support.shots, strict=True) if 1 < n < ENOUGH]
+    if single:
+        yield Finding(
+            "few photos",
+            f"only one photo of {_listed(single)}: nothing can be learned from it about how photos of this class "
+            f"differ; {ENOUGH} or more are much better",
+            frozenset(single),
+        )
+    if some:
+        yield Finding(
+            "few photos",
+            f"fewer than {ENOUGH} photos of {_listed(some)}: names and threshold get better with more",
+            frozenset(some),
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:SHOWN])
+    return shown + (f" and {len(names) - SHOWN} more classes" if len(names) > SHOWN else "")

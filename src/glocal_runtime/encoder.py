@@ -1,0 +1,106 @@
+"""From pictures to views: decoded in parallel, embedded in batches, never more than a few batches in memory."""
+
+from __future__ import annotations
+
+import io
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import chain, islice
+
+import numpy as np
+from PIL import Image
+
+from glocal_runtime.errors import DataError
+from glocal_runtime.model import Model
+from glocal_runtime.photos import Image_, Picture, Source, Unreadable, as_source, take
+from glocal_runtime.support import Bank
+from glocal_runtime.views import Views
+
+BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
+AHEAD = 2  # batches that are decoded while one is embedded
+PROBES = 4
+NAMED_BAD = 8  # bad photos listed in an error; the rest is counted
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive pictures of the input; row i of ``views`` belongs to the i-th that is readable."""
+
+    pictures: tuple[Picture | Unreadable, ...]
+    views: Views
+
+    @property
+    def readable(self) -> tuple[Picture, ...]:
+        return tuple(each for each in self.pictures if isinstance(each, Picture))
+
+
+class Encoder:
+    """A model's embedding, and the threads that decode pictures for it."""
+
+    def __init__(self, model: Model, *, workers: int = 2) -> None:
+        self.preprocess, self.workers, self._model = model.preprocess, max(1, workers), model
+
+    def batches(self, sources: Iterable[Source]) -> Iterator[Batch]:
+        """In order; the input is read only as far as pictures are decoded ahead."""
+        waiting: deque[list[Future[Picture | Unreadable]]] = deque()
+        rest = iter(sources)
+        pool = ThreadPoolExecutor(self.workers)
+        try:
+            for stretch in chain(iter(lambda: list(islice(rest, BATCH)), []), [[]] * AHEAD):
+                if stretch:
+                    waiting.append([pool.submit(take, source, self.preprocess) for source in stretch])
+                if waiting and (len(waiting) > AHEAD or not stretch):
+                    yield self.batch([future.result() for future in waiting.popleft()])
+        finally:  # also when the caller stops half way: then nobody needs the rest decoded
+            pool.shutdown(cancel_futures=True)
+
+    def batch(self, pictures: Iterable[Picture | Unreadable]) -> Batch:
+        pictures = tuple(pictures)
+        pixels = [each.pixels for each in pictures if isinstance(each, Picture)]
+        size = self.preprocess.size
+        images = np.stack(pixels or [np.zeros((size, size, 3), np.uint8)])  # networks cannot take 0 pictures
+        return Batch(pictures, self._model.embed(images).rows(slice(len(pixels))))
+
+    def embed(self, images: Iterable[Image_]) -> Views:
+        """Views of a few pictures, as they would be stored."""
+        return self.batch(take(as_source(image), self.preprocess) for image in images).views.stored()
+
+    def bank(
+        self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> tuple[Bank, dict[int, Unreadable]]:
+        """The readable photos, and the others by their place; without ``skip_bad`` there are none."""
+        batches: list[Batch] = []
+        bad: dict[int, Unreadable] = {}
+        done = 0
+        for batch in self.batches(sources):
+            bad |= {done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)}
+            done += len(batch.pictures)
+            batches.append(Batch(batch.readable, batch.views.stored()))
+            if progress is not None:
+                progress(done, len(sources))
+        if bad and not skip_bad:
+            named = list(bad.values())[:NAMED_BAD]
+            lines = [f"  {each.path}: {each.error}" for each in named]
+            lines += [f"  and {len(bad) - NAMED_BAD} more"] if len(bad) > NAMED_BAD else []
+            raise DataError(
+                f"{len(bad)} of {len(sources)} photos cannot be used; mend or remove them, or leave them out with "
+                "skip_bad=True (--skip-bad):\n" + "\n".join(lines),
+                code="bad-photos",
+            )
+        return Bank.of(batches), bad
+
+    def probe_images(self, sources: Sequence[Source]) -> tuple[bytes, ...]:
+        """A few of the pictures as PNG, as the model sees them."""
+        step = max(1, len(sources) // PROBES)
+        taken = [take(source, self.preprocess) for source in sources[::step][:PROBES]]
+        return tuple(_png(each) for each in taken if isinstance(each, Picture))
+
+
+def _png(picture: Picture) -> bytes:
+    buffer = io.BytesIO()
+    Image.fromarray(picture.pixels).save(buffer, "PNG")
+    return buffer.getvalue()

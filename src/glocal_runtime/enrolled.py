@@ -1,0 +1,128 @@
+"""A support as a model keeps it: it scores views and answers batches of pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from glocal_runtime.contents import Contents
+from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
+from glocal_runtime.encoder import Batch
+from glocal_runtime.leave_one_out import left_out_scores, strange_scores
+from glocal_runtime.model import Model, Scores
+from glocal_runtime.patch_matching import class_maps
+from glocal_runtime.photos import Unreadable
+from glocal_runtime.prediction import Evidence, Prediction, reason
+from glocal_runtime.support import NEAR, UNKNOWN_NAME, Support, correlation, stacked
+from glocal_runtime.threshold import LeftOut, Threshold
+from glocal_runtime.views import Array, Views
+
+
+class Enrolled:
+    def __init__(self, model: Model, support: Support) -> None:
+        self.support, self._model = support, model
+        self._label, self._views = support.class_of, support.views()
+        self._state = model.enroll(self._views, self._label)
+        self._maps = class_maps(self._views, self._label)
+
+    def compare(self, views: Views) -> Scores:
+        """Views of queries, rounded as those of the support are: whoever asks gets the same scores."""
+        return self._model.compare(self._state, views.stored().full())
+
+    def settled(
+        self, contents: Contents, *, changed: Collection[int] | None = None, before: Sequence[LeftOut] = ()
+    ) -> Contents:
+        """``contents`` with this support, and with all that follows from it: left-out scores, threshold, probes.
+
+        ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
+        A threshold set by hand stays.
+        """
+        model, shots = self._model, self.support.shots
+        left = left_out_scores(model, self._views, self._label, before=before, changed=changed)
+        usual = usual_ranges(left, self._views, self._label, self._maps, score_model=model.score_model, shots=shots)
+        contents = replace(contents, support=self.support)
+        kept = contents.decision
+        threshold = kept.threshold if kept.by_hand else self.threshold(contents, contents.promise, left)
+        found = self.compare(contents.probes.views)
+        probes = replace(
+            contents.probes,
+            open_score=tuple(found.open_score.tolist()),
+            logits=tuple(map(tuple, found.logits.tolist())),
+        )
+        return replace(contents, decision=Decision(threshold, tuple(left), usual), probes=probes)
+
+    def threshold(self, contents: Contents, promise: Promise, left: Sequence[LeftOut]) -> Threshold:
+        model, aside = self._model, contents.unknown
+        return compute_threshold(
+            model.score_model,
+            promise,
+            shots=self.support.shots,
+            left=left,
+            unknown_scores=() if aside is None else self.compare(aside.views).open_score.tolist(),
+            strange=() if model.score_model is None else strange_scores(model, self._views, self._label),
+        )
+
+    def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
+        """In the order of the batch."""
+        readable = iter(self._predictions(batch, decision) if batch.readable else ())
+        return [each if isinstance(each, Unreadable) else next(readable) for each in batch.pictures]
+
+    def _predictions(self, batch: Batch, decision: Decision) -> list[Prediction]:
+        names = (*self.support.names, UNKNOWN_NAME)
+        compared = self.compare(batch.views)
+        best = compared.logits.argmax(axis=1)
+        p = probabilities(self._model.score_model, compared, decision).tolist()
+        limits = decision.limits(best).tolist()
+        patches, duplicates = self._patches(batch.views.stored().full(), best), self._duplicates(batch)
+        found = []
+        for i, (picture, n, score) in enumerate(
+            zip(batch.readable, best.tolist(), compared.open_score.tolist(), strict=True)
+        ):
+            is_unknown = score > limits[i]
+            own_parts = {name: float(values[i]) for name, values in compared.parts.items()}
+            evidence = Evidence(names[n], p[i][n], is_unknown, score, limits[i], own_parts, patches[i])
+            found.append(
+                Prediction(
+                    path=picture.name,
+                    label=UNKNOWN_NAME if is_unknown else names[n],
+                    is_unknown=is_unknown,
+                    open_score=score,
+                    threshold=limits[i],
+                    probabilities=dict(zip(names, p[i], strict=True)),
+                    nearest=names[n],
+                    reason=reason(evidence, decision.usual),
+                    warning=duplicates[i],
+                )
+            )
+        return found
+
+    def matching_patches(self, views: Views, name: str) -> set[int] | None:
+        """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
+        local = views.full().local
+        if self._maps is None or local is None:
+            return None
+        match = self._maps.match(local, np.array([self.support.names.index(name)]))
+        return set(np.flatnonzero(match[0]).tolist())
+
+    def _patches(self, views: Views, best: Array) -> Sequence[tuple[int, int] | None]:
+        """How many patches match the nearest class, of how many."""
+        if self._maps is None or views.local is None:
+            return [None] * len(views)
+        return [(n, self._maps.n_patches) for n in self._maps.match(views.local, best).sum(axis=1).tolist()]
+
+    def _duplicates(self, batch: Batch) -> list[str]:
+        """For each picture the support photo that it (nearly) is, in words, or nothing."""
+        alike = correlation(stacked([each.signature for each in batch.readable]), self.support.signature)
+        told = []
+        for picture, row in zip(batch.readable, alike, strict=True):
+            closest = int(row.argmax())
+            photo, name = self.support.photos[closest], self.support.names[int(self._label[closest])]
+            same = "" if picture.digest == photo.digest else "nearly "
+            told.append(
+                f"this is {same}the support photo {photo.name} of {name}: its answer proves little"
+                if not same or float(row[closest]) >= NEAR
+                else ""
+            )
+        return told
