@@ -35,6 +35,7 @@ from glocal.engine.recipe import Recipe
 from glocal.engine.runs import METRICS, RECIPE, Log, resume_command, saved_state
 from glocal.engine.schedule import rate_factor
 from glocal.engine.watchers import Watcher, Watchers
+from glocal.engine.weight_average import WeightAverage
 from glocal.errors import DataError, GlocalError, RecipeError
 from glocal.files import write_text
 
@@ -116,13 +117,16 @@ def run_stage(
     warn_of_shared_pictures(stage.data, validate.data)
     optimizer, names = _optimizer(stage, recipe)
     start, best = 0, -math.inf
+    average = WeightAverage(stage.modules, recipe.optimizer.average)
     if saved is not None:
         start, best = _restore(stage, optimizer, names, *saved, folder)
+        average.load({name.removeprefix("average."): t for name, t in saved[0].items()})
 
     def save(step: int) -> None:
         momentum = {f"momentum.{names[p]}": s["momentum_buffer"] for p, s in optimizer.state.items()}
+        averaged = {f"average.{name}": t for name, t in average.tensors.items()}
         record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best}
-        write_checkpoint(folder / LAST, _tensors(stage) | momentum, record)
+        write_checkpoint(folder / LAST, _tensors(stage) | momentum | averaged, record)
 
     log = Log(folder / METRICS, keep_until=start) if us.first else None
     if us.first:
@@ -133,11 +137,12 @@ def run_stage(
     def check(done: int) -> None:
         nonlocal best
         us.same_buffers(list(stage.modules.values()))
-        metrics = validate(stage.model)
-        if better := metrics[recipe.validation.choose] > best:
-            best = metrics[recipe.validation.choose]
-        if log and better:
-            save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
+        with average.in_place():
+            metrics = validate(stage.model)
+            if better := metrics[recipe.validation.choose] > best:
+                best = metrics[recipe.validation.choose]
+            if log and better:
+                save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
         if log:
             log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
         watcher.validated(done, metrics, better)
@@ -146,7 +151,7 @@ def run_stage(
         check(0)
         return stage.model
     if recipe.speed.compile:
-        stage.model.backbone.compile()  # in place: weights keep their names
+        stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
     losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
     saved_at = time.monotonic()
     with _interruptible() as received:
@@ -154,6 +159,7 @@ def run_stage(
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * rate_factor(recipe.optimizer, step / stage.steps)
             terms = us.mean(_step(losses, recipe, optimizer, step, folder))
+            average.update(step)
             done, number = step + 1, us.largest(received())
             watcher.step(done, stage.steps, terms)
             if log and done % LOG_EVERY == 0:
