@@ -233,11 +233,11 @@ class TestNotFinite:
 class TestKilledBetween:
     """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
 
-    @pytest.mark.parametrize("at", [4, 12])
+    @pytest.mark.parametrize(("at", "average"), [(4, 0.0), (12, 0.0), (12, 0.9)])
     def test_best_is_right_afterwards(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, average: float
     ) -> None:
-        recipe = recipe_of(dataset)
+        recipe = recipe_of(dataset, optimizer={"average": average})
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         monkeypatch.setattr(loop, "LOG_EVERY", 1)
         run(recipe, tmp_path / "whole")

@@ -136,7 +136,7 @@ class TestCompile:
     def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[Backbone]:
         """Which backbones were told to compile; real compilation takes a minute and a C++ compiler."""
         asked: list[Backbone] = []
-        monkeypatch.setattr(Backbone, "compile", lambda self: asked.append(self), raising=False)
+        monkeypatch.setattr(Backbone, "compile", lambda self, **how: asked.append(self), raising=False)
         return asked
 
     def test_the_backbone_is_compiled_only_when_asked(

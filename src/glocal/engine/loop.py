@@ -34,6 +34,7 @@ from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
 from glocal.engine.run_folder import METRICS, RECIPE, Log, resume_command, saved_state
+from glocal.engine.weight_average import WeightAverage
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.files import write_text
 
@@ -115,13 +116,15 @@ def run_stage(
     warn_of_shared_pictures(stage.data, validate.data)
     optimizer, names = _optimizer(stage, recipe)
     start, best = 0, -math.inf
+    average = WeightAverage(stage.modules, recipe.optimizer.average)
     if saved is not None:
         start, best = _restore(stage, optimizer, names, *saved, folder)
+        average.load(saved[0])
 
     def save(step: int) -> None:
         momentum = {f"momentum.{names[p]}": s["momentum_buffer"] for p, s in optimizer.state.items()}
         record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best}
-        write_checkpoint(folder / LAST, _tensors(stage) | momentum, record)
+        write_checkpoint(folder / LAST, _tensors(stage) | momentum | average.stored(), record)
 
     log = Log(folder / METRICS, keep_until=start) if us.first else None
     if us.first:
@@ -132,11 +135,12 @@ def run_stage(
     def check(done: int) -> None:
         nonlocal best
         us.same_buffers(list(stage.modules.values()))
-        metrics = validate(stage.model)
-        if better := metrics[recipe.validation.choose] > best:
-            best = metrics[recipe.validation.choose]
-        if log and better:
-            save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
+        with average.in_place():
+            metrics = validate(stage.model)
+            if better := metrics[recipe.validation.choose] > best:
+                best = metrics[recipe.validation.choose]
+            if log and better:
+                save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
         if log:
             log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
         callback.validated(done, metrics, better)
@@ -145,7 +149,7 @@ def run_stage(
         check(0)
         return stage.model
     if recipe.speed.compile:
-        stage.model.backbone.compile()  # in place: weights keep their names
+        stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
     losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
     saved_at = time.monotonic()
     with _interruptible() as received:
@@ -153,6 +157,7 @@ def run_stage(
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * recipe.optimizer.factor(step / stage.steps)
             terms = us.mean(_step(losses, recipe, optimizer, step, folder))
+            average.update(step)
             done, number = step + 1, us.largest(received())
             callback.step(done, stage.steps, terms)
             if log and done % LOG_EVERY == 0:

@@ -66,7 +66,7 @@ class PretrainStage:
         rows = torch.from_numpy(chosen[us.rank :: us.size])
         torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank))  # dropout
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
-        images = self.augment(self.images[rows], generator)
+        images = shrink(self.augment(self.images[rows], generator), self._size(step / self.steps))
         label = self.labels[rows].repeat(len(images) // len(rows))  # four rotations make four of each
         maps = self.model.backbone(self._prepare(images))
         smoothing = self.recipe.pretrain.label_smoothing
@@ -74,12 +74,26 @@ class PretrainStage:
         loss = F.cross_entropy(logits, label.to(self.device), label_smoothing=smoothing)
         return {"base": loss * (len(rows) * us.size / len(chosen))}  # ranks are averaged, and shares may be unequal
 
+    def _size(self, progress: float) -> int | None:
+        """Side of the pictures at this share of the run; None for as they are."""
+        settings = self.recipe.pretrain
+        growing = zip(settings.sizes, settings.size_ends, strict=True)
+        return next((size for size, end in growing if progress < end), None)
+
     def _prepare(self, images: Tensor) -> Tensor:
         images = self.model.backbone.preprocess.normalize(images.to(self.device))
         return images.contiguous(memory_format=torch.channels_last)
 
 
 pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+
+
+def shrink(images: Tensor, size: int | None) -> Tensor:
+    """uint8 (B, 3, H, W) -> uint8 (B, 3, size, size), every pixel the mean of those it stands for."""
+    if size is None or size == images.shape[-1]:
+        return images
+    smaller = F.interpolate(images.float(), size=(size, size), mode="bilinear", antialias=True, align_corners=False)
+    return smaller.round().clamp(0, 255).to(torch.uint8)
 
 
 def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:

@@ -75,6 +75,7 @@ class Optimizer(Section):
     momentum: float = Field(0.9, ge=0, lt=1)
     weight_decay: float = Field(5e-4, ge=0)
     clip: float | None = Field(None, gt=0)  # largest gradient norm
+    average: float = Field(0.0, ge=0, lt=1)  # decay of a moving average of the weights, which validation and BEST use
     schedule: Literal["constant", "steps", "one-cycle", "cosine"] = "steps"
     # "steps": shares of the run after which the rate is multiplied by gamma; not strict, because TOML has only lists
     milestones: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()
@@ -98,6 +99,19 @@ class Pretraining(Section):
     epochs: int = Field(500, ge=1)
     batch_size: int = Field(128, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
+    # Small pictures are learned from several times as fast; the last part gets used to the full size.
+    sizes: Annotated[tuple[Annotated[int, Field(ge=8)], ...], Field(strict=False)] = ()
+    size_ends: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()
+
+    @model_validator(mode="after")
+    def _sizes_end(self) -> Pretraining:
+        if len(self.sizes) != len(self.size_ends) or sorted(self.size_ends) != list(self.size_ends):
+            raise RecipeError(
+                "pretrain.size_ends must rise and have one share of the run for each of pretrain.sizes, "
+                f"got sizes {list(self.sizes)} and ends {list(self.size_ends)}"
+            )
+        return self
 
 
 class Tasks(Section):
