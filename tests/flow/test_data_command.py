@@ -17,11 +17,11 @@ import torch
 from PIL import Image
 
 from glocal.data import DATASETS, loader, open_dataset, packings
-from glocal.data.catalogue import CATALOGUE
 from glocal.data.packings import Packing
 from glocal.data.prepare import work_folder
 from glocal.data.prepared import is_prepared
 from glocal.data.prepared_writer import Sample
+from glocal.data.splits import CATALOGUE
 from glocal.engine.checkpoint import save_model
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.data import augment
 from glocal.data.augment import Augment, colour_jitter, shift, turn, window
-from glocal.data.views import View
+from glocal.data.loader import View
 from refusal import refused
 
 

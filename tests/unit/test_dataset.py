@@ -16,11 +16,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.data import digests, sources
+from glocal.data import digests, layouts
 from glocal.data.dataset import ClassDataset
-from glocal.data.sources import ArraySource
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import decode
+from glocal_runtime.images import ArraySource, decode
 from packings import write_file
 from pictures import Tree, count_decodes, make_tree, png, write_tree
 from refusal import refused
@@ -317,7 +316,7 @@ def test_a_zip_bomb_is_one_bad_picture_and_is_not_unpacked(
     tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
     path = zip_of(tmp_path / "pets.zip", tree, bomb=bytes(2_000_000))
-    monkeypatch.setattr(sources, "PICTURE_LIMITS", replace(sources.PICTURE_LIMITS, **{limit: 1_000_000}))
+    monkeypatch.setattr(layouts, "PICTURE_LIMITS", replace(layouts.PICTURE_LIMITS, **{limit: 1_000_000}))
     read, original = [], zipfile.ZipFile.read
     monkeypatch.setattr(zipfile.ZipFile, "read", lambda *a: read.append(a[1].filename) or original(*a))
     with pytest.raises(DataError, match=words):

@@ -14,7 +14,7 @@ from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
 from glocal.data.benchmarks import embedded as module
-from glocal.data.benchmarks.embedded import embedded, render
+from glocal.data.benchmarks.embedded import embedded, render, write
 from glocal.data.benchmarks.glyphs import (
     LOOK_ALIKES,
     TRAIN_SCRIPTS,
@@ -25,7 +25,6 @@ from glocal.data.benchmarks.glyphs import (
     in_one_piece,
     shapes,
 )
-from glocal.data.benchmarks.handwriting import write
 from refusal import refused
 
 DIGITS = "0123456789"

@@ -18,7 +18,7 @@ from glocal.backbones import build_backbone
 from glocal.data.cache import _bytes_on_disk, bank_sizes, clear_banks
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank, bank_key
-from glocal.data.views import View, encode
+from glocal.data.loader import View, encode
 from glocal.types import Preprocess
 from refusal import refused
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glocal.data.episodes import EpisodeSpec
-from glocal.data.unknown_share import unknown_share, with_unknown_share
+from glocal.data.episodes import EpisodeSpec, unknown_share, with_unknown_share
 from refusal import refused
 
 

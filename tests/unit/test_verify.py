@@ -14,11 +14,10 @@ import pytest
 from PIL import Image
 
 from glocal.data import verify as module
-from glocal.data.catalogue import CATALOGUE, Entry, SplitSize, Variant
 from glocal.data.prepare import prepare
 from glocal.data.prepared import open_prepared, read_index, write_index
 from glocal.data.prepared_writer import Sample
-from glocal.data.splits import published_classes
+from glocal.data.splits import CATALOGUE, Entry, SplitSize, Variant, published_classes
 from glocal.data.verify import Verdict, verify
 from glocal_runtime.images import decode, picture_size
 from pictures import png

@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.digests import BadImage, content_digest, digest_all
-from glocal.data.layouts import Listing, list_csv, list_folder, list_zip
-from glocal.data.sources import ArraySource, ImageSource
+from glocal.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import Pixels
+from glocal_runtime.images import ArraySource, Pixels
 
 _NAMED_BAD = 8  # bad pictures listed in an error; the rest is counted
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from glocal_runtime.files import write_text
 
 Indices = npt.NDArray[np.int64]
 FORMAT = "glocal-tasks-1"  # of a written task list
+TOLERANCE = 0.01  # how far the share of unknown queries may be from what was asked
+ROOM = 0.25  # by how much the number of queries may differ from that of the balanced task
 
 
 @dataclass(frozen=True)
@@ -303,3 +305,39 @@ def _plain(draw: Draw) -> dict[str, Any]:
 def _draw(fields: dict[str, list[int]]) -> Draw:
     arrays: dict[str, Any] = {name: np.asarray(value, dtype=np.int64) for name, value in fields.items()}
     return Draw(**(arrays | {"drawn": tuple(fields["drawn"])}))
+
+
+def unknown_share(spec: EpisodeSpec) -> float:
+    """Unknown queries among all queries of a task."""
+    return spec.unknown_way * spec.unknown_query / _queries(spec)
+
+
+def with_unknown_share(spec: EpisodeSpec, share: float) -> EpisodeSpec:
+    """The same classes and about as many queries in all, dealt so that ``share`` of them are unknown.
+
+    Among whole numbers of queries per class whose total stays within a quarter of ``(way + unknown_way) * query``, the
+    nearest share wins, then the nearest total; deployment has 1 unknown in 10, or 9 in 10, not one half.
+
+    >>> with_unknown_share(EpisodeSpec(), 0.1)
+    EpisodeSpec(way=5, shot=1, query=27, unknown_way=5, unknown_query=3)
+    """
+    if not 0 < share < 1:
+        raise DataError(f"the share of unknown queries must lie between 0 and 1, such as 0.1, got {share}")
+    if not spec.unknown_way:
+        raise DataError(f"a share of {share} unknown queries needs unknown classes, but unknown_way is 0")
+    total = (spec.way + spec.unknown_way) * spec.query
+    least, most = total * (1 - ROOM), int(total * (1 + ROOM))
+    known, unknown = range(1, most // spec.way + 1), range(1, most // spec.unknown_way + 1)
+    dealt = [replace(spec, query=query, unknown_query=other) for query in known for other in unknown]
+    fitting = [replace(spec, unknown_query=spec.query), *(each for each in dealt if least <= _queries(each) <= most)]
+    best = min(fitting, key=lambda each: (abs(unknown_share(each) - share), abs(_queries(each) - total)))
+    if abs(unknown_share(best) - share) > TOLERANCE:
+        raise DataError(
+            f"with about {total} queries of {spec.way} known and {spec.unknown_way} unknown classes the share of "
+            f"unknown queries nearest to {share} is {unknown_share(best):.3f}; ask for more queries per class"
+        )
+    return best
+
+
+def _queries(spec: EpisodeSpec) -> int:
+    return spec.way * spec.query + spec.unknown_way * spec.unknown_query

@@ -17,6 +17,7 @@ from PIL import Image
 
 from glocal.data.dataset import in_content_order
 from glocal.data.digests import BadImage, content_digest
+from glocal.data.layouts import ImageSource
 from glocal.data.prepared import (
     BLOBS,
     DIGESTS,
@@ -29,7 +30,6 @@ from glocal.data.prepared import (
     MappedImages,
     PreparedSplit,
 )
-from glocal.data.sources import ImageSource
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import Pixels, UnusableImage, check_side, decode
 

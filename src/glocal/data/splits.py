@@ -1,4 +1,6 @@
-"""Which classes are for training, validation and test: the published divisions, and one's own.
+"""What was published about each data set, and which classes are for training, validation and test.
+
+``catalogue.toml`` says the first; ``class_lists`` and a seed say the second.
 
 FC100 is divided by superclass, so its list names superclasses; ``published_classes`` names the classes themselves.
 """
@@ -7,9 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
 
 from glocal.data.dataset import ClassDataset
 from glocal_runtime.errors import DataError
@@ -97,3 +102,53 @@ def seeded_split(class_names: Iterable[str], counts: Mapping[str, int], *, seed:
     for split, count in counts.items():
         splits[split], ranked = tuple(sorted(ranked[:count])), ranked[count:]
     return splits
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """One split as published."""
+
+    classes: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form in which the pictures go around."""
+
+    words: str
+    consequence: str  # for comparing numbers
+    side: int | None = None  # pixels of every picture, None when they differ
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One data set."""
+
+    name: str
+    title: str
+    parts: Mapping[str, SplitSize]
+    size: str  # of the pictures, in words
+    source: str  # project or paper
+    home: str  # public page
+    terms: str
+    todo: str  # what a user has to do to have it
+    per_class: int | None = None  # pictures of every class, None when they differ
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    class_list: str | None = None  # the published split that says which class belongs where
+    repeats: tuple[int, int] | None = None  # pictures published more than once: groups within splits, and across
+
+    @property
+    def images(self) -> int:
+        return sum(part.images for part in self.parts.values())
+
+
+def _entry(name: str, stored: dict[str, Any]) -> Entry:
+    parts = {split: SplitSize(**part) for split, part in stored.pop("parts").items()}
+    variants = {key: Variant(**each) for key, each in stored.pop("variants", {}).items()}
+    repeats = stored.pop("repeats", None)
+    return Entry(name=name, parts=parts, variants=variants, repeats=repeats and tuple(repeats), **stored)
+
+
+_TEXT = resources.files("glocal.data").joinpath("catalogue.toml").read_text("utf-8")
+CATALOGUE: Mapping[str, Entry] = {name: _entry(name, stored) for name, stored in tomllib.loads(_TEXT).items()}

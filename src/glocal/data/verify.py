@@ -13,11 +13,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from glocal.data.catalogue import CATALOGUE, Entry, Variant
 from glocal.data.dataset import ClassDataset
 from glocal.data.duplicates import Duplicates, Group, find_duplicates
 from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_prepared, read_index
-from glocal.data.splits import canonical_name, published_classes
+from glocal.data.splits import CATALOGUE, Entry, Variant, canonical_name, published_classes
 from glocal_runtime.errors import DataError
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)

@@ -17,8 +17,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from glocal.data.archives import archive_kind, inner_name, read_members, zip_entries
-from glocal.data.layouts import is_litter, walk_once
-from glocal.data.sources import PICTURE_LIMITS
+from glocal.data.layouts import PICTURE_LIMITS, is_litter, walk_once
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import IMAGE_SUFFIXES, UnusableImage
 
