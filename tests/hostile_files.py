@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from hostile_inputs import Write, hostile_inputs
+from hostile import Write, hostile_inputs
 from hostile_packings import CIFAR, MINI, content, copied, packed, text
 from packings import PACKINGS, by_split, cifar_pickles, png, tarred, tiered_npz, write_file, zipped
 

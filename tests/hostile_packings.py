@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from glocal.data.splits import CIFAR100
-from hostile import Runs
-from hostile_inputs import Write, hostile_inputs
+from hostile import Runs, Write, hostile_inputs
 from packings import PACKINGS, Content, dump, make_content, png, write_file
 
 CIFAR, CUB, MINI, TIERED = "cifar-fs", "cub", "mini-imagenet", "tiered-imagenet"
