@@ -216,13 +216,10 @@ def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
         entries = [(entry, parts[1:] if parts[0] == lone and len(parts) > 1 else parts) for entry, parts in entries]
 
 
-def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
-    """Rows ``filename,label``; file names count from ``image_root``, or from the folder the CSV lies in."""
+def list_csv(path: Path) -> Listing:
+    """Rows ``filename,label``; file names count from the folder the CSV lies in."""
     if not path.is_file():
         raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
-    root = path.parent if image_root is None else image_root
-    if not root.is_dir():
-        raise DataError(f"{root}: no such folder; image_root must be the folder that file names in {path} count from")
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -233,7 +230,7 @@ def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
             raise DataError(
                 f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every picture once"
             )
-    source = FileSource([root / filename for filename, _ in first_seen])
+    source = FileSource([path.parent / filename for filename, _ in first_seen])
     return Listing(source, [label for _, label in first_seen], 0)
 
 
