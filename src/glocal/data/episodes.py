@@ -47,14 +47,8 @@ class EpisodeSpec:
         low, high = self.shot_range
         if low > high:
             raise DataError(f"shot range must run from least to most, got {self.shot}")
-        for name, value, least in (
-            ("way", self.way, 1),
-            ("shot", low, 1),
-            ("query", self.query, 1),
-            ("unknown_way", self.unknown_way, 0),
-            ("unknown_query", self.unknown_query, 0),
-        ):
-            if value < least:
+        for name, least in {"way": 1, "shot": 1, "query": 1, "unknown_way": 0, "unknown_query": 0}.items():
+            if (value := low if name == "shot" else getattr(self, name)) < least:
                 raise DataError(f"{name} must be at least {least}, got {value}")
 
     @property
@@ -82,20 +76,12 @@ class Draw:
 
     def episode(self, fetch: Callable[[Indices], Tensor]) -> Episode:
         """Turn indices into tensors; ``fetch`` returns images or maps, one row per index."""
-
-        def tensor(x: Indices | None) -> Tensor | None:
-            return None if x is None else torch.from_numpy(x)
-
-        return Episode(
-            fetch(self.support),
-            torch.from_numpy(self.support_label),
-            fetch(self.query),
-            torch.from_numpy(self.query_label),
-            drawn=self.drawn,
-            mirror_support=None if self.mirror_support is None else fetch(self.mirror_support),
-            mirror_support_label=tensor(self.mirror_support_label),
-            mirror_query_label=tensor(self.mirror_query_label),
-        )
+        tensors = {
+            name: torch.from_numpy(value) if name.endswith("label") else fetch(value)
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
+        }
+        return Episode(**tensors, drawn=self.drawn)
 
 
 class EpisodeSampler:
@@ -252,7 +238,10 @@ class TaskList(Sequence[Draw]):
             "spec": asdict(self.spec),
             "seed": self.seed,
             "start": self.start,
-            "tasks": [_plain(draw) for draw in self.draws],
+            "tasks": [
+                {name: np.asarray(value).tolist() for name, value in vars(draw).items() if value is not None}
+                for draw in self.draws
+            ],
         }
         write_text(path, json.dumps(record | {"checksum": _checksum(record)}, separators=(",", ":")))
 
@@ -280,8 +269,11 @@ class TaskList(Sequence[Draw]):
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
-        draws = tuple(_draw(task) for task in record["tasks"])
-        return cls(draws, EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
+        draws: list[Any] = []
+        for task in record["tasks"]:
+            arrays: dict[str, Any] = {name: np.asarray(value, np.int64) for name, value in task.items()}
+            draws.append(Draw(**arrays | {"drawn": tuple(task["drawn"])}))
+        return cls(tuple(draws), EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
 
 
 def _shuffle(bits: np.random.PCG64, n: int) -> Indices:
@@ -296,15 +288,6 @@ def _labels(parts: Sequence[Indices]) -> Indices:
 def _checksum(record: dict[str, Any]) -> str:
     """Hash of the whole record: the fingerprint leaves out what results do not depend on, like the mirrored side."""
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-
-
-def _plain(draw: Draw) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in vars(draw).items() if value is not None}
-
-
-def _draw(fields: dict[str, list[int]]) -> Draw:
-    arrays: dict[str, Any] = {name: np.asarray(value, dtype=np.int64) for name, value in fields.items()}
-    return Draw(**(arrays | {"drawn": tuple(fields["drawn"])}))
 
 
 def unknown_share(spec: EpisodeSpec) -> float:

@@ -142,13 +142,13 @@ def list_folder(root: Path) -> Listing:
     root = unwrap(root)
     folders, loose = _inside(root)
     if not folders:
-        _refuse_no_classes(root, sum(_is_picture(entry.name) for entry in loose))
+        _refuse_no_classes(root, sum(is_picture(entry.name) for entry in loose))
     paths: list[Path] = []
     class_of: list[str] = []
     ignored = len(loose)
     for folder in folders:
-        files = list(_files_below(folder))
-        pictures = [path for path in files if _is_picture(path.name)]
+        files = [Path(parent, name) for parent, _, names in walk_once(folder) for name in names]
+        pictures = [path for path in files if is_picture(path.name)]
         if not pictures:
             raise DataError(f"{folder}: class {folder.name!r} has no picture; add some or remove the folder")
         paths += pictures
@@ -162,10 +162,10 @@ def unwrap(root: Path) -> Path:
     """``root``, or the lone folder in it that holds folders and no picture: what packing a folder wraps around it."""
     while True:
         folders, loose = _inside(root)
-        if len(folders) != 1 or any(_is_picture(entry.name) for entry in loose):
+        if len(folders) != 1 or any(is_picture(entry.name) for entry in loose):
             return root
         below, beside = _inside(folders[0])
-        if not below or any(_is_picture(entry.name) for entry in beside):
+        if not below or any(is_picture(entry.name) for entry in beside):
             return root  # the lone folder is a class
         root = folders[0]
 
@@ -182,12 +182,12 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
     depth = len(prefix)
     below = [(entry, parts[depth:]) for entry, parts in entries if parts[:depth] == prefix and len(parts) > depth]
     for entry, parts in _unwrap_entries(below):
-        if len(parts) > 1 and _is_picture(parts[-1]):
+        if len(parts) > 1 and is_picture(parts[-1]):
             members.append(entry)
             class_of.append(parts[0])
         else:
             ignored += 1
-            loose += len(parts) == 1 and _is_picture(parts[-1])
+            loose += len(parts) == 1 and is_picture(parts[-1])
     if not members:
         _refuse_no_classes(path / inside, loose)
     _refuse_splits(path, class_of, "say which with inside=")
@@ -209,7 +209,7 @@ def _zip_entries(path: Path) -> list[_Entry]:
 def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
     """As ``unwrap``: without the first folder of every path while all pictures lie in folders of that one folder."""
     while True:
-        pictures = [parts for _, parts in entries if _is_picture(parts[-1])]
+        pictures = [parts for _, parts in entries if is_picture(parts[-1])]
         if len({parts[0] for parts in pictures}) != 1 or min(map(len, pictures)) < 3:
             return entries
         lone = pictures[0][0]
@@ -281,12 +281,6 @@ def _inside(root: Path) -> tuple[list[Path], list[Path]]:
     return [entry for entry in top if entry.is_dir()], [entry for entry in top if not entry.is_dir()]
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a class folder in a fixed order."""
-    for parent, _, files in walk_once(folder):
-        yield from (Path(parent, name) for name in files)
-
-
 def walk_once(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     """Like ``os.walk`` in a fixed order, without litter; links are followed, but no folder is entered twice."""
     seen: set[tuple[int, int]] = set()
@@ -304,8 +298,8 @@ def is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
 
 
-def _is_picture(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES
+def is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # pathlib takes seconds for as many names
 
 
 def refuse_unreadable(error: OSError) -> NoReturn:
@@ -322,6 +316,5 @@ def _refuse_no_classes(root: Path, loose_pictures: int) -> NoReturn:
 
 
 def _refuse_splits(root: Path, class_of: list[str], way_out: str) -> None:
-    names = set(class_of)
-    if len(names) > 1 and names <= _SPLIT_NAMES:
+    if len(names := set(class_of)) > 1 and names <= _SPLIT_NAMES:
         raise DataError(f"{root}: its folders {sorted(names)} are splits, not classes; {way_out}")

@@ -83,8 +83,9 @@ def verify(folder: str | Path, name: str, *, deep: bool = False, progress: Progr
     splits = {split: _state(split, each, entry) for split, each in data.items()}
     within, across = find_duplicates(data)
     variant, form = _known_form(index, entry, splits)
+    told = f"this was prepared as {index.name!r}, not as {name!r}; verify it by its name"
     findings = [
-        *_names(index, name),
+        *([Finding("problem", "name", told)] if index.name != name else []),
         *(_own_counts(splits) if entry is None else _published_counts(splits, entry)),
         *(_classes(data, entry) if entry is not None and entry.class_list is not None else ()),
         *_sizes(splits),
@@ -147,11 +148,6 @@ def _damage(data: ClassDataset, i: int) -> str | None:
     return None
 
 
-def _names(index: PreparedIndex, name: str) -> Iterator[Finding]:
-    if index.name != name:
-        yield Finding("problem", "name", f"this was prepared as {index.name!r}, not as {name!r}; verify it by its name")
-
-
 def _own_counts(splits: Mapping[str, SplitState]) -> Iterator[Finding]:
     for split, state in splits.items():
         least, most = min(state.per_class.values()), max(state.per_class.values())
@@ -172,7 +168,7 @@ def _published_counts(splits: Mapping[str, SplitState], entry: Entry) -> Iterato
         state = splits[split]
         found, wanted = (state.classes, state.images), (part.classes, part.images)
         words = f"{split}: {state.classes} classes and {state.images:,} pictures"
-        odd = {} if entry.per_class is None else _other_than(state.per_class, entry.per_class)
+        odd = {each: n for each, n in state.per_class.items() if entry.per_class not in (None, n)}
         if found != wanted:
             yield Finding("problem", "counts", f"{words} instead of {part.classes} and {part.images:,} as published")
         if odd:
@@ -183,10 +179,6 @@ def _published_counts(splits: Mapping[str, SplitState], entry: Entry) -> Iterato
         if found == wanted and not odd:
             each = "" if entry.per_class is None else f", {entry.per_class} of each class"
             yield Finding("ok", "counts", f"{words}{each}, as published")
-
-
-def _other_than(counts: Mapping[str, int], wanted: int) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count != wanted}
 
 
 def _classes(data: Mapping[str, ClassDataset], entry: Entry) -> Iterator[Finding]:
