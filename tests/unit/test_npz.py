@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,24 +38,6 @@ def test_an_empty_array_and_text(tmp_path: Path) -> None:
     assert open_npz_array(tmp_path / "a.npz", "names").read().tolist() == ["cat", "é"]
     with refused("data", "must have rows"):
         open_npz_array(tmp_path / "a.npz", "one")
-
-
-@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
-def test_memory_is_bounded_by_the_block(tmp_path: Path, save) -> None:
-    rows = np.random.default_rng(0).integers(0, 4, (12, 1 << 20), np.uint8)  # 12 MiB
-    save(tmp_path / "a.npz", images=rows)
-    total = int(rows.sum())
-    del rows
-    tracemalloc.start()
-    try:
-        found = sum(
-            int(block.sum()) for block in open_npz_array(tmp_path / "a.npz", "images").blocks(max_bytes=2 << 20)
-        )
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert found == total
-    assert peak < 8 << 20
 
 
 def test_a_large_array_is_not_read_at_once(tmp_path: Path) -> None:
