@@ -14,9 +14,17 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.duplicates import Duplicates, Group, find_duplicates
 from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_prepared, read_index
-from glocal.data.splits import CATALOGUE, Entry, Variant, canonical_name, published_classes
+from glocal.data.splits import (
+    CATALOGUE,
+    Duplicates,
+    Entry,
+    Group,
+    Variant,
+    canonical_name,
+    find_duplicates,
+    published_classes,
+)
 from glocal_runtime.errors import DataError
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
