@@ -7,7 +7,6 @@ Pictures are lossless wherever they are files, whatever their suffix says, so th
 from __future__ import annotations
 
 import csv
-import io
 import pickle
 import tarfile
 import zipfile
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from glocal.data.splits import CIFAR100, SUPERCLASSES, published_classes
+from pictures import png
 
 Pixels = np.ndarray
 Content = dict[str, dict[str, Pixels]]  # split -> class -> (n, 32, 32, 3)
@@ -66,12 +65,6 @@ def per_split(*names: str) -> Callable[[Callable[..., None]], Writer]:
         return every
 
     return enter
-
-
-def png(pixels: Pixels) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()
 
 
 def flat(classes: dict[str, Pixels]) -> tuple[Pixels, list[str]]:

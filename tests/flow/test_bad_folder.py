@@ -12,8 +12,8 @@ from PIL import ImageFile
 
 from glocal.data.dataset import ClassDataset
 from hostile_files import png_claiming
-from packings import png, write_file
-from pictures import write_classes
+from packings import write_file
+from pictures import png, write_classes
 
 NOISE = png(np.random.default_rng(1).integers(0, 256, (48, 64, 3), dtype=np.uint8))
 BAD = {  # file -> content, the reason told

@@ -15,18 +15,8 @@ from glocal.data.prepare import prepare
 from glocal.data.prepared import PreparedIndex, open_prepared
 from glocal.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from glocal_runtime.errors import DataError
-from packings import (
-    NUMBERED,
-    PACKINGS,
-    PER_CLASS,
-    Content,
-    by_class,
-    by_split,
-    flat,
-    make_content,
-    png,
-    write_file,
-)
+from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, flat, make_content, write_file
+from pictures import png
 
 CONTENT = {name: make_content(name) for name in PUBLISHED}
 VARIANTS = {

@@ -19,8 +19,6 @@ from glocal.data.splits import (
     CATALOGUE,
     Duplicates,
     Entry,
-    Group,
-    Variant,
     canonical_name,
     find_duplicates,
     published_classes,
@@ -237,7 +235,11 @@ def _known_form(
     if entry is None or not entry.variants:
         return None, None
     sizes = {size[:2] for state in splits.values() for size in state.sizes}
-    fitting = [key for key, variant in entry.variants.items() if _fits(variant, sizes)]
+    fitting = [
+        key
+        for key, variant in entry.variants.items()
+        if (len(sizes) > 1 if variant.side is None else sizes == {(variant.side, variant.side)})
+    ]
     if not fitting:
         words = ", ".join(variant.words for variant in entry.variants.values())
         text = f"none of the known forms ({words}): compare numbers only with those measured on these very pictures"
@@ -245,10 +247,6 @@ def _known_form(
     key = index.variant if index.variant in fitting else fitting[-1]
     variant = entry.variants[key]
     return key, Finding("ok", "form", f"{variant.words}: {variant.consequence}")
-
-
-def _fits(variant: Variant, sizes: set[tuple[int, int]]) -> bool:
-    return len(sizes) > 1 if variant.side is None else sizes == {(variant.side, variant.side)}
 
 
 def _repeats(
@@ -269,9 +267,9 @@ def _repeats(
             text += ", as published"
         elif published is not None and found.groups > published:
             text += f"; {published} were published"
-        yield Finding(
-            _weight(kind, found, entry, splits), "repeats", f"{text}; for example {_example(found.examples[0])}"
-        )
+        places = found.examples[0][:_NAMED]
+        example = " = ".join(f"{place.split}/{place.class_name} #{place.index}" for place in places)
+        yield Finding(_weight(kind, found, entry, splits), "repeats", f"{text}; for example {example}")
 
 
 def _weight(kind: str, found: Duplicates, entry: Entry | None, splits: Mapping[str, SplitState]) -> Severity:
@@ -281,10 +279,6 @@ def _weight(kind: str, found: Duplicates, entry: Entry | None, splits: Mapping[s
         return "problem"
     allowed = entry.repeats[1] if entry.repeats else _LEAK * min(state.images for state in splits.values())
     return "note" if found.groups <= allowed else "problem"
-
-
-def _example(group: Group) -> str:
-    return " = ".join(f"{place.split}/{place.class_name} #{place.index}" for place in group[:_NAMED])
 
 
 def _skipped(data: Mapping[str, ClassDataset]) -> Iterator[Finding]:

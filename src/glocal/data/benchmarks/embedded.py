@@ -142,8 +142,8 @@ def write(glyph: GlyphClass, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
 
     fonts = [glyph.fonts[int(u * len(glyph.fonts))] for u in uniform[:, 0]]
     printed = [_stretched(glyph.character, font) for font in fonts]
-    ink = np.stack([p.ink for p in printed])  # (n, SOURCE, SOURCE)
-    aspect = np.array([p.aspect for p in printed], np.float32) * _between(HAND.width, uniform[:, 1])
+    ink = np.stack([each for each, _ in printed])  # (n, SOURCE, SOURCE)
+    aspect = np.array([each for _, each in printed], np.float32) * _between(HAND.width, uniform[:, 1])
 
     warp = _Warp(aspect, HAND.rotation * normal[:, 0], HAND.shear * normal[:, 1], HAND.bend * normal[:, 2:])
     frame = _frame(ink, warp, _between(HAND.widest, uniform[:, 2]))
@@ -154,17 +154,13 @@ def write(glyph: GlyphClass, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
     return enlarge(blocks)
 
 
-class _Stretched(NamedTuple):
-    ink: Floats  # (SOURCE, SOURCE) 0..1, the bounding box stretched to a square
-    aspect: float  # width / height before that
-
-
 @cache
-def _stretched(character: str, font: int) -> _Stretched:
+def _stretched(character: str, font: int) -> tuple[Floats, float]:
+    """Ink (SOURCE, SOURCE) 0..1 of the bounding box stretched to a square, and width / height before that."""
     ink = draw(character, font)
     height, width = ink.shape
     square = Image.fromarray(ink).resize((SOURCE, SOURCE), Image.Resampling.BILINEAR)
-    return _Stretched(np.asarray(square, np.float32) / 255, width / height)
+    return np.asarray(square, np.float32) / 255, width / height
 
 
 @dataclass(frozen=True)

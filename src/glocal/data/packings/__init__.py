@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 from glocal.data.packings.array_files import arrays, cifar100_batches
@@ -91,7 +90,9 @@ def recognise(
     dealt to train, val and test by ``seed`` in ``shares``.  Pictures are read only when the splits are.
     """
     tree = open_tree(Path(path))
-    found = _look(tree)
+    found = next(filter(None, (form(tree) for form in FORMS)), None)
+    if found is None:
+        raise DataError(f"{tree.path}: no known form of a data set; it has {_seen(tree)}, and known are {KNOWN}")
     dataset = canonical_name(name)
     if dataset in PUBLISHED:
         splits, note = divide_published(found, dataset)
@@ -106,14 +107,6 @@ def recognise(
         key=f"{tree.key} {found.key} {dataset} {words}",
         variant=_variant(dataset, found),
     )
-
-
-def _look(tree: Tree) -> Content:
-    for form in FORMS:
-        found = form(tree)
-        if found is not None:
-            return found
-    raise DataError(f"{tree.path}: no known form of a data set; it has {_seen(tree)}, and known are {KNOWN}")
 
 
 def _seen(tree: Tree) -> str:
@@ -223,7 +216,8 @@ def _class_names(found: Content, name: str | None) -> tuple[Mapping[str, Renamed
             if missing := sorted(labels[split] - told.keys()):
                 raise DataError(f"label {missing[0]} of split {split!r} has no name in the list of names beside it")
         given = {split: {label: found.names[split][label] for label in each} for split, each in labels.items()}
-        if _distinct(given):
+        every = [each for renamed in given.values() for each in renamed.values()]
+        if len(set(every)) == len(every):
             return given, ""
     if name is None or not all(label.isdigit() for each in labels.values() for label in each):
         return {split: {label: _spelled(label, name) for label in each} for split, each in labels.items()}, ""
@@ -233,11 +227,6 @@ def _class_names(found: Content, name: str | None) -> tuple[Mapping[str, Renamed
             return numbered, ""
     made_up = {split: {label: f"{split}-{int(label):03d}" for label in each} for split, each in labels.items()}
     return made_up, "labels are bare numbers in no defined order, so classes are called by split and number"
-
-
-def _distinct(names: Mapping[str, Renamed]) -> bool:
-    every = [each for renamed in names.values() for each in renamed.values()]
-    return len(set(every)) == len(every)
 
 
 def _known(names: Mapping[str, Renamed], name: str) -> bool:
@@ -296,11 +285,6 @@ def _class_counts(n: int, shares: tuple[float, float, float]) -> dict[str, int]:
     counts = {split: max(1, int(share)) for split, share in wanted.items()}
     while sum(counts.values()) != n:
         step = 1 if sum(counts.values()) < n else -1
-        movable = [split for split in counts if counts[split] + step > 0]
-        furthest = max(movable, key=partial(_gap, wanted, counts, step))
-        counts[furthest] += step
+        gaps = {split: step * (wanted[split] - n) for split, n in counts.items() if n + step > 0}
+        counts[max(gaps, key=gaps.__getitem__)] += step
     return counts
-
-
-def _gap(wanted: Mapping[str, float], counts: Mapping[str, int], step: int, split: str) -> float:
-    return step * (wanted[split] - counts[split])
