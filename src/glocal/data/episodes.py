@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -209,9 +209,6 @@ class TaskList(Sequence[Draw]):
 
     def __getitem__(self, i: Any) -> Any:
         return self.draws[i]
-
-    def __iter__(self) -> Iterator[Draw]:
-        return iter(self.draws)
 
     def images(self) -> Indices:
         """Every image that some task needs, each once: what a feature bank must hold."""
