@@ -1,7 +1,9 @@
-"""Files that somebody made to do harm, or that came to harm: name of the file -> a function that writes it to a path.
+"""Files and folders that somebody made to do harm, or that came to harm: what ``glocal data prepare`` must refuse.
 
-``WORDS`` has what the refusal of each must say, as a pattern.  Files that would run a program make a folder ``RAN``
-beside themselves.  ``hostile_archives``, ``hostile_arrays`` and ``hostile_pickles`` enter theirs when imported.
+``KINDS`` has kind -> label -> input.  An input writes itself below a folder and returns the path to pass to ``--from``.
+Single files are ``HOSTILE`` too, by name; those that would run a program make a folder ``RAN`` beside themselves.
+``hostile_archives``, ``hostile_arrays``, ``hostile_files``, ``hostile_packings`` and ``hostile_pickles`` enter theirs
+when imported.
 """
 
 from __future__ import annotations
@@ -9,21 +11,46 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 RAN = "ran"
-HOSTILE: dict[str, Callable[[Path], None]] = {}
-WORDS: dict[str, str] = {}
 PIXELS = np.arange(2 * 8 * 8 * 3, dtype=np.uint8).reshape(2, 8, 8, 3)
-_Writer = Callable[[Path], None]
+Write = Callable[[Path], Path]
 
 
-def hostile(name: str, words: str) -> Callable[[_Writer], _Writer]:
-    def enter(write: _Writer) -> _Writer:
-        HOSTILE[name], WORDS[name] = write, words
-        return write
+class Input(NamedTuple):
+    write: Write
+    words: str  # a pattern in the refusal
+    name: str  # of the data set
+    shares: str
+
+
+KINDS: dict[str, dict[str, Input]] = {}
+HOSTILE: dict[str, Callable[[Path], object]] = {}
+
+
+def hostile_inputs(kind: str, *cases: tuple[str, str, Write], name: str = "mine", shares: str = "1,0,0") -> None:
+    """Cases of (label, words, write); ``shares`` that put every class into train let only the fault be refused."""
+    inputs = KINDS.setdefault(kind, {})
+    for label, words, write in cases:
+        assert label not in inputs, (kind, label)
+        inputs[label] = Input(write, words, name, shares)
+
+
+def hostile(name: str, words: str, *, beside: Callable[[Path], object] = lambda folder: None, given: str = "") -> Any:
+    """Enter a file, perhaps with others ``beside`` it; ``given`` is what to pass on in place of it."""
+
+    def enter(write: Callable[[Path], object]) -> None:
+        def written(root: Path) -> Path:
+            root.mkdir(parents=True)
+            write(root / name)
+            beside(root)
+            return root / (given or name)
+
+        HOSTILE[name] = write
+        hostile_inputs(name.partition(".")[2], (name, words, written))
 
     return enter
 

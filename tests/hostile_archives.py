@@ -10,15 +10,19 @@ import stat
 import struct
 import tarfile
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from hostile import hostile
 
+_BOMB, _CUT = "the archive unpacks to more than 200 times its size", "damaged, cut short"
 
-def _zip(path: Path, *names: str, content: bytes = b"content") -> None:
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+
+def _zip(path: Path, *names: str, content: bytes = b"content", method: int = zipfile.ZIP_DEFLATED) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
         for name in names:
-            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name), content, method)
 
 
 def _tar(path: Path, *names: str, mode: str = "w", content: bytes = b"content", kind: bytes = tarfile.REGTYPE) -> None:
@@ -37,17 +41,6 @@ for _kind, _write in {"zip": _zip, "tar": _tar}.items():
         "back": "a\\..\\b.png",
     }.items():
         hostile(f"{_label}.{_kind}", "points outside the archive")(lambda path, w=_write, n=_name: w(path, "ok.png", n))
-
-
-@hostile("twice.zip", "is in it twice")
-def _(path: Path) -> None:
-    _zip(path, "a/1.png", "a/2.png")
-    path.write_bytes(path.read_bytes().replace(b"a/2.png", b"a/1.png"))
-
-
-@hostile("twice.tar", "is in it twice")
-def _(path: Path) -> None:
-    _tar(path, "a/1.png", "./a/1.png")
 
 
 @hostile("link.zip", "is a link, a device or sparse")
@@ -77,11 +70,6 @@ def _(path: Path) -> None:
     path.write_bytes(raw)
 
 
-@hostile("bomb.zip", "times its size")
-def _(path: Path) -> None:
-    _zip(path, "a/1.png", content=bytes(80 << 20))
-
-
 def _many(path: Path, *, apart: bool) -> None:
     """Thirty entries, each below the limit, that all unpack to 4 MiB: of bytes of their own, or of the same bytes."""
     _zip(path, "a/00.png", content=bytes(4 << 20))
@@ -98,13 +86,8 @@ def _many(path: Path, *, apart: bool) -> None:
     )
 
 
-hostile("many-bomb.zip", "the archive unpacks to more than 200 times its size")(lambda path: _many(path, apart=True))
+hostile("many-bomb.zip", _BOMB)(lambda path: _many(path, apart=True))
 hostile("overlapping-bomb.zip", "its directory calls an entry 'a/01.png'")(lambda path: _many(path, apart=False))
-
-
-@hostile("bomb.tar.gz", "the archive unpacks to more than 200 times its size")
-def _(path: Path) -> None:
-    _tar(path, "a/1.png", mode="w:gz", content=bytes(80 << 20))
 
 
 @hostile("long-name.tar.gz", "a name of 80,000,000 bytes")
@@ -114,46 +97,42 @@ def _(path: Path) -> None:
     path.write_bytes(gzip.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(10240)))
 
 
-@hostile("checksum.zip", "damaged, cut short")
-def _(path: Path) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("a/1.png", b"content")
-    path.write_bytes(path.read_bytes().replace(b"content", b"conTent"))
+def changed(write: Callable[[Path], object], change: Callable[[bytes], bytes]) -> Callable[[Path], object]:
+    return lambda path: (write(path), path.write_bytes(change(path.read_bytes())))
 
 
-@hostile("two-names.zip", "its directory calls an entry 'a/2.pog'")
-def _(path: Path) -> None:
-    """An entry that its name would let everybody pass over."""
-    _zip(path, "a/1.png", "a/2.png")
-    head, mark, directory = path.read_bytes().partition(b"PK\x01\x02")
-    path.write_bytes(head + mark + directory.replace(b"a/2.png", b"a/2.pog"))
+def _renamed_in_directory(raw: bytes) -> bytes:
+    head, mark, directory = raw.partition(b"PK\x01\x02")
+    return head + mark + directory.replace(b"a/2.png", b"a/2.pog")
 
 
-@hostile("cut.zip", "not a readable zip file")
-def _(path: Path) -> None:
-    _zip(path, "a/1.png")
-    path.write_bytes(path.read_bytes()[:-30])
+def zip_of(*names: str, **how: Any) -> Callable[[Path], object]:
+    return lambda path: _zip(path, *names, **how)
 
 
-@hostile("header.tar", "damaged, cut short")
-def _(path: Path) -> None:
-    """Damage in the second header, after which a lenient reader would stop as if all were well."""
-    _tar(path, "a/1.png", "a/2.png")
-    path.write_bytes(path.read_bytes().replace(b"a/2.png", b"a/3.png"))
+def tar_of(*names: str, **how: Any) -> Callable[[Path], object]:
+    return lambda path: _tar(path, *names, **how)
 
 
-@hostile("cut.tar", "damaged, cut short")
-def _(path: Path) -> None:
-    _tar(path, "a/1.png", "a/2.png")
-    path.write_bytes(path.read_bytes()[:1024])  # right between two members
-
-
-@hostile("cut.tar.gz", "damaged, cut short")
-def _(path: Path) -> None:
-    _tar(path, "a/1.png", mode="w:gz", content=os.urandom(50_000))
-    path.write_bytes(path.read_bytes()[:20_000])
-
-
-@hostile("no-tar.tar.bz2", "damaged, cut short")
-def _(path: Path) -> None:
-    path.write_bytes(bz2.compress(b"text" * 1000))
+_TWO, _NOISE = ("a/1.png", "a/2.png"), os.urandom(50_000)
+_cases: tuple[tuple[str, str, Callable[[Path], object]], ...] = (
+    ("twice.zip", "is in it twice", changed(zip_of(*_TWO), lambda raw: raw.replace(b"a/2.png", b"a/1.png"))),
+    ("twice.tar", "is in it twice", tar_of("a/1.png", "./a/1.png")),
+    ("bomb.zip", "times its size", lambda path: _zip(path, "a/1.png", content=bytes(80 << 20))),
+    ("bomb.tar.gz", _BOMB, lambda path: _tar(path, "a/1.png", mode="w:gz", content=bytes(80 << 20))),
+    (
+        "checksum.zip",
+        _CUT,
+        changed(zip_of("a/1.png", method=zipfile.ZIP_STORED), lambda raw: raw.replace(b"content", b"conTent")),
+    ),
+    # An entry that its name would let everybody pass over.
+    ("two-names.zip", "its directory calls an entry 'a/2.pog'", changed(zip_of(*_TWO), _renamed_in_directory)),
+    ("cut.zip", "not a readable zip file", changed(zip_of("a/1.png"), lambda raw: raw[:-30])),
+    # Damage in the second header, after which a lenient reader would stop as if all were well.
+    ("header.tar", _CUT, changed(tar_of(*_TWO), lambda raw: raw.replace(b"a/2.png", b"a/3.png"))),
+    ("cut.tar", _CUT, changed(tar_of(*_TWO), lambda raw: raw[:1024])),  # right between two members
+    ("cut.tar.gz", _CUT, changed(tar_of("a/1.png", mode="w:gz", content=_NOISE), lambda raw: raw[:20_000])),
+    ("no-tar.tar.bz2", _CUT, lambda path: path.write_bytes(bz2.compress(b"text" * 1000))),
+)
+for _label, _words, _file in _cases:
+    hostile(_label, _words)(_file)

@@ -8,10 +8,18 @@ import pickle
 import struct
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hostile import PIXELS, Runs, hostile
+from packings import dump
+
+
+def npz(name: str, words: str, rows: int = 2) -> Any:
+    """An npz given with its folder, where the labels of its rows are."""
+    labels = {"labels": [0] * rows}
+    return hostile(f"{name}.npz", words, beside=lambda folder: dump(folder / "labels.pkl", labels), given=".")
 
 
 def _npy(array: np.ndarray, **changed: object) -> bytes:
@@ -34,25 +42,20 @@ _CLAIMS: dict[str, tuple[str, dict[str, object]]] = {
     "fields": ("must be numbers or text", {"descr": [("a", "u1")], "shape": (384,)}),
 }
 for _label, (_words, _claim) in _CLAIMS.items():
-    hostile(f"{_label}.npz", _words)(lambda path, c=_claim: _npz(path, _npy(PIXELS, **c)))
+    npz(_label, _words)(lambda path, c=_claim: _npz(path, _npy(PIXELS, **c)))
 
 
-@hostile("pickle.npz", "not an array that numpy saved")
+@npz("pickle", "not an array that numpy saved")
 def _(path: Path) -> None:
     _npz(path, pickle.dumps(Runs(path)))
 
 
-@hostile("no-images.npz", "has no array 'images', but targets")
-def _(path: Path) -> None:
-    np.savez(path, targets=np.arange(3))
-
-
-@hostile("fortran.npz", "Fortran order")
+@npz("fortran", "Fortran order")
 def _(path: Path) -> None:
     np.savez(path, images=np.asfortranarray(PIXELS))
 
 
-@hostile("one-row.npz", "one row of .* takes")
+@npz("one-row", "one row of .* takes")
 def _(path: Path) -> None:
     entry = zipfile.ZipInfo("images.npy")
     with zipfile.ZipFile(path, "w") as archive:
@@ -62,18 +65,18 @@ def _(path: Path) -> None:
     path.write_bytes(raw[: at + 20] + struct.pack("<II", size, size) + raw[at + 28 :])
 
 
-@hostile("bomb.npz", "times its size")
+@npz("bomb", "times its size")
 def _(path: Path) -> None:
     np.savez_compressed(path, images=np.zeros((80 << 10, 1024), np.uint8))
 
 
-@hostile("checksum.npz", "damaged, cut short")
+@npz("checksum", "damaged, cut short")
 def _(path: Path) -> None:
     _npz(path, _npy(PIXELS), zipfile.ZIP_STORED)
     path.write_bytes(path.read_bytes().replace(PIXELS.tobytes()[:50], PIXELS.tobytes()[:49] + b"!"))
 
 
-@hostile("deflate.npz", "damaged, cut short")
+@npz("deflate", "damaged, cut short", rows=156)
 def _(path: Path) -> None:
     _npz(path, _npy(np.frombuffer(os.urandom(156 * 192), np.uint8).reshape(156, 8, 8, 3)))
     raw = bytearray(path.read_bytes())
@@ -81,7 +84,7 @@ def _(path: Path) -> None:
     path.write_bytes(raw)
 
 
-@hostile("cut.npz", "not a readable zip file")
+@npz("cut", "not a readable zip file")
 def _(path: Path) -> None:
     np.savez(path, images=PIXELS)
     path.write_bytes(path.read_bytes()[:300])

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from glocal.data.splits import CIFAR100
-from hostile import Runs
-from hostile_inputs import Write, hostile_inputs
-from packings import PACKINGS, Content, dump, make_content, png, write_file
+from hostile import Runs, Write, hostile_inputs
+from packings import PACKINGS, Content, dump, make_content, write_file
+from pictures import png
 
 CIFAR, CUB, MINI, TIERED = "cifar-fs", "cub", "mini-imagenet", "tiered-imagenet"
 content: Callable[[str], Content] = cache(make_content)
@@ -56,31 +56,23 @@ def text(file: str, content: str | bytes) -> Callable[[Path], None]:
     return lambda root: write_file(root / file, content.encode() if isinstance(content, str) else content)
 
 
-def one_pickle(value: Any, protocol: int = 2) -> Write:
-    def write(root: Path) -> Path:
-        dump(root / "data.pickle", value, protocol)
-        return root / "data.pickle"
+def files(values: dict[str, Any], given: str = "", protocol: int = 2) -> Write:
+    """Pickles and npz files by name; ``given`` is the one to pass on in place of their folder."""
 
-    return write
-
-
-def pickles(values: dict[str, Any]) -> Write:
-    def write(root: Path) -> Path:
-        for file, value in values.items():
-            dump(root / file, value)
-        return root
-
-    return write
-
-
-def arrays(values: dict[str, dict[str, np.ndarray]]) -> Write:
     def write(root: Path) -> Path:
         root.mkdir(parents=True)
-        for file, each in values.items():
-            np.savez(root / file, **each)
-        return root
+        for file, value in values.items():
+            if file.endswith(".npz"):
+                np.savez(root / file, **value)
+            else:
+                dump(root / file, value, protocol)
+        return root / given
 
     return write
+
+
+def one_pickle(value: Any, protocol: int = 2) -> Write:
+    return files({"data.pickle": value}, "data.pickle", protocol)
 
 
 # Pickles of pictures and labels.
@@ -106,7 +98,7 @@ hostile_inputs(
 )
 hostile_inputs(
     "labels that do not match the pictures",
-    ("npz", "6 pictures and 5 labels", arrays({"few-shot-train.npz": {"features": PIXELS, "targets": np.arange(5)}})),
+    ("npz", "6 pictures and 5 labels", files({"few-shot-train.npz": {"features": PIXELS, "targets": np.arange(5)}})),
 )
 hostile_inputs(
     "labels that are none",
@@ -190,9 +182,9 @@ hostile_inputs(
 _targets = {"targets": np.arange(6)}
 hostile_inputs(
     "npz of something else",
-    ("labels", "pictures must be called images or features, it has targets", arrays({"a.npz": _targets})),
-    ("features", "features of a network", arrays({"a.npz": {"features": np.zeros((6, 640)), **_targets}})),
-    ("nothing", "it has nothing", arrays({"a.npz": {}})),
+    ("labels", "pictures must be called images or features, it has targets", files({"a.npz": _targets})),
+    ("features", "features of a network", files({"a.npz": {"features": np.zeros((6, 640)), **_targets}})),
+    ("nothing", "it has nothing", files({"a.npz": {}})),
 )
 
 # What is published.
@@ -200,7 +192,7 @@ hostile_inputs(
 _two = {f"{split}.pickle": {"data": PIXELS, "labels": [c] * 6} for split, c in (("train", "apple"), ("val", "rose"))}
 hostile_inputs(
     "class in another split than published",
-    ("pickles", "'rose' belongs to split 'test' of cifar-fs as published, and here it is in 'val'", pickles(_two)),
+    ("pickles", "'rose' belongs to split 'test' of cifar-fs as published, and here it is in 'val'", files(_two)),
     name=CIFAR,
 )
 _kind = "classes that are not the published ones"
@@ -213,8 +205,8 @@ hostile_inputs(_kind, ("a name", "'a' is not one of the 100 classes", one_pickle
 _numbered = {f"few-shot-{s}.npz": {"features": PIXELS, "targets": np.zeros(6, int)} for s in ("train", "val")}
 hostile_inputs(
     "class in two splits",
-    ("pickles", "'a' is in 'train' and again in 'test'", pickles({"train.pickle": _named, "test.pickle": _named})),
-    ("npz", "'0' is in 'train' and again in 'val'", arrays(_numbered)),
+    ("pickles", "'a' is in 'train' and again in 'test'", files({"train.pickle": _named, "test.pickle": _named})),
+    ("npz", "'0' is in 'train' and again in 'val'", files(_numbered)),
 )
 _home = "cifar-100-python"
 hostile_inputs(

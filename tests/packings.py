@@ -7,7 +7,6 @@ Pictures are lossless wherever they are files, whatever their suffix says, so th
 from __future__ import annotations
 
 import csv
-import io
 import pickle
 import tarfile
 import zipfile
@@ -16,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from PIL import Image
 
 from glocal.data.splits import CIFAR100, SUPERCLASSES, published_classes
+from pictures import png
 
 Pixels = np.ndarray
 Content = dict[str, dict[str, Pixels]]  # split -> class -> (n, 32, 32, 3)
@@ -52,10 +51,20 @@ def packing(*names: str) -> Callable[[Writer], Writer]:
     return enter
 
 
-def png(pixels: Pixels) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
-    return buffer.getvalue()
+def per_split(*names: str) -> Callable[[Callable[..., None]], Writer]:
+    """Enter a function that writes the pictures of one split and their classes, as ``flat`` gives them."""
+
+    def enter(write: Callable[[Path, str, dict[str, Pixels], Pixels, list[str]], None]) -> Writer:
+        @packing(*names)
+        def every(root: Path, content: Content) -> Path:
+            root.mkdir(parents=True)
+            for split, classes in content.items():
+                write(root, split, classes, *flat(classes))
+            return root
+
+        return every
+
+    return enter
 
 
 def flat(classes: dict[str, Pixels]) -> tuple[Pixels, list[str]]:
@@ -119,16 +128,7 @@ def by_class(root: Path, content: Content) -> Path:
 
 
 @packing("mini-imagenet: images and csv")
-def images_and_csv(root: Path, content: Content) -> Path:
-    return _with_lists(root, content, "jpg", "", header=True)
-
-
-@packing("cifar-fs: images and csv without a header")
-def images_and_bare_csv(root: Path, content: Content) -> Path:
-    return _with_lists(root, content, "png", "split/", header=False)
-
-
-def _with_lists(root: Path, content: Content, suffix: str, folder: str, *, header: bool) -> Path:
+def images_and_csv(root: Path, content: Content, suffix: str = "jpg", folder: str = "", *, header: bool = True) -> Path:
     for split in content:
         listed = [(f"{file}.{suffix}", name) for s, name, file, _ in rows(content) if s == split]
         path = root / f"{folder}{split}.csv"
@@ -144,14 +144,8 @@ def _with_lists(root: Path, content: Content, suffix: str, folder: str, *, heade
 def category_split(root: Path, content: Content) -> Path:
     """As Python 2 wrote them, numbered through the splits; two of the five are in no published split."""
     number = {name: i for i, name in enumerate(sorted(n for classes in content.values() for n in classes))}
-    parts = {
-        "train_phase_train": "train",
-        "train_phase_val": "train",
-        "train_phase_test": "train",
-        "val": "val",
-        "test": "test",
-    }
-    for part, split in parts.items():
+    for part in ("train_phase_train", "train_phase_val", "train_phase_test", "val", "test"):
+        split = part.partition("_")[0]
         pictures, names = flat(content[split])
         value = {
             "catname2label": {name: number[name] for name in content[split]},
@@ -162,39 +156,27 @@ def category_split(root: Path, content: Content) -> Path:
     return root
 
 
-@packing("mini-imagenet: cache pickles")
-def cache_pickles(root: Path, content: Content) -> Path:
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        rows_of = {name: [i for i, each in enumerate(names) if each == name] for name in classes}
-        dump(root / f"mini-imagenet-cache-{split}.pkl", {"image_data": pictures, "class_dict": rows_of}, protocol=4)
-    return root
+@per_split("mini-imagenet: cache pickles")
+def cache_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    rows_of = {name: [i for i, each in enumerate(names) if each == name] for name in classes}
+    dump(root / f"mini-imagenet-cache-{split}.pkl", {"image_data": pictures, "class_dict": rows_of}, protocol=4)
 
 
-@packing("cifar-fs: CIFAR_FS pickles", "fc100: FC100 pickles")
-def cifar_pickles(root: Path, content: Content) -> Path:
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        value = {b"data": pictures, b"labels": [CIFAR100.index(name) for name in names]}
-        dump(root / f"CIFAR_FS_{split}.pickle", value, protocol=3)
-    return root
+@per_split("cifar-fs: CIFAR_FS pickles", "fc100: FC100 pickles")
+def cifar_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    value = {b"data": pictures, b"labels": [CIFAR100.index(name) for name in names]}
+    dump(root / f"CIFAR_FS_{split}.pickle", value, protocol=3)
 
 
-@packing("cifar-fs: pickles by split with names")
-def named_pickles(root: Path, content: Content) -> Path:
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        dump(root / f"{split}.pickle", {"data": [*pictures], "labels": names}, protocol=5)
-    return root
+@per_split("cifar-fs: pickles by split with names")
+def named_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    dump(root / f"{split}.pickle", {"data": [*pictures], "labels": names}, protocol=5)
 
 
-@packing("cifar-fs: pickles numbered in no known order")
-def numbered_pickles(root: Path, content: Content) -> Path:
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        number = {name: 90 + i for i, name in enumerate(classes)}  # 90 is rose, of the test split
-        dump(root / f"cifar_fs_{split}.pickle", {"data": pictures, "labels": np.array([number[n] for n in names])})
-    return root
+@per_split("cifar-fs: pickles numbered in no known order")
+def numbered_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    number = {name: 90 + i for i, name in enumerate(classes)}  # 90 is rose, of the test split
+    dump(root / f"cifar_fs_{split}.pickle", {"data": pictures, "labels": np.array([number[n] for n in names])})
 
 
 @packing("cifar-fs: data and splits/bertinetto", "fc100: data and splits/bertinetto")
@@ -230,52 +212,37 @@ def by_superclass(root: Path, content: Content) -> Path:
     return root
 
 
-@packing("tiered-imagenet: npz of images and pickles of labels")
-def tiered_npz(root: Path, content: Content) -> Path:
-    root.mkdir(parents=True)
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        np.savez(root / f"{split}_images.npz", images=pictures)
-        dump(root / f"{split}_labels.pkl", {"labels": names})
-    return root
+@per_split("tiered-imagenet: npz of images and pickles of labels")
+def tiered_npz(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    np.savez(root / f"{split}_images.npz", images=pictures)
+    dump(root / f"{split}_labels.pkl", {"labels": names})
 
 
-@packing("tiered-imagenet: pickles of PNG and of labels")
-def tiered_png(root: Path, content: Content) -> Path:
+@per_split("tiered-imagenet: pickles of PNG and of labels")
+def tiered_png(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
     """PNG as columns of uint8, as OpenCV gives them; labels with keys in bytes."""
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        encoded = [np.frombuffer(png(pixels), np.uint8).reshape(-1, 1) for pixels in pictures]
-        dump(root / f"{split}_images_png.pkl", encoded)
-        listed = sorted(classes, reverse=True)
-        value = {
-            b"label_specific": np.array([listed.index(name) for name in names], np.int32),
-            b"label_specific_str": [name.encode() for name in listed],
-            b"label_general": np.zeros(len(names), np.int32),
-            b"label_general_str": [b"animal"],
-        }
-        dump(root / f"{split}_labels.pkl", value)
-    return root
+    encoded = [np.frombuffer(png(pixels), np.uint8).reshape(-1, 1) for pixels in pictures]
+    dump(root / f"{split}_images_png.pkl", encoded)
+    listed = sorted(classes, reverse=True)
+    value = {
+        b"label_specific": np.array([listed.index(name) for name in names], np.int32),
+        b"label_specific_str": [name.encode() for name in listed],
+        b"label_general": np.zeros(len(names), np.int32),
+        b"label_general_str": [b"animal"],
+    }
+    dump(root / f"{split}_labels.pkl", value)
 
 
-@packing("tiered-imagenet: few-shot npz of features and targets")
-def few_shot_npz(root: Path, content: Content) -> Path:
-    root.mkdir(parents=True)
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        targets = np.array([[*classes].index(name) for name in names])
-        np.savez_compressed(root / f"few-shot-{split}.npz", features=pictures, targets=targets)
-    return root
+@per_split("tiered-imagenet: few-shot npz of features and targets")
+def few_shot_npz(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    targets = np.array([[*classes].index(name) for name in names])
+    np.savez_compressed(root / f"few-shot-{split}.npz", features=pictures, targets=targets)
 
 
-@packing("fc100: few-shot npz of features and targets")
-def cifar_few_shot_npz(root: Path, content: Content) -> Path:
-    root.mkdir(parents=True)
-    for split, classes in content.items():
-        pictures, names = flat(classes)
-        targets = np.array([CIFAR100.index(name) for name in names])
-        np.savez(root / f"few-shot-{split}.npz", features=pictures, targets=targets)
-    return root
+@per_split("fc100: few-shot npz of features and targets")
+def cifar_few_shot_npz(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
+    targets = np.array([CIFAR100.index(name) for name in names])
+    np.savez(root / f"few-shot-{split}.npz", features=pictures, targets=targets)
 
 
 @packing("cub: CUB_200_2011")
@@ -296,6 +263,9 @@ def cub_official(root: Path, content: Content) -> Path:
 
 
 PACKINGS |= {
+    "cifar-fs: images and csv without a header": lambda root, content: images_and_csv(
+        root, content, "png", "split/", header=False
+    ),
     "mini-imagenet: zip of class folders by split": lambda root, content: zipped(by_split(root, content), "wrapper/"),
     "mini-imagenet: tar of images and csv": lambda root, content: tarred(images_and_csv(root, content), "mini"),
     "cifar-fs: zip of class folders by split": lambda root, content: zipped(by_split(root, content)),

@@ -41,7 +41,7 @@ def write_classes(folder: Path, *names: str, seed: int = 0, per_class: int = 2, 
 
 def png(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
+    Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
 
 

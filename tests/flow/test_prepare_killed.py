@@ -87,20 +87,3 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
     for split, names in CLASSES.items():
         labels = [names[i % len(names)] for i in range(PER_SPLIT)]
         assert open_prepared(target, split).manifest == ClassDataset.from_arrays(pictures(split), labels).manifest
-
-
-def test_half_a_file_of_a_killed_process_does_not_stay(tmp_path: Path) -> None:
-    target, log = tmp_path / "toy", tmp_path / "log"
-
-    def stopped() -> Iterator[Sample]:
-        raise KeyboardInterrupt
-        yield
-
-    splits = {split: (lambda split=split: samples(split, log)) for split in CLASSES} | {"val": stopped}
-    with contextlib.suppress(KeyboardInterrupt):
-        prepare(target, splits, name="toy", packing="arrays", key="the input")
-    (work_folder(target) / "data" / ".0123456789abcdef.partial").write_bytes(b"")
-    run(target, log)
-    assert read(log) == dict.fromkeys(CLASSES, PER_SPLIT)  # train was taken as it was
-    assert not list(target.glob(".*"))
-    assert not work_folder(target).exists()

@@ -96,13 +96,13 @@ def as_zip(root: Path, classes: Classes, labels: list[str], shuffle: int, compre
 
 def as_csv(root: Path, classes: Classes, labels: list[str], shuffle: int) -> ClassDataset:
     (root / "flat").mkdir()
-    with (root / "list.csv").open("w", newline="", encoding="utf-8") as stream:
+    with (root / "flat" / "list.csv").open("w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream)
         writer.writerow(["filename", "label"])
         for i, (label, name, content) in enumerate(as_files(classes, labels, shuffle)):
             (root / "flat" / f"{i}{os.path.splitext(name)[1]}").write_bytes(content)
             writer.writerow([f"{i}{os.path.splitext(name)[1]}", label])
-    return ClassDataset.from_csv(root / "list.csv", root / "flat")
+    return ClassDataset.from_csv(root / "flat" / "list.csv")
 
 
 @given(pictures(), names, st.integers(0, 1000), st.sampled_from([zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED]))

@@ -12,9 +12,8 @@ import numpy as np
 import pytest
 
 from glocal.backbones import Backbone, build_backbone
-from glocal.data.episodes import EpisodeSpec
+from glocal.data.episodes import EpisodeSpec, with_unknown_share
 from glocal.data.splits import published_split
-from glocal.data.unknown_share import with_unknown_share
 from glocal.engine.checkpoint import Model
 from glocal.engine.named_models import NamedModel
 from glocal.methods import build_method

@@ -16,9 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.data import digests, sources
+from glocal.data import digests, layouts
 from glocal.data.dataset import ClassDataset
-from glocal.data.sources import ArraySource
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import decode
 from packings import write_file
@@ -53,18 +52,9 @@ def test_folder_holds_every_picture_under_its_class(tmp_path: Path, tree: Tree) 
 def test_litter_is_passed_over_and_other_files_are_counted(tmp_path: Path, tree: Tree) -> None:
     clean = ClassDataset.from_folder(write_tree(tmp_path / "clean", tree))
     root = write_tree(tmp_path / "littered", tree)
-    for name in (
-        ".DS_Store",
-        "cat/.hidden.png",
-        "cat/Thumbs.db",
-        "dog/desktop.ini",
-        "__MACOSX/cat/._1.png",
-        ".git/a.png",
-    ):
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        (root / name).write_bytes(b"litter")
-    for name in ("README.md", "cat/notes.txt", "cat/old/notes"):
-        (root / name).write_text("hello")
+    litter = ".DS_Store cat/.hidden.png cat/Thumbs.db dog/desktop.ini __MACOSX/cat/._1.png .git/a.png"
+    for name in f"{litter} README.md cat/notes.txt cat/old/notes".split():
+        write_file(root / name, b"no picture")
     littered = ClassDataset.from_folder(root)
     assert (clean.ignored, littered.ignored) == (0, 3)
     assert littered.manifest == clean.manifest
@@ -137,16 +127,12 @@ def test_an_interruption_gets_out(tmp_path: Path, tree: Tree, monkeypatch: pytes
     assert threading.active_count() == before
 
 
-def test_subset_keeps_content_order_and_equals_a_fresh_data_set(tmp_path: Path, tree: Tree, monkeypatch) -> None:
+def test_a_subset_decodes_nothing_and_names_what_is_missing(tmp_path: Path, tree: Tree, monkeypatch) -> None:
     data = ClassDataset.from_folder(write_tree(tmp_path / "pets", tree))
     decoded = count_decodes(monkeypatch)
     dogs = data.subset(["dog"], name="dogs")
     assert decoded == []
     assert (dogs.name, dogs.classes, dogs.label.tolist()) == ("dogs", ("dog",), [0, 0])
-    fresh = ClassDataset.from_arrays(np.stack([tree["dog/2.PNG"], tree["dog/1.png"]]), ["x", "x"])
-    assert dogs.manifest == fresh.manifest
-    for i in range(2):
-        np.testing.assert_array_equal(dogs.image(i), fresh.image(i))
     assert data.subset(["dog", "cat", "dog"]).manifest == data.manifest
     for names, words in ((["cat", "dgo"], "did you mean 'dog'"), (["zzz"], "no class"), ([], "at least one class")):
         with refused("data", words):
@@ -179,17 +165,6 @@ def test_arrays_grey_names_and_refusals() -> None:
             ClassDataset.from_arrays(images, labels, names)
 
 
-def test_memory_mapped_arrays_are_read_row_by_row(tmp_path: Path) -> None:
-    pixels = np.random.default_rng(2).integers(0, 256, (6, 8, 8, 3), dtype=np.uint8)
-    np.save(tmp_path / "pixels.npy", pixels)
-    mapped = np.load(tmp_path / "pixels.npy", mmap_mode="r")
-    data = ClassDataset.from_arrays(mapped, [0, 0, 0, 1, 1, 1])
-    assert data.manifest == ClassDataset.from_arrays(pixels, [0, 0, 0, 1, 1, 1]).manifest
-    image = ArraySource(mapped).read(3)
-    assert type(image) is np.ndarray
-    assert image.flags.writeable
-
-
 @pytest.mark.parametrize("header", ["", "filename,label\n", "id,Label,Filename\n"])
 def test_csv_with_and_without_header(tmp_path: Path, tree: Tree, header: str) -> None:
     root = write_tree(tmp_path / "pets", tree)
@@ -199,15 +174,12 @@ def test_csv_with_and_without_header(tmp_path: Path, tree: Tree, header: str) ->
     data = ClassDataset.from_csv(root / "list.csv")
     assert data.name == "list"
     assert data.manifest == ClassDataset.from_folder(root).manifest
-    (tmp_path / "elsewhere.csv").write_bytes((root / "list.csv").read_bytes())
-    assert ClassDataset.from_csv(tmp_path / "elsewhere.csv", root).manifest == data.manifest
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no rows"),
-        ("cat/1.png\n", "line 1 must give a file name and a label, got 'cat/1.png'"),
+        ("cat/1.png\n", "line 1 must give a file name and a label, got 'cat/1.png'"),  # see hostile_files
         ("cat/1.png,cat\ndog/1.png,dog\ncat/1.png,cat\n", "line 3 repeats line 1"),
         ("cat/1.png,cat\ncat/nine.png,cat\n", "nine.png: the file does not exist"),
         ("caf\xe9.png,caf\xe9\n", "not a CSV in UTF-8"),
@@ -220,8 +192,6 @@ def test_csv_refusals_name_the_line(tmp_path: Path, tree: Tree, text: str, words
     path.write_bytes(text.encode("latin-1"))
     with refused("bad-pictures" if "nine" in text else "data", words):
         ClassDataset.from_csv(path)
-    with refused("data", "image_root must be the folder"):
-        ClassDataset.from_csv(path, tmp_path / "absent")
 
 
 def zip_of(path: Path, tree: Tree, *, inside: str = "", **more: bytes) -> Path:
@@ -317,7 +287,7 @@ def test_a_zip_bomb_is_one_bad_picture_and_is_not_unpacked(
     tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch, limit: str, words: str
 ) -> None:
     path = zip_of(tmp_path / "pets.zip", tree, bomb=bytes(2_000_000))
-    monkeypatch.setattr(sources, "PICTURE_LIMITS", replace(sources.PICTURE_LIMITS, **{limit: 1_000_000}))
+    monkeypatch.setattr(layouts, "PICTURE_LIMITS", replace(layouts.PICTURE_LIMITS, **{limit: 1_000_000}))
     read, original = [], zipfile.ZipFile.read
     monkeypatch.setattr(zipfile.ZipFile, "read", lambda *a: read.append(a[1].filename) or original(*a))
     with pytest.raises(DataError, match=words):

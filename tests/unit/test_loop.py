@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from glocal.data import registry
-from glocal.data.views import views
+from glocal.data.loader import views
 from glocal.engine import evaluate, loop, pretrain, train
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
 from glocal.engine.distributed import StepLosses, World

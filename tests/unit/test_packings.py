@@ -15,18 +15,8 @@ from glocal.data.prepare import prepare
 from glocal.data.prepared import PreparedIndex, open_prepared
 from glocal.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from glocal_runtime.errors import DataError
-from packings import (
-    NUMBERED,
-    PACKINGS,
-    PER_CLASS,
-    Content,
-    by_class,
-    by_split,
-    flat,
-    make_content,
-    png,
-    write_file,
-)
+from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, flat, make_content, write_file
+from pictures import png
 
 CONTENT = {name: make_content(name) for name in PUBLISHED}
 VARIANTS = {
@@ -71,11 +61,6 @@ def test_every_packing_is_the_same_data_set(tmp_path: Path, form: str) -> None:
     assert found.variant == VARIANTS.get(form, found.variant)
 
 
-def test_there_are_many_of_them() -> None:
-    assert len(PACKINGS) >= 24
-    assert {form.partition(":")[0] for form in PACKINGS} == set(PUBLISHED)
-
-
 def test_the_same_pictures_make_cifar_fs_and_fc100(tmp_path: Path) -> None:
     folder = by_split(tmp_path / "in", CONTENT["cifar-fs"])
     home = {name: split for split, names in published_classes("fc100").items() for name in names}
@@ -85,11 +70,6 @@ def test_the_same_pictures_make_cifar_fs_and_fc100(tmp_path: Path) -> None:
     for split, record in index.splits.items():
         assert set(record.classes) == {name for name in every if home[name] == split}
     assert sum(record.total for record in index.splits.values()) == PER_CLASS * len(every)
-
-
-def test_names_of_data_sets_are_spelled_in_many_ways(tmp_path: Path) -> None:
-    folder = by_split(tmp_path, CONTENT["mini-imagenet"])
-    assert {recognise(name, folder).dataset for name in ("miniImageNet", "mini_imagenet")} == {"mini-imagenet"}
 
 
 def test_undivided_classes_get_the_published_split(tmp_path: Path) -> None:

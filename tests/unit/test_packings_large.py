@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from glocal.data.prepared import read_index
-from packings import dump, png
+from packings import dump
+from pictures import png
 
 SHAPE = (84, 84, 3)
 MIB = 1 << 20

@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import hostile_pickles  # noqa: F401
 from glocal.data import pickles
-from glocal.data.packings.content import raw_bytes, text_keys
+from glocal.data.packings.content import text_keys
 from glocal.data.pickles import read_pickle
 from glocal_runtime.errors import DataError
-from hostile import HOSTILE, WORDS
 from refusal import refused
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)
@@ -111,31 +109,6 @@ def test_parts_are_counted(monkeypatch: pytest.MonkeyPatch, part: bytes) -> None
     read_pickle(io.BytesIO(start + part * (n if part != b"(" else 1) + end))
     with refused("pickle", "more parts"):
         read_pickle(io.BytesIO(start + part * 3 * n + end))
-
-
-def test_text_keys() -> None:
-    assert text_keys({b"data": 1, "labels": 2}, where="x") == {"data": 1, "labels": 2}
-    for bad, words in [({b"a": 1, "a": 2}, "'a' twice"), ({3: 1}, "must be text, got 3"), ([], "a dict, got a list")]:
-        with refused("data", words):
-            text_keys(bad, where="x")
-
-
-def test_raw_bytes() -> None:
-    for value in (b"\x89P", memoryview(b"\x89P"), np.array([0x89, 0x50], np.uint8)):
-        assert raw_bytes(value, where="x") == b"\x89P"
-    for value in ("\u1234", 5, np.zeros(2)):
-        with refused("data", "must hold bytes"):
-            raw_bytes(value, where="x")
-
-
-@pytest.mark.parametrize("name", [name for name in HOSTILE if name.endswith(".pkl")])
-def test_hostile_pickles_are_refused_and_not_run(tmp_path: Path, name: str) -> None:
-    HOSTILE[name](tmp_path / name)
-    with pytest.raises(DataError, match=WORDS[name]) as caught:
-        read_pickle(tmp_path / name)
-    assert (str(caught.value).startswith(str(tmp_path / name)), caught.value.code) == (True, "pickle")
-    assert "\n" not in str(caught.value)
-    assert [path.name for path in tmp_path.iterdir()] == [name]  # RAN would be beside it
 
 
 def test_a_path_that_is_no_file(tmp_path: Path) -> None:

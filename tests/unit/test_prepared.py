@@ -176,14 +176,8 @@ def test_a_damaged_index(tmp_path: Path) -> None:
     files = outside["content"]["splits"]["all"]["files"]
     files["../../secret"] = files.pop("images.npy")  # files outside the folder cannot be named
     outside["sha256"] = form._checksum(outside["content"])
-    texts = (
-        whole[:-50],
-        whole[:60],
-        json.dumps(changed),
-        json.dumps(outside),
-        whole.replace('"content"', '"contents"'),
-    )
-    for text in texts:
+    other = whole.replace('"content"', '"contents"')
+    for text in (whole[:-50], whole[:60], json.dumps(changed), json.dumps(outside), other):
         path.write_text(text)
         with refused("damaged", "index.json is not as it was prepared"):
             open_dataset(folder, "all")
@@ -296,6 +290,7 @@ def test_an_interrupted_job_goes_on_after_the_last_finished_split(tmp_path: Path
     (work_folder(folder) / "data" / "train.labels.npy").write_bytes(b"")
     assert interrupted(folder, images) == ["train", "test"]
 
+    (work_folder(folder) / "data" / ".0123456789abcdef.partial").touch()  # half a file of a killed process
     splits["train"] = lambda: pytest.fail("a finished split was read again")
     prepare(folder, splits, name="toy", packing="arrays", key="k", progress=lambda *each: told.append(each))
     assert told == [("train", 4), *(("test", n) for n in range(1, 5))]

@@ -76,14 +76,6 @@ def test_registered_names(monkeypatch: pytest.MonkeyPatch) -> None:
     assert open_dataset("embedded", "test", skip_bad=True).skipped == ()
 
 
-def test_bad_pictures_are_refused_or_skipped_as_asked(divided: Path) -> None:
-    (divided / "val" / "val-a" / "0.png").write_bytes(b"no picture")
-    with refused("bad-pictures", "0.png"):
-        open_dataset(divided, "val")
-    data = open_dataset(divided, "val", skip_bad=True)
-    assert (len(data), len(data.skipped)) == (3, 1)
-
-
 def test_a_zip_is_opened_like_the_folder_it_was_made_of(divided: Path, tmp_path: Path) -> None:
     archive, flat = zipped(divided, tmp_path / "packed"), zipped(divided / "val", tmp_path / "flat")
     assert open_dataset(archive, "val").manifest == open_dataset(divided, "val").manifest

@@ -12,8 +12,8 @@ from glocal.cli.console import Json, bar, bars, show
 from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
-    from glocal.data.catalogue import Entry
     from glocal.data.prepared import PreparedIndex
+    from glocal.data.splits import Entry
     from glocal.data.verify import Verdict
 
 data = typer.Typer(
@@ -31,7 +31,7 @@ def list_(json: Json = False) -> None:
     """Data sets by name: classes, pictures, source, terms, and what you have to do."""
     from dataclasses import asdict
 
-    from glocal.data.catalogue import CATALOGUE
+    from glocal.data.splits import CATALOGUE
 
     here = {name: _state(name) for name in CATALOGUE}
     plain = [{**asdict(entry), "images": entry.images, "here": here[name]} for name, entry in CATALOGUE.items()]
@@ -148,7 +148,7 @@ def _folder(name: str, instead: str) -> Path:
 def _refuse_ready(name: str) -> None:
     """Data sets that the package makes or reads by rules of their own have no prepared form."""
     from glocal.data import DATASETS
-    from glocal.data.catalogue import CATALOGUE
+    from glocal.data.splits import CATALOGUE
 
     if name in DATASETS:
         todo = f" ({CATALOGUE[name].todo})" if name in CATALOGUE else ""

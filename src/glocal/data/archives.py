@@ -214,6 +214,9 @@ class _Checked(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def tell(self) -> int:
+        return self._done
+
     def readinto(self, buffer: Any) -> int:
         with _damage_of(self._where):
             data = self._inner.read(min(len(buffer), _STEP))

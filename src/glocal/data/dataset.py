@@ -19,10 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.data.digests import BadImage, content_digest, digest_all
-from glocal.data.layouts import Listing, list_csv, list_folder, list_zip
-from glocal.data.sources import ArraySource, ImageSource
+from glocal.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import Pixels
+from glocal_runtime.images import ArraySource, Pixels
 
 _NAMED_BAD = 8  # bad pictures listed in an error; the rest is counted
 
@@ -117,21 +116,13 @@ class ClassDataset:
         return _build(list_folder(root), name or root.resolve().name, root, skip_bad)
 
     @classmethod
-    def from_csv(
-        cls,
-        csv_path: str | Path,
-        image_root: str | Path | None = None,
-        *,
-        skip_bad: bool = False,
-        name: str | None = None,
-    ) -> ClassDataset:
-        """Rows ``filename,label``, with or without a header; names count from ``image_root`` or the CSV's folder.
+    def from_csv(cls, csv_path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
+        """Rows ``filename,label``, with or without a header; names count from the folder of the CSV.
 
         The list is its owner's: absolute names and ``..`` are followed wherever they lead.
         """
         path = Path(csv_path)
-        listing = list_csv(path, image_root=None if image_root is None else Path(image_root))
-        return _build(listing, name or path.stem, path, skip_bad)
+        return _build(list_csv(path), name or path.stem, path, skip_bad)
 
     @classmethod
     def from_zip(

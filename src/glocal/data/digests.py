@@ -22,7 +22,7 @@ import PIL
 from PIL import features
 
 from glocal.data.cache import cache_dir
-from glocal.data.sources import ImageSource
+from glocal.data.layouts import ImageSource
 from glocal_runtime.files import write_text
 from glocal_runtime.images import Pixels, UnusableImage
 

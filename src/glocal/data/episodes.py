@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,8 @@ from glocal_runtime.files import write_text
 
 Indices = npt.NDArray[np.int64]
 FORMAT = "glocal-tasks-1"  # of a written task list
+TOLERANCE = 0.01  # how far the share of unknown queries may be from what was asked
+ROOM = 0.25  # by how much the number of queries may differ from that of the balanced task
 
 
 @dataclass(frozen=True)
@@ -45,14 +47,8 @@ class EpisodeSpec:
         low, high = self.shot_range
         if low > high:
             raise DataError(f"shot range must run from least to most, got {self.shot}")
-        for name, value, least in (
-            ("way", self.way, 1),
-            ("shot", low, 1),
-            ("query", self.query, 1),
-            ("unknown_way", self.unknown_way, 0),
-            ("unknown_query", self.unknown_query, 0),
-        ):
-            if value < least:
+        for name, least in {"way": 1, "shot": 1, "query": 1, "unknown_way": 0, "unknown_query": 0}.items():
+            if (value := low if name == "shot" else getattr(self, name)) < least:
                 raise DataError(f"{name} must be at least {least}, got {value}")
 
     @property
@@ -80,20 +76,12 @@ class Draw:
 
     def episode(self, fetch: Callable[[Indices], Tensor]) -> Episode:
         """Turn indices into tensors; ``fetch`` returns images or maps, one row per index."""
-
-        def tensor(x: Indices | None) -> Tensor | None:
-            return None if x is None else torch.from_numpy(x)
-
-        return Episode(
-            fetch(self.support),
-            torch.from_numpy(self.support_label),
-            fetch(self.query),
-            torch.from_numpy(self.query_label),
-            drawn=self.drawn,
-            mirror_support=None if self.mirror_support is None else fetch(self.mirror_support),
-            mirror_support_label=tensor(self.mirror_support_label),
-            mirror_query_label=tensor(self.mirror_query_label),
-        )
+        tensors = {
+            name: torch.from_numpy(value) if name.endswith("label") else fetch(value)
+            for name, value in vars(self).items()
+            if isinstance(value, np.ndarray)
+        }
+        return Episode(**tensors, drawn=self.drawn)
 
 
 class EpisodeSampler:
@@ -222,9 +210,6 @@ class TaskList(Sequence[Draw]):
     def __getitem__(self, i: Any) -> Any:
         return self.draws[i]
 
-    def __iter__(self) -> Iterator[Draw]:
-        return iter(self.draws)
-
     def images(self) -> Indices:
         """Every image that some task needs, each once: what a feature bank must hold."""
         needed = np.empty(0, np.int64)
@@ -250,7 +235,10 @@ class TaskList(Sequence[Draw]):
             "spec": asdict(self.spec),
             "seed": self.seed,
             "start": self.start,
-            "tasks": [_plain(draw) for draw in self.draws],
+            "tasks": [
+                {name: np.asarray(value).tolist() for name, value in vars(draw).items() if value is not None}
+                for draw in self.draws
+            ],
         }
         write_text(path, json.dumps(record | {"checksum": _checksum(record)}, separators=(",", ":")))
 
@@ -278,8 +266,11 @@ class TaskList(Sequence[Draw]):
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
-        draws = tuple(_draw(task) for task in record["tasks"])
-        return cls(draws, EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
+        draws: list[Any] = []
+        for task in record["tasks"]:
+            arrays: dict[str, Any] = {name: np.asarray(value, np.int64) for name, value in task.items()}
+            draws.append(Draw(**arrays | {"drawn": tuple(task["drawn"])}))
+        return cls(tuple(draws), EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
 
 
 def _shuffle(bits: np.random.PCG64, n: int) -> Indices:
@@ -296,10 +287,37 @@ def _checksum(record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
 
 
-def _plain(draw: Draw) -> dict[str, Any]:
-    return {name: np.asarray(value).tolist() for name, value in vars(draw).items() if value is not None}
+def unknown_share(spec: EpisodeSpec) -> float:
+    """Unknown queries among all queries of a task."""
+    return spec.unknown_way * spec.unknown_query / _queries(spec)
 
 
-def _draw(fields: dict[str, list[int]]) -> Draw:
-    arrays: dict[str, Any] = {name: np.asarray(value, dtype=np.int64) for name, value in fields.items()}
-    return Draw(**(arrays | {"drawn": tuple(fields["drawn"])}))
+def with_unknown_share(spec: EpisodeSpec, share: float) -> EpisodeSpec:
+    """The same classes and about as many queries in all, dealt so that ``share`` of them are unknown.
+
+    Among whole numbers of queries per class whose total stays within a quarter of ``(way + unknown_way) * query``, the
+    nearest share wins, then the nearest total; deployment has 1 unknown in 10, or 9 in 10, not one half.
+
+    >>> with_unknown_share(EpisodeSpec(), 0.1)
+    EpisodeSpec(way=5, shot=1, query=27, unknown_way=5, unknown_query=3)
+    """
+    if not 0 < share < 1:
+        raise DataError(f"the share of unknown queries must lie between 0 and 1, such as 0.1, got {share}")
+    if not spec.unknown_way:
+        raise DataError(f"a share of {share} unknown queries needs unknown classes, but unknown_way is 0")
+    total = (spec.way + spec.unknown_way) * spec.query
+    least, most = total * (1 - ROOM), int(total * (1 + ROOM))
+    known, unknown = range(1, most // spec.way + 1), range(1, most // spec.unknown_way + 1)
+    dealt = [replace(spec, query=query, unknown_query=other) for query in known for other in unknown]
+    fitting = [replace(spec, unknown_query=spec.query), *(each for each in dealt if least <= _queries(each) <= most)]
+    best = min(fitting, key=lambda each: (abs(unknown_share(each) - share), abs(_queries(each) - total)))
+    if abs(unknown_share(best) - share) > TOLERANCE:
+        raise DataError(
+            f"with about {total} queries of {spec.way} known and {spec.unknown_way} unknown classes the share of "
+            f"unknown queries nearest to {share} is {unknown_share(best):.3f}; ask for more queries per class"
+        )
+    return best
+
+
+def _queries(spec: EpisodeSpec) -> int:
+    return spec.way * spec.query + spec.unknown_way * spec.unknown_query

@@ -31,7 +31,7 @@ from torch import Tensor
 
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
-from glocal.data.views import BATCH, PLAIN, View, encode
+from glocal.data.loader import BATCH, PLAIN, View, encode
 from glocal.source_hash import source_hash
 from glocal.types import Encoder
 from glocal_runtime.errors import DataError

@@ -1,19 +1,122 @@
-"""How people lay pictures out by class: a folder of class folders, a CSV, a zip of class folders."""
+"""How people lay pictures out by class (class folders, a zip of them, a CSV), and how picture i of them is read."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
+import threading
 import zipfile
-from collections.abc import Iterator
+import zlib
+from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple, NoReturn, TypeAlias
+from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
-from glocal.data.archives import zip_entries
-from glocal.data.sources import FileSource, ImageSource, ZipSource
+from glocal.data.archives import Limits, oversized, zip_entries
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES
+from glocal_runtime.images import IMAGE_SUFFIXES, Pixels, UnusableImage, decode
+
+PICTURE_LIMITS = Limits(member=512 << 20)  # bytes unpacked: twice the largest picture that may be decoded
+
+
+class ImageSource(Protocol):
+    """n pictures in the order somebody packed them."""
+
+    def __len__(self) -> int: ...
+
+    def read(self, i: int) -> Pixels:
+        """Pixels (H, W, 3) of picture i, the caller's own to change; UnusableImage when there are none."""
+        ...
+
+    def where(self, i: int) -> str:
+        """What a person would look for to find picture i."""
+        ...
+
+    def stamp(self, i: int) -> str | None:
+        """A text that changes whenever picture i may have changed; None when that cannot be told cheaply."""
+        ...
+
+
+class FileSource:
+    """One file per picture."""
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self._paths = tuple(paths)
+
+    def __len__(self) -> int:
+        return len(self._paths)
+
+    def read(self, i: int) -> Pixels:
+        return decode(self._paths[i])
+
+    def where(self, i: int) -> str:
+        return str(self._paths[i])
+
+    def stamp(self, i: int) -> str | None:
+        try:
+            found = self._paths[i].stat()
+        except OSError:
+            return None
+        return f"{self._paths[i].absolute()}|{_stat_stamp(found)}"
+
+
+class ZipSource:
+    """Members of a zip file that ``zip_entries`` let pass.  One handle per process: a forked copy opens its own.
+
+    ``zipfile`` itself locks every read of a shared handle, so threads need nothing more.
+    """
+
+    def __init__(self, path: Path, members: Sequence[zipfile.ZipInfo]) -> None:
+        self._path = path
+        self._members = tuple(members)
+        self._archive_stamp = _stat_stamp(path.stat())
+        self._lock = threading.Lock()
+        self._handle: zipfile.ZipFile | None = None
+        self._handle_of = -1  # process that opened the handle: forked processes would share one file position
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def read(self, i: int) -> Pixels:
+        self._check_size(i)
+        try:
+            data = self._archive().read(self._members[i])  # never more bytes than the size checked above
+        except MemoryError:
+            raise UnusableImage(self.where(i), "not enough memory to unpack it; make it smaller") from None
+        except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
+            raise UnusableImage(self.where(i), f"the zip entry is damaged ({error}); pack it again") from error
+        return decode(data, name=self.where(i))
+
+    def where(self, i: int) -> str:
+        return f"{self._path}:{self._members[i].filename}"
+
+    def stamp(self, i: int) -> str | None:
+        return f"{self._members[i].filename}|{self._members[i].CRC:08x}|{self._archive_stamp}"
+
+    def _check_size(self, i: int) -> None:
+        """Judge a member by what the zip's directory says of it, before a byte is unpacked."""
+        reason = oversized(self._members[i].file_size, self._members[i].compress_size, PICTURE_LIMITS)
+        if reason is not None:
+            raise UnusableImage(self.where(i), f"the zip entry {reason}; leave it out or make it smaller")
+
+    def _archive(self) -> zipfile.ZipFile:
+        with self._lock:
+            if self._handle is None or self._handle_of != os.getpid():
+                self._handle = zipfile.ZipFile(self._path)
+                self._handle_of = os.getpid()
+            return self._handle
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_lock": None, "_handle": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _lock=threading.Lock())
+
+
+def _stat_stamp(found: os.stat_result) -> str:
+    """Size and times can be set back after a change; the time of the change itself and a new file's number cannot."""
+    return f"{found.st_size}|{found.st_ino}|{found.st_ctime_ns}|{found.st_mtime_ns}"
+
 
 _LITTER = {"__macosx", "thumbs.db", "desktop.ini"}  # what operating systems leave behind; hidden files go too
 _SPLIT_NAMES = {"train", "val", "valid", "validation", "test"}
@@ -39,13 +142,13 @@ def list_folder(root: Path) -> Listing:
     root = unwrap(root)
     folders, loose = _inside(root)
     if not folders:
-        _refuse_no_classes(root, sum(_is_picture(entry.name) for entry in loose))
+        _refuse_no_classes(root, sum(is_picture(entry.name) for entry in loose))
     paths: list[Path] = []
     class_of: list[str] = []
     ignored = len(loose)
     for folder in folders:
-        files = list(_files_below(folder))
-        pictures = [path for path in files if _is_picture(path.name)]
+        files = [Path(parent, name) for parent, _, names in walk_once(folder) for name in names]
+        pictures = [path for path in files if is_picture(path.name)]
         if not pictures:
             raise DataError(f"{folder}: class {folder.name!r} has no picture; add some or remove the folder")
         paths += pictures
@@ -59,10 +162,10 @@ def unwrap(root: Path) -> Path:
     """``root``, or the lone folder in it that holds folders and no picture: what packing a folder wraps around it."""
     while True:
         folders, loose = _inside(root)
-        if len(folders) != 1 or any(_is_picture(entry.name) for entry in loose):
+        if len(folders) != 1 or any(is_picture(entry.name) for entry in loose):
             return root
         below, beside = _inside(folders[0])
-        if not below or any(_is_picture(entry.name) for entry in beside):
+        if not below or any(is_picture(entry.name) for entry in beside):
             return root  # the lone folder is a class
         root = folders[0]
 
@@ -79,12 +182,12 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
     depth = len(prefix)
     below = [(entry, parts[depth:]) for entry, parts in entries if parts[:depth] == prefix and len(parts) > depth]
     for entry, parts in _unwrap_entries(below):
-        if len(parts) > 1 and _is_picture(parts[-1]):
+        if len(parts) > 1 and is_picture(parts[-1]):
             members.append(entry)
             class_of.append(parts[0])
         else:
             ignored += 1
-            loose += len(parts) == 1 and _is_picture(parts[-1])
+            loose += len(parts) == 1 and is_picture(parts[-1])
     if not members:
         _refuse_no_classes(path / inside, loose)
     _refuse_splits(path, class_of, "say which with inside=")
@@ -106,20 +209,17 @@ def _zip_entries(path: Path) -> list[_Entry]:
 def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
     """As ``unwrap``: without the first folder of every path while all pictures lie in folders of that one folder."""
     while True:
-        pictures = [parts for _, parts in entries if _is_picture(parts[-1])]
+        pictures = [parts for _, parts in entries if is_picture(parts[-1])]
         if len({parts[0] for parts in pictures}) != 1 or min(map(len, pictures)) < 3:
             return entries
         lone = pictures[0][0]
         entries = [(entry, parts[1:] if parts[0] == lone and len(parts) > 1 else parts) for entry, parts in entries]
 
 
-def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
-    """Rows ``filename,label``; file names count from ``image_root``, or from the folder the CSV lies in."""
+def list_csv(path: Path) -> Listing:
+    """Rows ``filename,label``; file names count from the folder the CSV lies in."""
     if not path.is_file():
         raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
-    root = path.parent if image_root is None else image_root
-    if not root.is_dir():
-        raise DataError(f"{root}: no such folder; image_root must be the folder that file names in {path} count from")
     try:
         text = path.read_text("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -130,7 +230,7 @@ def list_csv(path: Path, *, image_root: Path | None = None) -> Listing:
             raise DataError(
                 f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every picture once"
             )
-    source = FileSource([root / filename for filename, _ in first_seen])
+    source = FileSource([path.parent / filename for filename, _ in first_seen])
     return Listing(source, [label for _, label in first_seen], 0)
 
 
@@ -181,12 +281,6 @@ def _inside(root: Path) -> tuple[list[Path], list[Path]]:
     return [entry for entry in top if entry.is_dir()], [entry for entry in top if not entry.is_dir()]
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
-    """Every file below a class folder in a fixed order."""
-    for parent, _, files in walk_once(folder):
-        yield from (Path(parent, name) for name in files)
-
-
 def walk_once(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
     """Like ``os.walk`` in a fixed order, without litter; links are followed, but no folder is entered twice."""
     seen: set[tuple[int, int]] = set()
@@ -204,8 +298,8 @@ def is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
 
 
-def _is_picture(name: str) -> bool:
-    return PurePosixPath(name).suffix.lower() in IMAGE_SUFFIXES
+def is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # pathlib takes seconds for as many names
 
 
 def refuse_unreadable(error: OSError) -> NoReturn:
@@ -222,6 +316,5 @@ def _refuse_no_classes(root: Path, loose_pictures: int) -> NoReturn:
 
 
 def _refuse_splits(root: Path, class_of: list[str], way_out: str) -> None:
-    names = set(class_of)
-    if len(names) > 1 and names <= _SPLIT_NAMES:
+    if len(names := set(class_of)) > 1 and names <= _SPLIT_NAMES:
         raise DataError(f"{root}: its folders {sorted(names)} are splits, not classes; {way_out}")

@@ -103,13 +103,12 @@ def _member(path: Path, entry: zipfile.ZipInfo) -> Iterator[BinaryIO]:
 
 def _header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, Fortran order, dtype and length of the header, with the stream at the first number."""
-    counted = _Counted(stream)
     try:
-        version = npy_format.read_magic(counted)
+        version = npy_format.read_magic(stream)
         readers = {(1, 0): npy_format.read_array_header_1_0, (2, 0): npy_format.read_array_header_2_0}
         if version not in readers:
             raise ValueError(f"version {version}")
-        shape, fortran, dtype = readers[version](counted)
+        shape, fortran, dtype = readers[version](stream)
     except DataError:
         raise
     except Exception as error:  # a damaged header is Python source, and fails as that does
@@ -119,7 +118,7 @@ def _header(stream: BinaryIO, where: str) -> tuple[tuple[int, ...], bool, np.dty
         raise DataError(f"{where}: its dtype must be numbers or text, got {dtype}; save it as such")
     if any(n < 0 for n in shape):
         raise DataError(f"{where}: its shape {shape} has a negative axis; save it again")
-    return shape, fortran, dtype, counted.done
+    return shape, fortran, dtype, stream.tell()
 
 
 def _fill(stream: BinaryIO, block: NDArray[Any], where: str) -> None:
@@ -136,13 +135,3 @@ def _regular(path: Path) -> Path:
     if not path.is_file():
         raise DataError(f"{path}: no such file, or not a regular one; name an npz file")
     return path
-
-
-class _Counted:
-    def __init__(self, stream: BinaryIO) -> None:
-        self._stream, self.done = stream, 0
-
-    def read(self, n: int = -1) -> bytes:
-        data = self._stream.read(n)
-        self.done += len(data)
-        return data

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.digests import BadImage
-from glocal.data.sources import ArraySource, ImageSource
+from glocal.data.layouts import ImageSource
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import replacing
-from glocal_runtime.images import Pixels, decode, picture_size
+from glocal_runtime.images import ArraySource, Pixels, decode, picture_size
 
 FORMAT = 1  # raise it when a file changes its meaning
 INDEX, IMAGES, BLOBS, OFFSETS = "index.json", "images.npy", "blobs.bin", "offsets.npy"

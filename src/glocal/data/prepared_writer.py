@@ -17,6 +17,7 @@ from PIL import Image
 
 from glocal.data.dataset import in_content_order
 from glocal.data.digests import BadImage, content_digest
+from glocal.data.layouts import ImageSource
 from glocal.data.prepared import (
     BLOBS,
     DIGESTS,
@@ -29,7 +30,6 @@ from glocal.data.prepared import (
     MappedImages,
     PreparedSplit,
 )
-from glocal.data.sources import ImageSource
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import Pixels, UnusableImage, check_side, decode
 
@@ -105,12 +105,26 @@ def write_split(
     )
 
 
-class _Images:
-    """``images.npy`` growing by one picture at a time."""
+class _Growing:
+    """A file that grows by one picture at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = open(path, "w+b", buffering=_BUFFER)  # noqa: SIM115 - closed by the ExitStack of the writer
+
+    def finish(self) -> None:
+        _sync(self._file)
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Images(_Growing):
+    """``images.npy``."""
 
     def __init__(self, path: Path, shape: tuple[int, ...]) -> None:
-        self.path, self.shape, self.n = path, (shape[0], shape[1], 3), 0
-        self._file = open(path, "w+b", buffering=_BUFFER)  # noqa: SIM115 - closed by the ExitStack of the writer
+        super().__init__(path)
+        self.shape, self.n = (shape[0], shape[1], 3), 0
         self._begin = self._write_header()
 
     def takes(self, pixels: Pixels, encoded: bytes | None) -> bool:
@@ -134,34 +148,25 @@ class _Images:
         self._file.seek(0)
         end = self._write_header()
         assert end == self._begin  # numpy leaves room for as many digits as the number of rows can need
-        _sync(self._file)
+        super().finish()
 
     def _write_header(self) -> int:
         form = {"descr": "|u1", "fortran_order": False, "shape": (self.n, *self.shape)}
         np.lib.format.write_array_header_1_0(self._file, form)
         return self._file.tell()
 
-    def close(self) -> None:
-        self._file.close()
 
-
-class _Blobs:
-    """``blobs.bin`` growing by one encoded picture at a time; pixels that came without a file become PNG."""
+class _Blobs(_Growing):
+    """``blobs.bin``, encoded pictures; pixels that came without a file become PNG."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.offsets = path, array("q", [0])
-        self._file = open(path, "wb", buffering=_BUFFER)  # noqa: SIM115 - closed by the ExitStack of the writer
+        super().__init__(path)
+        self.offsets = array("q", [0])
 
     def append(self, pixels: Pixels, encoded: bytes | None) -> None:
         data = _png(pixels) if encoded is None else encoded
         self._file.write(data)
         self.offsets.append(self.offsets[-1] + len(data))
-
-    def finish(self) -> None:
-        _sync(self._file)
-
-    def close(self) -> None:
-        self._file.close()
 
 
 def _readable(split: str, samples: Iterable[Sample]) -> Iterator[Sample]:

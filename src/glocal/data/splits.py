@@ -1,5 +1,6 @@
-"""Which classes are for training, validation and test: the published divisions, and one's own.
+"""What was published about each data set, which classes are for training, validation and test, and what splits share.
 
+``catalogue.toml`` says the first, ``class_lists`` or a seed the second, content digests the third: nothing is decoded.
 FC100 is divided by superclass, so its list names superclasses; ``published_classes`` names the classes themselves.
 """
 
@@ -7,9 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib import resources
+from typing import Any
+
+import numpy as np
 
 from glocal.data.dataset import ClassDataset
 from glocal_runtime.errors import DataError
@@ -97,3 +103,118 @@ def seeded_split(class_names: Iterable[str], counts: Mapping[str, int], *, seed:
     for split, count in counts.items():
         splits[split], ranked = tuple(sorted(ranked[:count])), ranked[count:]
     return splits
+
+
+@dataclass(frozen=True)
+class SplitSize:
+    """One split as published."""
+
+    classes: int
+    images: int
+
+
+@dataclass(frozen=True)
+class Variant:
+    """A form in which the pictures go around."""
+
+    words: str
+    consequence: str  # for comparing numbers
+    side: int | None = None  # pixels of every picture, None when they differ
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One data set."""
+
+    name: str
+    title: str
+    parts: Mapping[str, SplitSize]
+    size: str  # of the pictures, in words
+    source: str  # project or paper
+    home: str  # public page
+    terms: str
+    todo: str  # what a user has to do to have it
+    per_class: int | None = None  # pictures of every class, None when they differ
+    variants: Mapping[str, Variant] = field(default_factory=dict)
+    class_list: str | None = None  # the published split that says which class belongs where
+    repeats: tuple[int, int] | None = None  # pictures published more than once: groups within splits, and across
+
+    @property
+    def images(self) -> int:
+        return sum(part.images for part in self.parts.values())
+
+
+def _entry(name: str, stored: dict[str, Any]) -> Entry:
+    parts = {split: SplitSize(**part) for split, part in stored.pop("parts").items()}
+    variants = {key: Variant(**each) for key, each in stored.pop("variants", {}).items()}
+    repeats = stored.pop("repeats", None)
+    return Entry(name=name, parts=parts, variants=variants, repeats=repeats and tuple(repeats), **stored)
+
+
+_TEXT = resources.files("glocal.data").joinpath("catalogue.toml").read_text("utf-8")
+CATALOGUE: Mapping[str, Entry] = {name: _entry(name, stored) for name, stored in tomllib.loads(_TEXT).items()}
+
+
+SHOWN = 5  # groups given as examples
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of several equal pictures: ``index`` is what ``ClassDataset.image`` of that split takes."""
+
+    split: str
+    class_name: str
+    index: int
+
+
+Group = tuple[Place, ...]  # equal pictures
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Groups of equal pictures; ``by`` counts them for each split, or for those that share them, "train and test"."""
+
+    groups: int
+    pictures: int  # in all groups together
+    mixed: int  # groups whose pictures are called different classes
+    by: Mapping[str, int]
+    examples: tuple[Group, ...]
+
+
+def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Duplicates]:
+    """Equal pictures within a split, and across splits.
+
+    Two equal pictures of one split with a third in another are one group of each kind.
+    """
+    within: list[Group] = []
+    across: list[Group] = []
+    for group in _groups(splits):
+        parts = [tuple(place for place in group if place.split == split) for split in splits]
+        within += [part for part in parts if len(part) > 1]
+        if sum(map(bool, parts)) > 1:
+            across.append(group)
+    return _counted(within), _counted(across)
+
+
+def _groups(splits: Mapping[str, ClassDataset]) -> list[Group]:
+    """Groups of equal pictures, in the order of their first one."""
+    names, sets = list(splits), list(splits.values())
+    start = np.cumsum([0, *map(len, sets)])  # where each split begins among all pictures
+    digests = np.ascontiguousarray(np.concatenate([data.digest for data in sets])).view("V32").ravel()
+    _, content, count = np.unique(digests, return_inverse=True, return_counts=True)
+    groups: dict[int, list[Place]] = {}
+    for row in np.flatnonzero(count[content] > 1).tolist():
+        s = int(np.searchsorted(start, row, side="right")) - 1
+        i = row - int(start[s])
+        groups.setdefault(int(content[row]), []).append(Place(names[s], sets[s].classes[sets[s].label[i]], i))
+    return [tuple(group) for group in groups.values()]
+
+
+def _counted(groups: Sequence[Group]) -> Duplicates:
+    return Duplicates(
+        groups=len(groups),
+        pictures=sum(map(len, groups)),
+        mixed=sum(len({place.class_name for place in group}) > 1 for group in groups),
+        by=dict(Counter(" and ".join(dict.fromkeys(place.split for place in group)) for group in groups)),
+        examples=tuple(groups[:SHOWN]),
+    )

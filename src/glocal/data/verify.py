@@ -13,11 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from glocal.data.catalogue import CATALOGUE, Entry, Variant
 from glocal.data.dataset import ClassDataset
-from glocal.data.duplicates import Duplicates, Group, find_duplicates
 from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_prepared, read_index
-from glocal.data.splits import canonical_name, published_classes
+from glocal.data.splits import (
+    CATALOGUE,
+    Duplicates,
+    Entry,
+    canonical_name,
+    find_duplicates,
+    published_classes,
+)
 from glocal_runtime.errors import DataError
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
@@ -84,8 +89,9 @@ def verify(folder: str | Path, name: str, *, deep: bool = False, progress: Progr
     splits = {split: _state(split, each, entry) for split, each in data.items()}
     within, across = find_duplicates(data)
     variant, form = _known_form(index, entry, splits)
+    told = f"this was prepared as {index.name!r}, not as {name!r}; verify it by its name"
     findings = [
-        *_names(index, name),
+        *([Finding("problem", "name", told)] if index.name != name else []),
         *(_own_counts(splits) if entry is None else _published_counts(splits, entry)),
         *(_classes(data, entry) if entry is not None and entry.class_list is not None else ()),
         *_sizes(splits),
@@ -148,11 +154,6 @@ def _damage(data: ClassDataset, i: int) -> str | None:
     return None
 
 
-def _names(index: PreparedIndex, name: str) -> Iterator[Finding]:
-    if index.name != name:
-        yield Finding("problem", "name", f"this was prepared as {index.name!r}, not as {name!r}; verify it by its name")
-
-
 def _own_counts(splits: Mapping[str, SplitState]) -> Iterator[Finding]:
     for split, state in splits.items():
         least, most = min(state.per_class.values()), max(state.per_class.values())
@@ -173,7 +174,7 @@ def _published_counts(splits: Mapping[str, SplitState], entry: Entry) -> Iterato
         state = splits[split]
         found, wanted = (state.classes, state.images), (part.classes, part.images)
         words = f"{split}: {state.classes} classes and {state.images:,} pictures"
-        odd = {} if entry.per_class is None else _other_than(state.per_class, entry.per_class)
+        odd = {each: n for each, n in state.per_class.items() if entry.per_class not in (None, n)}
         if found != wanted:
             yield Finding("problem", "counts", f"{words} instead of {part.classes} and {part.images:,} as published")
         if odd:
@@ -184,10 +185,6 @@ def _published_counts(splits: Mapping[str, SplitState], entry: Entry) -> Iterato
         if found == wanted and not odd:
             each = "" if entry.per_class is None else f", {entry.per_class} of each class"
             yield Finding("ok", "counts", f"{words}{each}, as published")
-
-
-def _other_than(counts: Mapping[str, int], wanted: int) -> dict[str, int]:
-    return {name: count for name, count in counts.items() if count != wanted}
 
 
 def _classes(data: Mapping[str, ClassDataset], entry: Entry) -> Iterator[Finding]:
@@ -238,7 +235,11 @@ def _known_form(
     if entry is None or not entry.variants:
         return None, None
     sizes = {size[:2] for state in splits.values() for size in state.sizes}
-    fitting = [key for key, variant in entry.variants.items() if _fits(variant, sizes)]
+    fitting = [
+        key
+        for key, variant in entry.variants.items()
+        if (len(sizes) > 1 if variant.side is None else sizes == {(variant.side, variant.side)})
+    ]
     if not fitting:
         words = ", ".join(variant.words for variant in entry.variants.values())
         text = f"none of the known forms ({words}): compare numbers only with those measured on these very pictures"
@@ -246,10 +247,6 @@ def _known_form(
     key = index.variant if index.variant in fitting else fitting[-1]
     variant = entry.variants[key]
     return key, Finding("ok", "form", f"{variant.words}: {variant.consequence}")
-
-
-def _fits(variant: Variant, sizes: set[tuple[int, int]]) -> bool:
-    return len(sizes) > 1 if variant.side is None else sizes == {(variant.side, variant.side)}
 
 
 def _repeats(
@@ -270,9 +267,9 @@ def _repeats(
             text += ", as published"
         elif published is not None and found.groups > published:
             text += f"; {published} were published"
-        yield Finding(
-            _weight(kind, found, entry, splits), "repeats", f"{text}; for example {_example(found.examples[0])}"
-        )
+        places = found.examples[0][:_NAMED]
+        example = " = ".join(f"{place.split}/{place.class_name} #{place.index}" for place in places)
+        yield Finding(_weight(kind, found, entry, splits), "repeats", f"{text}; for example {example}")
 
 
 def _weight(kind: str, found: Duplicates, entry: Entry | None, splits: Mapping[str, SplitState]) -> Severity:
@@ -282,10 +279,6 @@ def _weight(kind: str, found: Duplicates, entry: Entry | None, splits: Mapping[s
         return "problem"
     allowed = entry.repeats[1] if entry.repeats else _LEAK * min(state.images for state in splits.values())
     return "note" if found.groups <= allowed else "problem"
-
-
-def _example(group: Group) -> str:
-    return " = ".join(f"{place.split}/{place.class_name} #{place.index}" for place in group[:_NAMED])
 
 
 def _skipped(data: Mapping[str, ClassDataset]) -> Iterator[Finding]:

@@ -15,7 +15,7 @@ from glocal.backbones import Backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import Draw, TaskList
 from glocal.data.features import FeatureBank
-from glocal.data.views import views
+from glocal.data.loader import views
 from glocal.types import Episode
 
 Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank

@@ -17,9 +17,8 @@ from torch import Tensor, nn
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
-from glocal.data.loader import ImageLoader
+from glocal.data.loader import ImageLoader, views
 from glocal.data.registry import open_dataset
-from glocal.data.views import views
 from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed

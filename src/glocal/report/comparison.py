@@ -13,9 +13,8 @@ from typing import Any
 
 from glocal import __version__
 from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec, unknown_share, with_unknown_share
 from glocal.data.registry import open_dataset
-from glocal.data.unknown_share import unknown_share, with_unknown_share
 from glocal.engine.checkpoint import Model
 from glocal.engine.distributed import joined
 from glocal.engine.evaluate import Evaluation, Progress, evaluate_models

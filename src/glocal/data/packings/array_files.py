@@ -22,12 +22,10 @@ from glocal.data.packings.content import (
     Content,
     Part,
     Releasing,
-    check_pairs,
     common_side,
     joined,
     label_text,
     labels_text,
-    raw_bytes,
     split_of,
     text_keys,
 )
@@ -130,7 +128,11 @@ class ArrayFile:
 
     def part(self, labels: list[str]) -> Part:
         """The pictures with labels, their own or those of another file."""
-        check_pairs(self.tree.where(self.name), self.n, len(labels))
+        if self.n != len(labels):
+            raise DataError(
+                f"{self.tree.where(self.name)}: every picture needs one label, but there are {self.n:,} pictures and "
+                f"{len(labels):,} labels; get the files that belong together"
+            )
 
         def samples(wanted: Collection[str]) -> Iterator[Sample]:
             with self.tree.local(self.name) as path:
@@ -268,9 +270,13 @@ def _as_pictures(value: Any) -> Any:
 
 
 def _picture(value: Any, where: str) -> NDArray[np.uint8] | bytes:
-    """Pixels (H, W, 3) or the bytes of an encoded picture."""
+    """Pixels (H, W, 3), or the bytes of an encoded picture: bytes in any spelling, or an array of uint8."""
     if not isinstance(value, np.ndarray) or value.ndim < 3:
-        return raw_bytes(value, where=where)
+        if isinstance(value, np.ndarray) and value.dtype in (np.uint8, np.int8):
+            return value.tobytes()
+        if isinstance(value, bytes | memoryview):
+            return bytes(value)
+        raise DataError(f"{where}: it must hold bytes, got a {type(value).__name__}")
     return value.transpose(1, 2, 0) if value.shape[0] == 3 and value.shape[-1] != 3 else value
 
 

@@ -116,23 +116,12 @@ def text_keys(mapping: object, *, where: str) -> dict[str, Any]:
     return named
 
 
-def raw_bytes(value: object, *, where: str) -> bytes:
-    """The bytes of an encoded picture: bytes in any spelling, or an array of uint8."""
-    if isinstance(value, np.ndarray) and value.dtype in (np.uint8, np.int8):
-        return value.tobytes()
-    if isinstance(value, bytes | memoryview):
-        return bytes(value)
-    raise DataError(f"{where}: it must hold bytes, got a {type(value).__name__}")
-
-
 def label_text(label: object, where: str) -> str:
     """A label as text, whichever type it came in."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "backslashreplace")
-    if isinstance(label, str | np.str_):
+    if isinstance(label, str):
         return str(label)
-    if isinstance(label, np.bytes_):
-        return bytes(label).decode("utf-8", "backslashreplace")
     if isinstance(label, bool | np.bool_) or not isinstance(label, int | np.integer | float | np.floating):
         raise DataError(f"{where}: a label must be a name or a whole number, got a {type(label).__name__}")
     number: Any = label
@@ -152,14 +141,6 @@ def labels_text(labels: Any, where: str) -> list[str]:
     elif not isinstance(labels, list | tuple):
         raise DataError(f"{where}: labels must be a list or an array, got a {type(labels).__name__}")
     return [label_text(label, where) for label in labels]
-
-
-def check_pairs(where: str, pictures: int, labels: int) -> None:
-    if pictures != labels:
-        raise DataError(
-            f"{where}: every picture needs one label, but there are {pictures:,} pictures and {labels:,} labels; "
-            "get the files that belong together"
-        )
 
 
 class Releasing:

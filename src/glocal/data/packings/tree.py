@@ -17,10 +17,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from glocal.data.archives import archive_kind, inner_name, read_members, zip_entries
-from glocal.data.layouts import is_litter, walk_once
-from glocal.data.sources import PICTURE_LIMITS
+from glocal.data.layouts import PICTURE_LIMITS, is_litter, is_picture, walk_once
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES, UnusableImage
+from glocal_runtime.images import UnusableImage
 
 _TABLES = frozenset({".csv", ".pkl", ".pickle", ".npz"})
 _BARE = frozenset({"train", "test", "meta"})  # files of cifar-100-python
@@ -131,10 +130,6 @@ def _unwrapped(names: list[str]) -> dict[str, str]:
         if any("/" not in name and is_picture(name) for name in inner):
             return stored  # the lone folder is a class
         stored = inner
-
-
-def is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # pathlib takes seconds for as many names
 
 
 def _is_data(name: str) -> bool:
