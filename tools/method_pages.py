@@ -22,7 +22,7 @@ from glocal.methods import METHODS, SWITCHES, Method
 from glocal.methods.base import MethodCard, Paper
 from glocal.metrics import METRICS
 from glocal.ops.open_scores import OPEN_SCORES
-from glocal.report.published import TASKS, published
+from glocal.report.comparable import TASKS, published
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
 

@@ -38,7 +38,7 @@ BASE, BLOCKS, FEAT = "methods/base.py", "methods/blocks.py", "methods/feat.py"
 SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/protonet.py"
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
 EPISODES, IMAGES, AUGMENT = "data/episodes.py", "../glocal_runtime/images.py", "data/augment.py"
-DROPBLOCK, RESNET12 = "backbones/dropblock.py", "backbones/resnet12.py"
+DROPBLOCK = RESNET12 = "backbones/resnet12.py"
 RECIPE, LOOP, PRETRAIN, TRAIN = "engine/recipe.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
 
 # fmt: off

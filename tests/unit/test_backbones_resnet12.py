@@ -51,7 +51,7 @@ def test_blocks_equal_the_specification(training: bool) -> None:
     weights = {name: w.clone() for name, w in backbone.state_dict().items()}
     images = torch.randn(3, 3, 36, 36, dtype=torch.float64)
     expected = images
-    for stage, got in enumerate(backbone.stages(images, (1, 2, 3, 4)), start=1):
+    for stage, got in enumerate(backbone.stages_of(images), start=1):
         expected = block_from_the_spec(expected, weights, f"layer{stage}", training=training)
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
 
@@ -97,10 +97,10 @@ def test_any_size_in_evaluation_but_blocks_must_fit_in_training() -> None:
 def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
     backbone = ResNet12(width=8, image_size=32, dropblock_steps=1).train()
     images = torch.randn(4, 3, 32, 32)
-    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (1, 2, 3, 4))]
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)]
     assert zeros[:2] == pytest.approx([0.1, 0.1], abs=0.03)
     assert zeros[2:] == [0, 0]  # the ramp starts at keep = 1
-    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (3, 4))]
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)[2:]]
     assert zeros == pytest.approx([0.1, 0.1], abs=0.05)
     assert int(backbone.state_dict()["layer3.drop.step"]) == int(backbone.state_dict()["layer4.drop.step"]) == 2
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from conformance.suite import DIM, double_task, toy_base
 from glocal.methods import METHODS, Method, build_method
 from glocal.methods.att import ATTG
-from glocal.methods.centred import Centred
+from glocal.methods.blocks import Centred
 from glocal.types import Episode
 from glocal_runtime.errors import RecipeError
 from reference.oslo import unit

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.backbones.dropblock import DropBlock, drop_mask
+from glocal.backbones.resnet12 import DropBlock, drop_mask
 from glocal_runtime.errors import RecipeError
 from reference.dropblock import drop_blocks
 
@@ -103,7 +103,7 @@ def test_block_larger_than_the_map_is_refused() -> None:
 
 def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():
     from glocal.backbones import build_backbone
-    from glocal.backbones.dropblock import shorten_ramps
+    from glocal.backbones.resnet12 import shorten_ramps
 
     net = build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32, dropblock_steps=900)
     shorten_ramps(net, 5000)

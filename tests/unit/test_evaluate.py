@@ -16,12 +16,10 @@ import torch
 import glocal
 from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, open_dataset
 from glocal.engine import evaluate as engine
-from glocal.engine import task_maps
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import evaluate, evaluate_models, evaluate_tasks
+from glocal.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import RowStore, code_hash
-from glocal.engine.task_maps import build_banks
 from glocal.methods import METHODS
 from glocal.metrics import task_metrics
 from glocal.types import BaseClasses
@@ -53,7 +51,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         asked.append(len(wanted))
         return build(encoder, dataset, wanted=wanted, **how)
 
-    monkeypatch.setattr(task_maps.FeatureBank, "build", counted)
+    monkeypatch.setattr(engine.FeatureBank, "build", counted)
     return asked
 
 

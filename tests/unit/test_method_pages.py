@@ -12,7 +12,7 @@ from glocal.engine.checkpoint import save_model
 from glocal.methods import METHODS
 from glocal.methods.base import MethodCard
 from glocal.methods.protonet import ProtoNet
-from glocal.report.published import published
+from glocal.report.comparable import published
 from glocal_runtime.errors import DataError
 from method_pages import COMMAND, explain, main, pages, tex, to_markdown, with_methods
 from tiny_models import tiny_model

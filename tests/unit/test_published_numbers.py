@@ -2,7 +2,7 @@
 
 import pytest
 
-from glocal.report.published import published
+from glocal.report.comparable import published
 
 
 def value(*wanted: str | int, metric: str, backbone: str = "resnet12") -> float:

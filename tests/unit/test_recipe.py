@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glocal.engine.device import pick_device
+from glocal.engine.distributed import pick_device
 from glocal.engine.recipe import Optimizer, load_recipe, parse_recipe, shipped_recipes
 from glocal_runtime.errors import RecipeError
 from refusal import refused

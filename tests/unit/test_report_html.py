@@ -16,8 +16,8 @@ from PIL import Image
 from glocal.metrics import Interval, score_histogram
 from glocal.report import plots
 from glocal.report.gallery import Query, gallery, picture_uri
-from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, write_page
-from glocal.report.table import Row, Table, to_html
+from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, to_html, write_page
+from glocal.report.table import Row, Table
 from glocal_runtime.errors import GlocalError
 from refusal import refused
 

@@ -15,7 +15,7 @@ import torch
 from glocal.backbones.base import Backbone
 from glocal.cli import main
 from glocal.data import features
-from glocal.engine import callbacks, loop
+from glocal.engine import loop, run_folder
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.distributed import StepLosses, World
 from glocal.engine.pretrain import PretrainStage, pretrain
@@ -210,7 +210,7 @@ class TestTensorBoard:
         module = ModuleType("torch.utils.tensorboard")
         module.SummaryWriter = Board  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-        monkeypatch.setattr(callbacks, "WRITE_EVERY", 2)
+        monkeypatch.setattr(run_folder, "WRITE_EVERY", 2)
         monkeypatch.setattr(Board, "opened", [], raising=False)
         return Board.opened
 
@@ -241,12 +241,12 @@ class TestTensorBoard:
         assert glocal("--tensorboard", "--resume") == 2
         assert glocal() == 0
         assert boards == []
-        callbacks.TensorBoard(tmp_path).step(8, 20, {"base": 1.0})  # resumed: points of repeated steps give way
+        run_folder.TensorBoard(tmp_path).step(8, 20, {"base": 1.0})  # resumed: points of repeated steps give way
         assert [board.purge_step for board in boards] == [8]
 
     def test_only_the_first_rank_writes(self, boards: list[Board], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(callbacks, "world", lambda: World(1, 2))
-        board = callbacks.TensorBoard(tmp_path)
+        monkeypatch.setattr(run_folder, "world", lambda: World(1, 2))
+        board = run_folder.TensorBoard(tmp_path)
         board.step(2, 4, {"base": 1.0})
         board.validated(2, {"acc": 0.5}, True)
         board.close()
@@ -259,11 +259,11 @@ class TestTensorBoard:
         assert "pip install 'glocal[tensorboard]'" in said
         assert "Traceback" not in said
         with pytest.raises(GlocalError, match="needs the package tensorboard"):
-            callbacks.TensorBoard(Path())
+            run_folder.TensorBoard(Path())
 
     def test_each_callback_is_told(self) -> None:
         first, second = Mock(), Mock()
-        both = callbacks.Callbacks(first, second)
+        both = run_folder.Callbacks(first, second)
         both.step(1, 2, {"x": 0.5})
         both.validated(1, {"acc": 1.0}, True)
         assert (

@@ -15,19 +15,19 @@ from glocal.backbones import build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
-from glocal.engine.callbacks import Callback
 from glocal.engine.checkpoint import LAST, Model, load_model
 from glocal.engine.evaluate import Evaluation, Progress, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import load_recipe
+from glocal.engine.run_folder import Callback
 from glocal.engine.train import train
 from glocal.methods import METHODS
 from glocal.metrics import METRICS, paired_difference, score_histogram
 from glocal.report import plots
 from glocal.report.gallery import Query, gallery
-from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, write_page
-from glocal.report.table import Row, Table, to_html
+from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, to_html, write_page
+from glocal.report.table import Row, Table
 from glocal_runtime.errors import RecipeError
 
 SHOTS = (1, 5)
