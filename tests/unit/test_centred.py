@@ -48,13 +48,6 @@ def centred_task(task: Episode) -> Episode:
     )
 
 
-def test_pooled_vectors_have_unit_length_around_the_base_mean():
-    task, method = double_task(), build("protonet", centre=True)
-    vec = method.embed(task.query).vec
-    truth = torch.stack([unit(x - toy_base().mean.double()) for x in task.query.mean(dim=(2, 3))])
-    torch.testing.assert_close(vec, truth, rtol=0, atol=1e-12)
-
-
 @pytest.mark.parametrize(
     ("name", "settings"),
     [

@@ -14,7 +14,7 @@ from glocal.methods.base import MethodCard
 from glocal.methods.protonet import ProtoNet
 from glocal.report.comparable import published
 from glocal_runtime.errors import DataError
-from method_pages import COMMAND, explain, main, pages, tex, to_markdown, with_methods
+from method_pages import COMMAND, explain, main, pages, with_methods
 from tiny_models import tiny_model
 from tiny_runs import make_dataset
 
@@ -71,13 +71,6 @@ class TestCards:
 
 
 class TestPage:
-    def test_settings_come_from_the_signature(self, bare: dict[str, str]) -> None:
-        settings = section(bare["gel.md"], "Settings").splitlines()
-        assert "| `energy_weight` | `0.1` |" in settings
-        assert "| `temperature` | `None`, which comes to `64.0` with the other defaults |" in settings
-        assert settings[-1].startswith("| `centre`")
-        assert "dim" not in section(bare["gel.md"], "Settings")
-
     def test_published_numbers(self, bare: dict[str, str]) -> None:
         rows = section(bare["rfdnet.md"], "Published numbers").splitlines()[4:]
         assert len(rows) == 12
@@ -89,17 +82,6 @@ class TestPage:
         shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
         every = sum(len(row.values) for row in published())
         assert sum(shown) == every + sum(bool(method.card.published) for method in METHODS.values()), "one per lead"
-
-    def test_the_index_has_every_method(self, bare: dict[str, str]) -> None:
-        rows = [line for line in bare["README.md"].splitlines() if line.startswith("| [")]
-        assert [row.split("`")[1] for row in rows] == list(METHODS)
-        assert [row.split("`")[1] for row in rows if "(reconstruction)" in row] == [
-            "peeler",
-            "snatcher-t",
-            "snatcher-l",
-        ]
-        (oslo,) = [row for row in rows if "`oslo`" in row]
-        assert oslo.endswith("Few-Shot Learning | 2023 | CVPR | yes | nothing |")
 
     @pytest.mark.parametrize("name", METHODS)
     def test_markdown_leaves_the_formulas_whole(self, name: str, bare: dict[str, str]) -> None:
@@ -133,21 +115,6 @@ class TestDocstring:
         assert explained.idea == "A class is `x`."
         assert explained.body == "With $p^\\ast _ n$. Next\n\n$$\na \\thinspace + b\n$$"
         assert explained.differs == "b starts at 0.", "the letter of a formula stays small"
-
-    def test_a_table(self) -> None:
-        lines = ["===  =====", "a    b", "===  =====", "1    ``x``", "2    p | q and longer", "===  ====="]
-        assert to_markdown("\n".join(lines)).splitlines() == [
-            "| a | b |",
-            "| --- | --- |",
-            "| 1 | `x` |",
-            r"| 2 | p \| q and longer |",
-        ]
-
-    def test_a_sign_at_the_start_of_a_line(self) -> None:
-        assert to_markdown("one\n+ two") == "one\n\\+ two"
-
-    def test_what_markdown_would_eat(self) -> None:
-        assert tex(r"\{x\}_n < y_m") == r"\lbrace x\rbrace _ n \lt y_m"
 
     @pytest.mark.parametrize(
         "text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."]

@@ -32,13 +32,6 @@ def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
     assert not torch.allclose(out.open_score, -out.logits.amax(dim=-1))
 
 
-def test_with_one_image_per_class_nearest_is_the_distance_to_the_class():
-    method = ProtoNet(DIM)
-    support, query = method.views(task := double_task(0, shots=(1, 1, 1)))
-    scores = method.scores(method.enroll(support, task.support_label), query)
-    torch.testing.assert_close(scores["nearest"], scores["distance"], rtol=0, atol=1e-12)
-
-
 def test_a_score_chosen_later_is_checked_too():
     method = ProtoNet(DIM)
     method.open_score = "E_f"

@@ -25,22 +25,6 @@ def refusal(**sections: Any) -> str:
     return str(caught.value)
 
 
-def test_defaults_are_the_papers() -> None:
-    recipe = parse_recipe(plain())
-    assert (recipe.optimizer.lr, recipe.optimizer.momentum, recipe.optimizer.weight_decay) == (0.1, 0.9, 5e-4)
-    assert (recipe.train.way, recipe.train.shot, recipe.train.query, recipe.train.unknown_way) == (5, 1, 15, 5)
-    assert recipe.train.spec.unknown_query == 15
-    assert recipe.method.settings == {}
-
-
-def test_settings_reach_the_component() -> None:
-    recipe = parse_recipe(plain(backbone={"name": "resnet12", "width": [4, 4, 8, 8], "image_size": 32}))
-    assert recipe.backbone is not None
-    assert recipe.backbone.settings == {"width": [4, 4, 8, 8], "image_size": 32}
-    centred = parse_recipe(plain(method={"name": "gel", "top_k": 2, "centre": True}))
-    assert centred.method.settings == {"top_k": 2, "centre": True}
-
-
 @pytest.mark.parametrize(
     ("sections", "sentence"),
     [

@@ -35,25 +35,6 @@ def test_density_draws_both_sides_with_area_one() -> None:
     assert axes.get_title(loc="left") == "GEL"
 
 
-@pytest.mark.parametrize(
-    ("task", "false", "true"),
-    [
-        (APART, [0, 0, 0, 0.5, 1], [0, 0.5, 1, 1, 1]),
-        (MIXED, [0, 0, 0.5, 0.5, 1], [0, 0.5, 0.5, 1, 1]),
-    ],
-)
-def test_roc_points(task: plots.Scores, false: list[float], true: list[float]) -> None:
-    fpr, tpr = plots.roc_points(*task)
-    assert fpr.tolist() == false
-    assert tpr.tolist() == true
-
-
-def test_equal_scores_are_the_diagonal() -> None:
-    fpr, tpr = plots.roc_points(*TIED)
-    assert np.array_equal(fpr, tpr)
-    assert set(fpr) == {0, 1}
-
-
 def test_roc_averages_tasks_at_equal_false_positive_rates() -> None:
     figure = plots.roc({"both": [APART, MIXED], "tied": [TIED]})
     axes = figure.axes[0]

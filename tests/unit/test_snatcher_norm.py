@@ -48,38 +48,9 @@ def test_logits_and_open_score_equal_the_loop_over_queries(method_type: type[Sna
     assert out.open_score.min() > 0
 
 
-def test_trust_in_the_task_depends_on_the_number_of_support_images():
-    method = build(SnaTCHerT)
-    vec = torch.randn(2, DIM, dtype=torch.float64)
-    one, three = (method.enroll(Views(vec.repeat(k, 1)), torch.tensor([0, 1]).repeat(k)) for k in (1, 3))
-    slope, offset = method.trust_slope.item(), method.trust_offset.item()
-    assert one.trust.item() == pytest.approx(torch.tensor(2 * slope + offset).sigmoid().item(), abs=1e-7)
-    assert three.trust.item() == pytest.approx(torch.tensor(6 * slope + offset).sigmoid().item(), abs=1e-7)
-    torch.testing.assert_close(one.raw, three.raw, rtol=0, atol=1e-12)
-    assert (one.proto - three.proto).abs().max() > 1e-3
-
-
 def test_trust_starts_at_one_half():
     state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.arange(3))
     assert state.trust.item() == 0.5
-
-
-def test_layer_task_norm_gives_the_whole_stack_mean_zero_and_variance_one():
-    state = SnaTCHerL(DIM).double().enroll(Views(5 + 3 * torch.randn(4, DIM, dtype=torch.float64)), torch.arange(4))
-    assert state.proto.mean().item() == pytest.approx(0, abs=1e-12)
-    assert state.proto.var(correction=0).item() == pytest.approx(1, abs=1e-5)
-    assert state.proto.mean(dim=-1).abs().max() > 1e-2  # of the stack, not of each row
-
-
-@BOTH
-def test_a_query_equal_to_its_prototype_moves_nothing(method_type: type[SnaTCHerNorm]):
-    method = method_type(DIM).double()
-    state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.arange(3))
-    scores = method.score(state, Views(torch.cat([state.raw, 9 + state.raw]))).open_score
-    nearest = method.compare(state, Views(state.raw)).logits.argmax(dim=-1)
-    assert nearest.tolist() == [0, 1, 2]
-    assert scores[:3].max() < 1e-20
-    assert scores[3:].min() > 1e-3
 
 
 def test_moments_of_a_swapped_stack_far_from_the_origin_keep_their_digits():

@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 import torch
@@ -260,14 +259,3 @@ class TestTensorBoard:
         assert "Traceback" not in said
         with pytest.raises(GlocalError, match="needs the package tensorboard"):
             run_folder.TensorBoard(Path())
-
-    def test_each_callback_is_told(self) -> None:
-        first, second = Mock(), Mock()
-        both = run_folder.Callbacks(first, second)
-        both.step(1, 2, {"x": 0.5})
-        both.validated(1, {"acc": 1.0}, True)
-        assert (
-            first.method_calls
-            == second.method_calls
-            == [call.step(1, 2, {"x": 0.5}), call.validated(1, {"acc": 1.0}, True)]
-        )
