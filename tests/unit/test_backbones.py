@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from glocal.backbones import Backbone, build_backbone
+from glocal.backbones import build_backbone
 from glocal_runtime.errors import DataError
 from refusal import refused
 
@@ -192,11 +192,3 @@ def test_importing_the_registry_imports_no_third_party_network() -> None:
     code = "import sys, glocal.backbones; print([m for m in sys.modules if m.startswith(('efficientnet', 'timm'))])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
-
-
-def test_a_backbone_must_say_its_stages() -> None:
-    class Empty(Backbone):
-        stage_channels = (1,)
-
-    with pytest.raises(NotImplementedError):
-        Empty().stages_of(pictures(8))

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from glocal.backbones import Backbone, build_backbone
 from glocal.methods.peeler import Peeler
-from glocal.ops.packing import pack, unpack
+from glocal.ops.packing import unpack
 from glocal.types import Episode
 from glocal_runtime.errors import DataError
 
@@ -84,15 +84,6 @@ def test_other_pictures_than_those_it_was_built_for() -> None:
     assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
     with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):
         backbone(pictures(40))
-
-
-def test_packing_keeps_every_pixel_in_its_place() -> None:
-    last, early = torch.zeros(1, 1, 2, 3), torch.arange(48.0).view(1, 2, 4, 6)
-    maps = pack(last, early)
-    for e in range(2):
-        for y in range(4):
-            for x in range(6):
-                assert maps[0, 1 + 4 * e + 2 * (y % 2) + x % 2, y // 2, x // 2] == early[0, e, y, x]
 
 
 def test_the_full_model_learns_through_both_maps() -> None:

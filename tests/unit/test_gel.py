@@ -81,13 +81,6 @@ def test_task_adaptive_coefficients_come_from_the_prototypes():
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, a, b)["E"], abs=1e-10)
 
 
-def test_delay_is_trained_like_pixel_and_scored_otherwise():
-    pixel, delay, t = build(variant="pixel"), build(variant="delay"), double_task()
-    assert {k: v.item() for k, v in pixel.loss(t).items()} == {k: v.item() for k, v in delay.loss(t).items()}
-    difference = delay(t).open_score - pixel(t).open_score
-    torch.testing.assert_close(difference, -delay(t).logits.amax(-1), rtol=0, atol=1e-12)
-
-
 def test_baseline_is_snatcher_with_the_cross_entropy_alone():
     method, t = build(variant="baseline"), double_task()
     twin = SnaTCHerF(DIM, contrast_weight=0).double().eval()

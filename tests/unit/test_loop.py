@@ -27,11 +27,6 @@ from refusal import refused
 from tiny_runs import fields, make_dataset
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("loop") / "data")
-
-
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "loop-cache"))
@@ -359,22 +354,14 @@ class TestStages:
         losses = [loop._step(forward, recipe, optimizer, step, Path())["base"] for step in range(40)]
         assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
-    def test_a_step_is_a_pure_function_of_weights_and_number(self, dataset: Path) -> None:
-        """Step 5 has the same loss whether or not other steps were looked at before."""
-        recipe = recipe_of(dataset, augment={"flip": True, "crop_padding": 2, "jitter": 0.3})
-        device = torch.device("cpu")
-        fresh, used = PretrainStage(recipe, device), PretrainStage(recipe, device)
-        used.model.eval()
-        fresh.model.eval()
-        torch.manual_seed(99)
-        for step in (0, 3, 9):
-            used.losses(step)
-        assert used.losses(5)["base"].item() == fresh.losses(5)["base"].item()
-        assert used.losses(5)["base"].item() != used.losses(6)["base"].item()
-
     def test_momentum_may_be_zero(self, dataset: Path, tmp_path: Path) -> None:
         run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
         assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
+
+    def test_tasks_are_dealt_out_evenly(self, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(train, "world", lambda: World(0, 2))
+        with refused("unequal-tasks", "processes, 2", "got 3"):
+            TrainStage(recipe_of(dataset, "train", train={"tasks_per_step": 3}), torch.device("cpu"))
 
     def test_settings_that_would_have_no_effect_are_refused(self, dataset: Path, pretrained: Path) -> None:
         device = torch.device("cpu")

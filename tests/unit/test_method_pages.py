@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -97,25 +98,6 @@ class TestPage:
 
 
 class TestDocstring:
-    def test_parts(self) -> None:
-        explained = explain(
-            """Doe et al. 2020, Thing: a class is ``x``.
-
-            With :math:`p^*_n`.  Next
-
-            .. math::
-                a \\,
-                + b
-
-            Differs from the paper: b starts at 0.
-
-            >>> example
-            """
-        )
-        assert explained.idea == "A class is `x`."
-        assert explained.body == "With $p^\\ast _ n$. Next\n\n$$\na \\thinspace + b\n$$"
-        assert explained.differs == "b starts at 0.", "the letter of a formula stays small"
-
     @pytest.mark.parametrize(
         "text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."]
     )
@@ -124,21 +106,17 @@ class TestDocstring:
             explain(text)
 
 
-def test_our_numbers_from_a_comparison(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_our_numbers_from_a_comparison(tmp_path: Path, glocal: Any) -> None:
     """The file is what ``glocal compare`` writes; the reference's visit to the other table is not a second result."""
-    from glocal.cli import main as cli
-
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
     data = make_dataset(tmp_path / "toy_data")
     for method in ("protonet", "oslo"):
         save_model(tmp_path / f"{method}.safetensors", tiny_model(method))
-    models = [f"my_base={tmp_path / 'protonet.safetensors'}", str(tmp_path / "oslo.safetensors")]
-    shape = ["--dataset", str(data), "--way", "2", "--query", "3", "--tasks", "3", "--shots", "1", "--device", "cpu"]
-    out = tmp_path / "docs/results"
-    monkeypatch.setattr(sys, "argv", ["glocal", "compare", *models, *shape, "--out", str(out)])
-    with pytest.raises(SystemExit) as stopped:
-        cli.main()
-    assert not stopped.value.code
+    models = [f"my_base={tmp_path / 'protonet.safetensors'}", tmp_path / "oslo.safetensors"]
+    shape, out = (
+        ["--way", "2", "--query", "3", "--tasks", "3", "--shots", "1", "--device", "cpu"],
+        tmp_path / "docs/results",
+    )
+    assert glocal("compare", *models, "--dataset", data, *shape, "--out", out)[0] == 0
     (out / "other.json").write_text("[]", "utf-8")
 
     assert main([str(tmp_path / "docs/methods")]) == 0

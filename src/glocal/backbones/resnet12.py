@@ -153,9 +153,6 @@ class DropBlock(nn.Module):
         scale = mask.numel() / mask.sum(dtype=torch.float32).clamp(min=1)
         return maps * (mask * scale).to(maps.dtype)
 
-    def extra_repr(self) -> str:
-        return f"block_size={self.block_size}, drop_rate={self.drop_rate}, steps={self.steps}"
-
 
 def shorten_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
     """Let every DropBlock below ``module`` reach full strength within ``steps`` of a run, each of ``passes`` passes."""

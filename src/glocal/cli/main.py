@@ -40,7 +40,7 @@ def inventory(json: Json = False) -> None:
         found[kind] = sorted(registry)
         origins[kind] = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in found[kind]}
     found |= {"recipes": shipped_recipes(), "models": list(shipped_models())}
-    origins["recipes"] = plugins.recipe_origins()
+    origins["recipes"] = {name: origin for name, (origin, _) in plugins.recipes().items() if origin != "glocal"}
     from_plugins = {kind: {name: origin for name, origin in names.items() if origin} for kind, names in origins.items()}
     show(found | {"plugins": from_plugins}, as_json=json, otherwise=lambda: _listing(found, from_plugins))
 

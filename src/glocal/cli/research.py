@@ -160,7 +160,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
-    from glocal.report.comparison import TEXTS
+    from glocal.report.comparison import SUFFIXES, to_text
     from glocal.report.comparison import compare as run
 
     shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
@@ -173,11 +173,12 @@ def compare(
     print_skipped(found.data.skipped)
     if out is not None and FIRST:
         found.write(out, runs=runs)
-    text = TEXTS.get(format.value)
     show(
         found.to_json() | {"runs": runs},
         as_json=json or format is Format.json,
-        otherwise=lambda: _terminal(found, out) if text is None else text(found.results).rstrip("\n"),
+        otherwise=lambda: (
+            to_text(format.value, found.results).rstrip("\n") if format.value in SUFFIXES else _terminal(found, out)
+        ),
     )
 
 

@@ -242,18 +242,9 @@ class _Collected:
 
 
 def metric_rows(answers: Sequence[Answers]) -> Rows:
-    """Metrics of all tasks, in one block per task size."""
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    for i, answer in enumerate(answers):
-        sizes.setdefault(answer.logits.shape, []).append(i)
-    rows: Rows = {}
-    for members in sizes.values():
-        logits, score, label = (
-            np.stack([getattr(answers[i], part) for i in members]) for part in ("logits", "open_score", "label")
-        )
-        for name, values in block_metrics(logits, score, label).items():
-            rows.setdefault(name, np.full(len(answers), np.nan))[members] = values
-    return rows
+    """Metrics of all tasks, which are of one size."""
+    parts = ("logits", "open_score", "label")
+    return block_metrics(*(np.stack([getattr(each, part) for each in answers]) for part in parts)) if answers else {}
 
 
 Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank

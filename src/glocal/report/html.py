@@ -10,19 +10,15 @@ called ``<script>`` stays a name.
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from itertools import takewhile
-from pathlib import Path
 
 from glocal.metrics import METRICS
 from glocal.report.table import EMPTY, Cell, Table, marked
-from glocal_runtime.errors import GlocalError
-from glocal_runtime.files import write_text
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -143,17 +139,6 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
 </body>
 </html>
 """
-
-
-def write_page(path: str | os.PathLike[str], html: str) -> Path:
-    """Write it so that a reader never meets half a page."""
-    target = Path(path)
-    try:
-        write_text(target, html)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise GlocalError(f"cannot write the report {target}: {reason}; choose another place for it") from problem
-    return target
 
 
 def _section(anchor: str, section: Section) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from glocal import __version__
 from glocal.report.comparison import Result
-from glocal.report.html import Html, Section, code, facts, page, side_by_side, to_html, write_page
+from glocal.report.html import Html, Section, code, facts, page, side_by_side, to_html
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
 from glocal.report.table import to_latex, to_markdown
@@ -99,7 +99,8 @@ def write_report(report: Report, out: Path) -> Path:
     }
     write_text(out / NUMBERS, json.dumps(numbers, indent=1) + "\n")
     write_text(out / MARKDOWN, markdown(report))
-    return write_page(out / HTML, html(report))
+    write_text(out / HTML, html(report))
+    return out / HTML
 
 
 def html(report: Report) -> str:
