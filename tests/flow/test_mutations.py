@@ -158,7 +158,7 @@ MUTATIONS = [
              "answers.score > threshold", "answers.score >= threshold", unit("metrics")),
     Mutation("OSCR that counts wrong names", OPENSET, "& answers.known", "| answers.known", unit("metrics")),
     Mutation("interval from the sample's deviation", SUMMARY,
-             "value.std() / math.sqrt", "value.std(ddof=1) / math.sqrt", unit("metrics_summary")),
+             "value.std() / math.sqrt", "value.std(ddof=1) / math.sqrt", unit("metrics")),
 
     # Data
     Mutation("support and query overlap", EPISODES,

@@ -43,9 +43,10 @@ def run(recipe: Recipe, folder: Path, **how: Any) -> Any:
     return (pretrain.pretrain if recipe.stage == "pretrain" else train.train)(recipe, folder, **how)
 
 
-def frozen(dataset: Path, init: Path, **more: Any) -> Recipe:
-    settings = {"backbone": "frozen", "tasks": 4} | more
-    return recipe_of(dataset, "train", init=str(init), backbone=None, method={"name": "feat"}, train=settings)
+def frozen(dataset: Path, init: Path, *, method: str = "feat", optimizer: Any = None, **more: Any) -> Recipe:
+    """A head on the backbone of ``init``; ``more`` settings of [train]."""
+    settings = {"train": {"backbone": "frozen", "tasks": 4} | more, "optimizer": optimizer or {}}
+    return recipe_of(dataset, "train", init=str(init), backbone=None, method={"name": method}, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -254,11 +255,8 @@ class TestKilledBetween:
 
 class TestStages:
     def test_nothing_to_train(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
-        recipe = recipe_of(
-            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 2}
-        )
         with refused("nothing-to-train", "protonet"):
-            run(recipe, tmp_path / "run")
+            run(frozen(dataset, pretrained, method="protonet"), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
     @pytest.mark.parametrize("method", [{"name": "eol"}, {"name": "protonet", "centre": True}])
@@ -301,9 +299,7 @@ class TestStages:
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
         self, dataset: Path, pretrained: Path, tmp_path: Path
     ) -> None:
-        recipe = recipe_of(
-            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 0}
-        )
+        recipe = frozen(dataset, pretrained, method="protonet", tasks=0)
         run(recipe, tmp_path / "run")
         placed = load_model(tmp_path / "run")
         assert placed.backbone.fingerprint() == load_model(pretrained).backbone.fingerprint()
@@ -326,16 +322,7 @@ class TestStages:
     ) -> None:
         still = {"lr": 0.1, "lr_backbone": 1e-30, "weight_decay": 0.0}
         for name, optimizer in (("moved", {"lr": 0.1}), ("still", still)):
-            recipe = recipe_of(
-                dataset,
-                "train",
-                init=str(pretrained),
-                backbone=None,
-                method={"name": "feat"},
-                train={"tasks": 3},
-                optimizer=optimizer,
-            )
-            run(recipe, tmp_path / name)
+            run(frozen(dataset, pretrained, optimizer=optimizer, backbone="fine-tuned", tasks=3), tmp_path / name)
         weights = {
             name: load_model(folder).backbone.get_parameter("layer1.0.weight")
             for name, folder in (("start", pretrained), ("moved", tmp_path / "moved"), ("still", tmp_path / "still"))

@@ -16,7 +16,6 @@ from glocal.report import plots
 from glocal.report.gallery import Query, gallery, picture_uri
 from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, to_html
 from glocal.report.table import Row, Table
-from refusal import refused
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 RED = np.zeros((32, 32, 3), dtype=np.uint8)
@@ -168,12 +167,3 @@ def test_pictures_are_embedded_pixel_for_pixel() -> None:
 
 def decoded(uri: str) -> np.ndarray:
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))
-
-
-def test_gallery_refuses_what_it_cannot_draw() -> None:
-    with refused("data", "float64 (32, 32, 3)"):
-        gallery({"a": [RED / 255]}, [], threshold=0.0)
-    with refused("data", "at least one class"):
-        gallery({}, [], threshold=0.0)
-    with refused("data", "finite"):
-        gallery({"a": [RED]}, [], threshold=float("nan"))

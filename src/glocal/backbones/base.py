@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from glocal.ops.packing import PACKED, RATIO, pack
-from glocal.types import Preprocess
+from glocal.types import Preprocess, tensor_hash
 from glocal_runtime.errors import DataError, RecipeError
 
 
@@ -99,12 +98,7 @@ class Backbone(nn.Module):
 
     def fingerprint(self) -> str:
         """Hash of the architecture's name and every weight and buffer: equal fingerprints give equal maps."""
-        digest = hashlib.sha256(self.architecture.encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            # As raw bytes, because numpy has no bfloat16; contiguous, because channels-last is the same weight.
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        return tensor_hash(self.state_dict(), self.architecture)
 
 
 def check_image_size(name: str, image_size: int, smallest: int) -> None:

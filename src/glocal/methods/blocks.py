@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from glocal.methods.base import Comparison, Method
 from glocal.ops.similarity import pool
-from glocal.types import BaseClasses, Episode, Output, Views
+from glocal.types import BaseClasses, Episode, Views
 from glocal_runtime.errors import RecipeError
 
 
@@ -212,14 +212,8 @@ class Centred(Method):
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         return self.inner.enroll(support, label, drawn)
 
-    def score(self, state: Any, query: Views) -> Output:
-        return self.inner.score(state, query)
-
     def compare(self, state: Any, query: Views) -> Comparison:
         return self.inner.compare(state, query)
-
-    def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
-        return self.inner.scores(state, query)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         mirror = None if episode.mirror_support is None else self.centring(episode.mirror_support)

@@ -19,7 +19,6 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from glocal.metrics import METRICS, Interval, PairedDifference
-from glocal_runtime.errors import DataError
 
 EMPTY = "–"
 
@@ -43,20 +42,6 @@ class Table:
     reference: str | None = None  # name of the row that differences are taken against
     sign_test: bool = False  # a column of p-values beside each column of differences
     caption: str = ""
-
-    def __post_init__(self) -> None:
-        for metric in self.metrics:
-            if metric not in METRICS:
-                raise DataError(
-                    f"a column must be one of {', '.join(METRICS)}, got {metric!r}; add it to METRICS first"
-                )
-        names = [row.name for row in self.rows]
-        if len(set(names)) < len(names):
-            raise DataError(f"the rows of a table need different names, got {', '.join(names)}")
-        if self.reference is not None and self.reference not in names:
-            raise DataError(f"the reference must be one of the rows {', '.join(names)}, got {self.reference!r}")
-        if self.reference is None and any(row.difference for row in self.rows):
-            raise DataError("rows with paired differences need a reference, got none; name the row they compare with")
 
     @property
     def compared(self) -> list[str]:
