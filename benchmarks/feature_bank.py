@@ -22,8 +22,7 @@ from glocal.backbones import Backbone, build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import Evaluation, evaluate_tasks
-from glocal.engine.task_maps import build_banks
+from glocal.engine.evaluate import Evaluation, build_banks, evaluate_tasks
 from glocal.methods.protonet import ProtoNet
 
 CLASSES, SIZE, BATCH, TASKS = 20, 32, 128, 600

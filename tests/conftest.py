@@ -1,14 +1,22 @@
-"""What every test gets: no time limits on a busy machine, and a cache of its own."""
+"""What every test gets: no time limits on a busy machine, a cache of its own, small pictures, and commands."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import pytest
+import typer.main
 from hypothesis import settings
+
+from glocal.cli import main
+from tiny_runs import make_dataset
 
 settings.register_profile("glocal", deadline=None)
 settings.load_profile("glocal")
+Command: TypeAlias = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(autouse=True)
@@ -17,3 +25,30 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     folder = tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("GLOCAL_CACHE", str(folder))
     return folder
+
+
+@pytest.fixture(scope="session")
+def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pictures of 16 pixels, divided into train, val and test; nobody changes them."""
+    return make_dataset(tmp_path_factory.mktemp("pictures") / "data")
+
+
+@pytest.fixture(scope="session")
+def program() -> Any:
+    """All commands, put together once: typer does so at every call, which takes longer than most of them."""
+    return typer.main.get_command(main.app)
+
+
+@pytest.fixture
+def glocal(program: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """(exit code, what went to stdout, what went to stderr) of a command."""
+
+    def call(*arguments: Any) -> tuple[int, str, str]:
+        monkeypatch.setattr(main, "app", program)
+        monkeypatch.setattr(sys, "argv", ["glocal", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stopped:
+            main.main()
+        out, err = capsys.readouterr()
+        return int(stopped.value.code or 0), out, err
+
+    return call

@@ -22,7 +22,7 @@ from glocal.methods import METHODS, SWITCHES, Method
 from glocal.methods.base import MethodCard, Paper
 from glocal.metrics import METRICS
 from glocal.ops.open_scores import OPEN_SCORES
-from glocal.report.published import TASKS, published
+from glocal.report.comparable import TASKS, published
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
 
@@ -44,6 +44,7 @@ TEX_WORDS = {
     "<": r"\lt ",
     ">": r"\gt ",
 }
+Ours = dict[str, Any]  # a row of a comparison, with its file, data, task, caption and method
 PUNCTUATION = re.compile("|".join(map(re.escape, TEX_WORDS)))
 
 
@@ -72,7 +73,9 @@ def _page(name: str, ours: Sequence[Ours]) -> str:
         "## Published numbers",
         _published(card),
         "## Our numbers",
-        _our_numbers(card, [row for row in ours if (row.method, row.transductive) == (name, method.transductive)]),
+        _our_numbers(
+            card, [row for row in ours if (row["method"], row["transductive"]) == (name, method.transductive)]
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -170,19 +173,19 @@ def _our_numbers(card: MethodCard, ours: Sequence[Ours]) -> str:
         return "No result of ours yet."
     parts = ["Percent, mean ± 95 % interval. All metrics, paired differences and ranks stand in the linked files."]
     parts += [f"Ours is a reconstruction: {card.reconstruction}."] if card.reconstruction else []
-    for file, rows in groupby(ours, key=lambda row: row.file):
+    for file, rows in groupby(ours, key=lambda row: row["file"]):
         here = list(rows)
         readable = file.with_suffix(".md") if file.with_suffix(".md").exists() else file
-        parts.append(f"[{file.stem}](../{file.parent.name}/{readable.name}), {_plain(here[0].data)}:")
+        parts.append(f"[{file.stem}](../{file.parent.name}/{readable.name}), {_plain(here[0]['data'])}:")
         lines = [
-            [_plain(row.task), _plain(row.name), f"`{row.open_score}`"]
-            + [_number(row.values[metric]) if metric in row.values else EMPTY for metric in MAIN]
-            + [_plain(row.note)]
+            [_plain(row["task"]), _plain(row["name"]), f"`{row['open_score']}`"]
+            + [_number(row["values"][metric]) if metric in row["values"] else EMPTY for metric in MAIN]
+            + [_plain(row["note"])]
             for row in here
         ]
         titles = [METRICS[metric].title for metric in MAIN]
         parts.append(_table(["Task", "Model", "Open score", *titles, "Note"], lines))
-        captions = dict.fromkeys((row.task, row.caption) for row in here)
+        captions = dict.fromkeys((row["task"], row["caption"]) for row in here)
         parts.append("\n".join(f"- {_plain(task)}: {_plain(caption)}" for task, caption in captions))
     return "\n\n".join(parts)
 
@@ -214,20 +217,6 @@ def _title(name: str) -> str:
 # Our own numbers: rows of the compare.json files that ``glocal compare --out`` wrote, by method.
 
 
-@dataclass(frozen=True)
-class Ours:
-    file: Path
-    data: str  # cifar-fs/test
-    task: str  # 5-way 1-shot, 50 % unknown, 600 tasks
-    caption: str  # of the table, with the reasons against a comparison with the paper
-    transductive: bool  # the table, in which the reference of the other kind may be a guest
-    method: str
-    name: str  # of the row
-    open_score: str
-    note: str
-    values: Mapping[str, Mapping[str, float | None]]  # by metric: mean, half, as fractions
-
-
 def read_results(folder: Path) -> list[Ours]:
     """Every row of every comparison in ``folder``; other files there are left alone."""
     found: list[Ours] = []
@@ -241,20 +230,10 @@ def read_results(folder: Path) -> list[Ours]:
 def _rows(file: Path, record: Mapping[str, Any]) -> Iterator[Ours]:
     method_of = {model["name"]: model["method"] for model in record["models"]}
     data = f"{Path(record['dataset']).name.removesuffix('.zip')}/{record['split']}"
-    for table in record["tables"]:
+    for table in record["tables"]:  # a transductive one may have the reference of the other kind as a guest
+        about = {"file": file, "data": data, "task": _task(table), "caption": table["caption"]}
         for row in table["rows"]:
-            yield Ours(
-                file=file,
-                data=data,
-                task=_task(table),
-                caption=table["caption"],
-                transductive=table["transductive"],
-                method=method_of[row["name"]],
-                name=row["name"],
-                open_score=row["open_score"],
-                note=row["note"],
-                values=row["values"],
-            )
+            yield row | about | {"method": method_of[row["name"]], "transductive": table["transductive"]}
 
 
 def _task(table: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ import importlib
 import importlib.util
 import logging
 import sys
-from collections.abc import Iterator, MutableMapping
+from collections.abc import MutableMapping
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
@@ -56,24 +56,20 @@ def find(group: str, registry: MutableMapping[str, T], name: str) -> T:
     return registry[name]
 
 
-def recipe_folders() -> Iterator[tuple[str, Traversable]]:
-    """(origin, folder) of our own recipes, then of those of plugins."""
-    yield "glocal", files("glocal") / "recipes"
+def recipes() -> dict[str, tuple[str, Traversable]]:
+    """Recipe -> the package it comes from and its file: our own, then those of plugins."""
+    folders = [("glocal", files("glocal") / "recipes")]
     for entry in _entries(RECIPES):
         try:
-            yield _package(entry), files(entry.value)
+            folders.append((_package(entry), files(entry.value)))
         except Exception as error:
             _log_once(_sentence(entry, error))
-
-
-def recipe_origins() -> dict[str, str]:
-    """Recipe -> the package it comes from, of those that plugins bring."""
-    found: dict[str, str] = {}
-    for package, folder in recipe_folders():
+    found: dict[str, tuple[str, Traversable]] = {}
+    for package, folder in folders:
         for file in folder.iterdir():
             if file.name.endswith(".toml"):
-                found.setdefault(file.name.removesuffix(".toml"), package)
-    return {name: package for name, package in found.items() if package != "glocal"}
+                found.setdefault(file.name.removesuffix(".toml"), (package, file))
+    return found
 
 
 def import_file(source: str) -> None:

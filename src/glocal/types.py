@@ -8,7 +8,8 @@ One polarity everywhere: a larger ``open_score`` means more unknown; unknown is 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
@@ -24,7 +25,7 @@ UNKNOWN = -1  # the one label of every sample whose class was not enrolled
 
 __all__ = [
     "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Encoder", "Episode", "Output", "Preprocess", "Views",
-    "check_support",
+    "check_support", "tensor_hash",
 ]  # fmt: skip
 
 
@@ -198,6 +199,16 @@ class Preprocess(plain.Preprocess):
         scale = torch.tensor([1 / (255 * s) for s in self.std], device=images.device).view(3, 1, 1)
         shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)], device=images.device)
         return images.float() * scale + shift.view(3, 1, 1)
+
+
+def tensor_hash(tensors: Mapping[str, Tensor], start: str = "") -> str:
+    """Hash of names, types, shapes and bytes, after ``start``."""
+    digest = hashlib.sha256(start.encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
+        # As raw bytes, because numpy has no bfloat16; contiguous, because channels-last is the same weight.
+        digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+    return digest.hexdigest()
 
 
 class Encoder(Protocol):

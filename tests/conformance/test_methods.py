@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,13 +12,11 @@ from torch import Tensor, nn
 
 from cases import METHOD_CASES
 from conformance.suite import DIM, MethodConformance, toy_base
-from glocal.cli.main import main
 from glocal.engine.checkpoint import save_model
 from glocal.methods import METHODS, Method, build_method
 from glocal.ops.similarity import class_mean, cosine
 from glocal.types import Output, Views
 from tiny_models import tiny_model
-from tiny_runs import make_dataset
 
 
 class TestRegistered(MethodConformance):
@@ -72,36 +69,17 @@ class TestExampleOfTheHowTo(MethodConformance):
         return example(DIM)
 
     def test_it_can_be_compared(
-        self, example: type[Method], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+        self, example: type[Method], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, glocal: Any
     ):
         monkeypatch.setitem(METHODS, "nearest-picture", example)
         for name in ("nearest-picture", "protonet"):
             save_model(tmp_path / f"{name}.safetensors", tiny_model(name))
-        data = make_dataset(tmp_path / "data")
-        models = [f"near={tmp_path / 'nearest-picture.safetensors'}:margin", str(tmp_path / "protonet.safetensors")]
-        shape = [
-            "--dataset",
-            str(data),
-            "--way",
-            "2",
-            "--query",
-            "3",
-            "--tasks",
-            "3",
-            "--shots",
-            "1",
-            "--device",
-            "cpu",
-        ]
-        monkeypatch.setattr(sys, "argv", ["glocal", "compare", *models, *shape, "--json"])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert not stopped.value.code
-        table = json.loads(capsys.readouterr().out)["tables"][0]
-        assert [(row["name"], row["open_score"]) for row in table["rows"]] == [
-            ("near", "margin"),
-            ("protonet", "distance"),
-        ]
+        models = [f"near={tmp_path / 'nearest-picture.safetensors'}:margin", tmp_path / "protonet.safetensors"]
+        shape = ["--way", "2", "--query", "3", "--tasks", "3", "--shots", "1", "--device", "cpu", "--json"]
+        code, out, err = glocal("compare", *models, "--dataset", dataset, *shape)
+        assert code == 0, err
+        rows = json.loads(out)["tables"][0]["rows"]
+        assert [(row["name"], row["open_score"]) for row in rows] == [("near", "margin"), ("protonet", "distance")]
 
 
 def test_the_suite_notices_scores_that_a_method_does_not_name():

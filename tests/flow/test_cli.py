@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from glocal import __version__
-from glocal.cli import inventory, main
+from glocal.cli import main
 from glocal.cli.main import app
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.methods import METHODS
@@ -206,7 +206,7 @@ def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch
         def listing(*found: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(inventory, "_listing", listing)
+        monkeypatch.setattr(main, "_listing", listing)
 
     fail(DataError("the sentence"))
     refused(glocal("list"), "the sentence")

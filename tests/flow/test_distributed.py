@@ -14,7 +14,7 @@ import torch
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint, save_model
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import parse_recipe
-from tiny_runs import fields, make_dataset
+from tiny_runs import fields
 
 GEL = {"name": "gel", "temperature": 4.0}
 
@@ -27,11 +27,6 @@ def torchrun(*arguments: str, cache: Path, ranks: int = 2) -> subprocess.Complet
     )
 
 
-@pytest.fixture
-def data(tmp_path: Path) -> Path:
-    return make_dataset(tmp_path / "data")
-
-
 def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
     assert a.keys() == b.keys()
     for name, value in a.items():
@@ -40,9 +35,9 @@ def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["fine-tuned", pytest.param("frozen", marks=pytest.mark.long)])
-def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path, data: Path, backbone: str):
+def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path, dataset: Path, backbone: str):
     settings = {"tasks": 10, "backbone": backbone, "way": 2, "shot": 1, "query": 3, "unknown_way": 2}
-    recipe = fields(data, "train", method=GEL, train=settings, validation={"every": 3}, optimizer={"lr": 0.01})
+    recipe = fields(dataset, "train", method=GEL, train=settings, validation={"every": 3}, optimizer={"lr": 0.01})
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(recipe))
     done = torchrun("train", str(file), "--out", str(tmp_path / "two"), "--json", cache=tmp_path / "cache")
@@ -61,10 +56,10 @@ def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path
     assert [json.loads(line)["step"] for line in logs[0]] == [json.loads(line)["step"] for line in logs[1]] == [3, 5]
 
 
-def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, data: Path):
-    model = pretrain(parse_recipe(fields(data, "pretrain")), tmp_path / "run")
+def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dataset: Path):
+    model = pretrain(parse_recipe(fields(dataset, "pretrain")), tmp_path / "run")
     save_model(tmp_path / "model.safetensors", model)
-    command = ["evaluate", str(tmp_path / "model.safetensors"), "--dataset", str(data), "--tasks", "7"]
+    command = ["evaluate", str(tmp_path / "model.safetensors"), "--dataset", str(dataset), "--tasks", "7"]
     command += ["--way", "2", "--query", "3", "--json"]
     found = []
     for ranks in (1, 2):
@@ -73,13 +68,3 @@ def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dat
         found.append(json.loads(done.stdout))
     assert found[0] == found[1]
     assert found[0]["tasks"] == 7
-
-
-@pytest.mark.long
-def test_tasks_that_cannot_be_dealt_out_evenly_are_refused(tmp_path: Path, data: Path):
-    file = tmp_path / "recipe.json"
-    file.write_text(json.dumps(fields(data, "train", method=GEL, train={"tasks_per_step": 3})))
-    done = torchrun("train", str(file), "--out", str(tmp_path / "run"), cache=tmp_path / "cache")
-    assert done.returncode != 0
-    assert "tasks_per_step must be a multiple of the number of processes, 2" in done.stderr
-    assert not (tmp_path / "run").exists()

@@ -56,14 +56,6 @@ def test_twice_and_with_one_or_two_workers(home: Path, dataset: str) -> None:
     assert dataset == "folder" or first["metrics"]["acc"]["mean"] > 0.8
 
 
-def test_a_saved_task_list_gives_the_same_numbers(home: Path) -> None:
-    data, tasks = str(home / "data"), str(home / "tasks.json")
-    drawn = evaluate(home, "drawn", data, "--tasks", "5", *SMALL, "--seed", "7", "--save-tasks", tasks)
-    read = evaluate(home, "read", data, "--tasks-from", tasks)
-    assert read == drawn
-    assert drawn["seed"] == 7
-
-
 def test_a_warm_cache_and_other_tasks_before_it_change_nothing(home: Path) -> None:
     """Maps come from the cache, encoded among other pictures than in the cold run."""
     data = str(home / "data")

@@ -38,7 +38,7 @@ BASE, BLOCKS, FEAT = "methods/base.py", "methods/blocks.py", "methods/feat.py"
 SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/protonet.py"
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
 EPISODES, IMAGES, AUGMENT = "data/episodes.py", "../glocal_runtime/images.py", "data/augment.py"
-DROPBLOCK, RESNET12 = "backbones/dropblock.py", "backbones/resnet12.py"
+RESNET12 = "backbones/resnet12.py"
 RECIPE, LOOP, PRETRAIN, TRAIN = "engine/recipe.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
 
 # fmt: off
@@ -158,7 +158,7 @@ MUTATIONS = [
              "answers.score > threshold", "answers.score >= threshold", unit("metrics")),
     Mutation("OSCR that counts wrong names", OPENSET, "& answers.known", "| answers.known", unit("metrics")),
     Mutation("interval from the sample's deviation", SUMMARY,
-             "value.std() / math.sqrt", "value.std(ddof=1) / math.sqrt", unit("metrics_summary")),
+             "value.std() / math.sqrt", "value.std(ddof=1) / math.sqrt", unit("metrics")),
 
     # Data
     Mutation("support and query overlap", EPISODES,
@@ -178,15 +178,15 @@ MUTATIONS = [
     Mutation("mean and deviation exchanged", RESNET12,
              "tuple(mean), tuple(std))", "tuple(std), tuple(mean))", unit("backbones_resnet12")),
     Mutation("shortcut missing", RESNET12, ".add_(self.downsample(x))", "", unit("backbones_resnet12")),
-    Mutation("DropBlock zeroes only the seed of a block", DROPBLOCK,
+    Mutation("DropBlock zeroes only the seed of a block", RESNET12,
              "F.max_pool2d(F.pad(seed, (grow, grow, grow, grow)), block_size, stride=1)",
-             "F.pad(seed, (0, grow, 0, grow))", unit("dropblock")),
-    Mutation("DropBlock does not scale up what is left", DROPBLOCK,
-             "maps * (mask * scale)", "maps * mask", unit("dropblock")),
-    Mutation("DropBlock's ramp runs in evaluation too", DROPBLOCK,
+             "F.pad(seed, (0, grow, 0, grow))", unit("backbones_resnet12")),
+    Mutation("DropBlock does not scale up what is left", RESNET12,
+             "maps * (mask * scale)", "maps * mask", unit("backbones_resnet12")),
+    Mutation("DropBlock's ramp runs in evaluation too", RESNET12,
              "        if not self.training or self.drop_rate == 0:\n",
              "        self.step += not self.training\n        if not self.training or self.drop_rate == 0:\n",
-             unit("dropblock")),
+             unit("backbones_resnet12")),
 
     # Training
     Mutation("rate falls before its milestone", RECIPE,

@@ -12,8 +12,8 @@ from glocal.metrics import Interval, paired_difference, score_histogram
 from glocal.report import plots
 from glocal.report.comparable import Conditions
 from glocal.report.comparison import Result
-from glocal.report.grid import Row, Table
 from glocal.report.plots import Point, curve, joined
+from glocal.report.table import Row, Table
 from glocal.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
 BROWSER = find_browser()

@@ -8,15 +8,18 @@ from typing import Any
 import pytest
 import torch
 
+from glocal.backbones import build_backbone
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.evaluate import evaluate
 from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import parse_recipe
+from glocal.engine.recipe import load_recipe, parse_recipe
 from glocal.engine.train import train
-from glocal.methods import METHODS
+from glocal.methods import METHODS, build_method
 from tiny_runs import fields, make_dataset
 
-SETTINGS: dict[str, dict[str, Any]] = {"peeler": {"adapter": True}}
+FULL = {"name": "peeler", "variant": "gaussian", "early_channels": 8, "sigma_channels": 4}
+CASES: dict[str, dict[str, Any]] = {name: {"name": name} for name in METHODS}
+CASES |= {"peeler": {"name": "peeler", "adapter": True}, "peeler, full": FULL}
 
 
 @pytest.fixture(scope="module")
@@ -43,24 +46,38 @@ def pretrained(home: Path, dataset: Path) -> Path:
 
 
 @pytest.mark.parametrize("backbone", ["frozen", "fine-tuned"])
-@pytest.mark.parametrize("name", METHODS)
-def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: Path, name: str, backbone: str) -> None:
-    learns = bool(METHODS[name].card.learns)
-    steps = 2 if learns or backbone == "fine-tuned" else 0
-    recipe = fields(
-        dataset,
-        "train",
-        init=str(pretrained),
-        backbone=None,
-        method={"name": name, **SETTINGS.get(name, {})},
-        train={"backbone": backbone, "tasks": steps, "way": 2, "query": 2, "unknown_way": 2},
-    )
-    train(parse_recipe(recipe), tmp_path / "run")
+@pytest.mark.parametrize("case", CASES)
+def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: Path, case: str, backbone: str) -> None:
+    method, full = CASES[case], case == "peeler, full"
+    steps = 2 if METHODS[method["name"]].card.learns or backbone == "fine-tuned" else 0
+    start = {"backbone": {"stages": [3, 4]}} if full else {"init": str(pretrained), "backbone": None}
+    task = {"backbone": backbone, "tasks": steps, "way": 2, "query": 2, "unknown_way": 2}
+    recipe = parse_recipe(fields(dataset, "train", method=method, train=task, **start))
+    train(recipe, tmp_path / "run")
     tensors, record = read_checkpoint(tmp_path / "run" / LAST)
     assert record["step"] == steps
     assert all(tensor.isfinite().all() for tensor in tensors.values())
-    before, after = load_model(pretrained), load_model(tmp_path / "run")
-    moved = before.backbone.fingerprint() != after.backbone.fingerprint()
-    assert moved == (backbone == "fine-tuned")
+    after = load_model(tmp_path / "run")
+    if full:  # two stages of maps out of the backbone
+        assert (after.backbone.channels, after.method.channels) == (8 + 4 * 8, 8)
+        assert tensors["method.sigma.0.conv1.weight"].shape == (4, 8, 3, 3)
+        assert tensors["method.base.rows"].shape == (6, 8)  # of the final maps alone
+        assert tensors["method.precision.expand.weight"].any()
+    else:
+        moved = load_model(pretrained).backbone.fingerprint() != after.backbone.fingerprint()
+        assert moved == (backbone == "fine-tuned")
     rows = evaluate(after, dataset, split="val", way=2, query=2, tasks=3, device="cpu").rows
     assert all(torch.from_numpy(values).isfinite().all() for values in rows.values())
+
+
+def test_the_recipe_of_full_peeler_splits_the_maps_where_its_backbone_joins_them() -> None:
+    recipe = load_recipe("cifar-fs-peeler-full")
+    assert recipe.backbone is not None
+    with torch.device("meta"):
+        backbone = build_backbone(recipe.backbone.name, **recipe.backbone.settings)
+        method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
+        maps = backbone(torch.empty(3, 3, 32, 32))
+        views = method.embed(maps)
+    assert maps.shape == (3, 512 + 4 * 256, 4, 4)
+    assert recipe.method.settings["early_channels"] == backbone.early_channels == 256
+    assert (views.vec.shape, views.local.shape) == ((3, 512), (3, 512 + 512, 4, 4))

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,32 +28,17 @@ def pretrained(home: Path) -> Path:
 
 
 def write_recipe(home: Path, kind: str) -> Path:
-    dataset, stage = home / "data", kind.partition("-")[0]
+    sections: dict[str, Any] = {"init": str(home / "pretrain"), "backbone": None}
     if kind == "pretrain":
         augment = {"crop_padding": 2, "flip": True, "rotate": "one", "jitter": 0.2}
-        recipe = fields(dataset, stage, augment=augment, pretrain={"epochs": 6})
+        sections = {"augment": augment, "pretrain": {"epochs": 6}}
     elif kind == "train-frozen":
-        recipe = fields(
-            dataset,
-            stage,
-            init=str(home / "pretrain"),
-            backbone=None,
-            method={"name": "feat"},
-            train={"tasks": 40, "backbone": "frozen", "views": 3},
-        )
+        sections |= {"method": {"name": "feat"}, "train": {"tasks": 40, "backbone": "frozen", "views": 3}}
     else:
-        recipe = fields(
-            dataset,
-            stage,
-            init=str(home / "pretrain"),
-            backbone=None,
-            method={"name": "gel"},
-            optimizer={"lr_backbone": 0.01, "clip": 5.0, "schedule": "one-cycle"},
-            train={"tasks_per_step": 2, "tasks": 50},
-            augment={"flip": True},
-        )
+        sections |= {"method": {"name": "gel"}, "train": {"tasks_per_step": 2, "tasks": 50}, "augment": {"flip": True}}
+        sections |= {"optimizer": {"lr_backbone": 0.01, "clip": 5.0, "schedule": "one-cycle"}}
     path = home / f"{kind}.json"
-    path.write_text(json.dumps(recipe))
+    path.write_text(json.dumps(fields(home / "data", kind.partition("-")[0], **sections)))
     return path
 
 

@@ -8,7 +8,6 @@ import torch
 
 from conformance.suite import DIM, double_task, toy_base
 from glocal.methods.att import ATT, ATTG, MemoryAttention
-from glocal.types import Views
 from glocal_runtime.errors import RecipeError
 from reference import att as slow
 
@@ -87,22 +86,6 @@ def test_at_test_class_ids_beyond_the_base_classes_are_no_matter():
     assert torch.equal(method(elsewhere).logits, method(t).logits)
     with pytest.raises(RecipeError, match=r"cannot hide the classes \[100, .* among 20 base classes"):
         method.train()(elsewhere)
-
-
-def test_base_rows_are_those_of_the_classifier_and_are_not_learned():
-    method = build(ATTG)
-    assert torch.equal(method.base.rows, toy_base().weight.double())
-    assert not method.base.rows.requires_grad
-
-
-def test_single_memory_lets_no_class_see_another():
-    """With two classes more in the task, the prototypes of the first one stay; with cross memory they move."""
-    x, label = torch.randn(3, DIM, dtype=torch.float64), torch.arange(3)
-    for memory, same in (("single", True), ("cross", False)):
-        method = build(memory=memory)
-        alone = method.enroll(Views(x[:1]), label[:1]).proto
-        together = method.enroll(Views(x), label).proto[:1]
-        assert torch.allclose(alone, together, rtol=0, atol=1e-12) == same, memory
 
 
 def test_single_memory_has_no_weights_that_nothing_reads():

@@ -119,7 +119,7 @@ def test_timm_stages_and_preprocess() -> None:
     assert backbone.stage_channels == (4, 8)
     assert backbone.preprocess == Preprocess(40, 45, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "bicubic")
     images = torch.randn(2, 3, 40, 40)
-    first, second = backbone.stages(images, (1, 2))
+    first, second = backbone.stages_of(images)
     assert (first.shape, second.shape) == ((2, 4, 20, 20), (2, 8, 10, 10))
     swin = build_backbone("timm", model="swin", pretrained=False)
     torch.testing.assert_close(swin(images), second)

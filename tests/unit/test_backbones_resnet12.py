@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glocal.backbones import build_backbone
-from glocal.backbones.resnet12 import ResNet12, widths_of
+from glocal.backbones.resnet12 import DropBlock, ResNet12, drop_mask, shorten_ramps, widths_of
 from glocal_runtime.errors import RecipeError
+from reference.dropblock import drop_blocks
 
 
 def block_from_the_spec(x: Tensor, w: dict[str, Tensor], name: str, *, training: bool) -> Tensor:
@@ -51,7 +52,7 @@ def test_blocks_equal_the_specification(training: bool) -> None:
     weights = {name: w.clone() for name, w in backbone.state_dict().items()}
     images = torch.randn(3, 3, 36, 36, dtype=torch.float64)
     expected = images
-    for stage, got in enumerate(backbone.stages(images, (1, 2, 3, 4)), start=1):
+    for stage, got in enumerate(backbone.stages_of(images), start=1):
         expected = block_from_the_spec(expected, weights, f"layer{stage}", training=training)
         torch.testing.assert_close(got, expected, rtol=1e-10, atol=1e-10)
 
@@ -84,7 +85,8 @@ def test_full_width_is_the_published_network() -> None:
 def test_map_and_block_size(side: int, map_side: int, block: int) -> None:
     backbone = ResNet12(width=2, image_size=side).train()
     assert backbone(torch.randn(2, 3, side, side)).shape == (2, 20, map_side, map_side)
-    assert f"block_size={block}, drop_rate=0.1, steps=40000" in repr(backbone.layer4.drop)
+    drop = backbone.layer4.drop
+    assert (drop.block_size, drop.drop_rate, drop.steps) == (block, 0.1, 40_000)
 
 
 def test_any_size_in_evaluation_but_blocks_must_fit_in_training() -> None:
@@ -97,10 +99,10 @@ def test_any_size_in_evaluation_but_blocks_must_fit_in_training() -> None:
 def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
     backbone = ResNet12(width=8, image_size=32, dropblock_steps=1).train()
     images = torch.randn(4, 3, 32, 32)
-    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (1, 2, 3, 4))]
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)]
     assert zeros[:2] == pytest.approx([0.1, 0.1], abs=0.03)
     assert zeros[2:] == [0, 0]  # the ramp starts at keep = 1
-    zeros = [float((x == 0).float().mean()) for x in backbone.stages(images, (3, 4))]
+    zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)[2:]]
     assert zeros == pytest.approx([0.1, 0.1], abs=0.05)
     assert int(backbone.state_dict()["layer3.drop.step"]) == int(backbone.state_dict()["layer4.drop.step"]) == 2
 
@@ -119,3 +121,91 @@ def test_start_is_kaiming_normal_fan_out() -> None:
 )
 def test_widths(width: Any, widths: tuple[int, ...]) -> None:
     assert widths_of(width) == widths
+
+
+def ramped(block_size: int, drop_rate: float = 0.1) -> DropBlock:
+    """A DropBlock at the end of its ramp, in training mode."""
+    drop = DropBlock(block_size=block_size, drop_rate=drop_rate, steps=1)
+    drop.step.fill_(1)
+    return drop.train()
+
+
+@pytest.mark.parametrize(
+    ("shape", "block"), [((3, 4, 10, 10), 5), ((2, 8, 5, 5), 5), ((4, 5, 4, 7), 2), ((2, 3, 6, 6), 1)]
+)
+def test_equals_the_loops(shape: tuple[int, ...], block: int) -> None:
+    maps = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    torch.manual_seed(7)
+    fast = ramped(block, 0.3)(maps)
+    torch.manual_seed(7)
+    slow = drop_blocks(maps, block_size=block, keep=0.7)
+    assert 0 < (slow == 0).sum() < maps.numel()  # the draw is not trivial
+    torch.testing.assert_close(fast, slow)
+
+
+@pytest.mark.parametrize(("side", "block"), [(10, 5), (8, 4), (4, 2), (5, 5)])
+def test_drops_the_promised_share(side: int, block: int) -> None:
+    torch.manual_seed(0)
+    mask = drop_mask(torch.empty(64, 64, side, side), block, torch.tensor(0.9))
+    share = 1 - float(mask.mean())
+    assert 0.08 < share < 0.105  # overlapping blocks lose a little of the 0.1
+
+
+def test_ramp_counts_training_passes_only() -> None:
+    drop, maps = DropBlock(block_size=2, steps=10), torch.ones(2, 3, 4, 4)
+    drop.eval()
+    assert drop(maps) is maps
+    assert drop.step == 0
+    drop.train()
+    assert torch.equal(drop(maps), maps)  # the first pass still keeps everything
+    for _ in range(4):
+        drop(maps)
+    assert drop.step == 5
+    assert float(drop.keep) == pytest.approx(0.95)
+    for _ in range(20):
+        drop(maps)
+    assert float(drop.keep) == pytest.approx(0.9)
+    other = DropBlock(block_size=2, steps=10)
+    other.load_state_dict(drop.state_dict())
+    assert other.step == 25
+
+
+def test_a_map_dropped_whole_is_zero_not_nan() -> None:
+    drop, maps = ramped(2, 0.99), torch.ones(1, 1, 2, 2, requires_grad=True)
+    torch.manual_seed(0)
+    out = drop(maps)
+    out.sum().backward()
+    assert torch.equal(out, torch.zeros(1, 1, 2, 2))
+    assert maps.grad is not None
+    assert torch.equal(maps.grad, torch.zeros(1, 1, 2, 2))
+
+
+def test_half_precision_does_not_overflow() -> None:
+    torch.manual_seed(0)
+    out = ramped(2)(torch.ones(64, 64, 8, 8, dtype=torch.float16))  # 262,144 cells, above the largest float16
+    assert out.dtype == torch.float16
+    assert float(out.max()) == pytest.approx(1.1, abs=0.03)
+
+
+def test_rate_zero_is_the_identity_on_any_map() -> None:
+    maps = torch.randn(2, 3, 3, 3)
+    assert torch.equal(DropBlock(block_size=4, drop_rate=0.0).train()(maps), maps)
+
+
+def test_block_larger_than_the_map_is_refused() -> None:
+    with pytest.raises(RecipeError, match=r"at most 2 \(the side of the 2x2 map it acts on\), got 5"):
+        DropBlock(block_size=5).train()(torch.ones(1, 1, 2, 2))
+
+
+def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():
+    net = build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32, dropblock_steps=900)
+    shorten_ramps(net, 5000)
+    assert net.layer4.drop.steps == 900
+    shorten_ramps(net, 100)
+    assert (net.layer3.drop.steps, net.layer4.drop.steps) == (100, 100)
+    shorten_ramps(net, 100, passes=4)  # four tasks in turn are one step
+    drop = net.layer3.drop
+    drop.step += 43
+    assert drop.keep.item() == pytest.approx(1 - 0.1 * 10 / 100)
+    shorten_ramps(net, 0)
+    assert net.layer3.drop.steps == 1

@@ -17,12 +17,7 @@ from glocal.engine.train import TrainStage, base_classes
 from glocal.methods.blocks import BaseRows
 from glocal.types import BaseClasses
 from refusal import refused
-from tiny_runs import fields, make_dataset
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("base") / "data")
+from tiny_runs import fields
 
 
 def test_rows_are_means_of_the_pictures_asked_for(

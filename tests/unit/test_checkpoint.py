@@ -104,23 +104,6 @@ def test_the_file_is_safetensors_and_the_same_bytes_each_time(tmp_path: Path) ->
     assert record["method"]["name"] == "gel"
 
 
-def test_a_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "m.safetensors"
-    save_model(path, small_model(step=1))
-    before = path.read_bytes()
-
-    def full_disk(self: Path, content: bytes) -> int:
-        with open(self, "wb") as file:
-            file.write(content[:100])
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(Path, "write_bytes", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        save_model(path, small_model(step=2))
-    assert path.read_bytes() == before
-    assert [each.name for each in tmp_path.iterdir()] == ["m.safetensors"]
-
-
 DAMAGES = {
     "empty": lambda content: b"",
     "text": lambda content: b"%PDF-1.4 this is something else entirely, and long enough",

@@ -9,12 +9,10 @@ import torch
 from torch import Tensor
 
 from glocal.backbones import Backbone, build_backbone
-from glocal.engine.recipe import parse_recipe
 from glocal.methods.peeler import Peeler
-from glocal.ops.packing import last_channels, pack, unpack
+from glocal.ops.packing import unpack
 from glocal.types import Episode
-from glocal_runtime.errors import DataError, RecipeError
-from tiny_runs import fields
+from glocal_runtime.errors import DataError
 
 # name, settings, side of the pictures, (channels, side) of the early and of the last map
 CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] = [
@@ -58,8 +56,7 @@ def test_unpacking_gives_the_maps_of_both_stages(
 
 
 def last_two(backbone: Backbone, images: Tensor) -> list[Tensor]:
-    n = len(backbone.stage_channels)
-    return backbone.stages(images, (n - 1, n))
+    return list(backbone.stages_of(images))[-2:]
 
 
 @pytest.mark.parametrize("name", ["resnet12", "resnet18"])
@@ -87,31 +84,6 @@ def test_other_pictures_than_those_it_was_built_for() -> None:
     assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
     with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):
         backbone(pictures(40))
-
-
-def test_packing_keeps_every_pixel_in_its_place() -> None:
-    last, early = torch.zeros(1, 1, 2, 3), torch.arange(48.0).view(1, 2, 4, 6)
-    maps = pack(last, early)
-    for e in range(2):
-        for y in range(4):
-            for x in range(6):
-                assert maps[0, 1 + 4 * e + 2 * (y % 2) + x % 2, y // 2, x // 2] == early[0, e, y, x]
-
-
-@pytest.mark.parametrize(("total", "early", "last"), [(16, 2, 8), (16, 3, 4), (16, 0, 16), (1920, 320, 640)])
-def test_channels_are_split(total: int, early: int, last: int) -> None:
-    assert last_channels(total, early) == last
-
-
-def test_a_recipe_can_ask_for_both() -> None:
-    asked = fields("toy", "train", backbone={"name": "resnet12", "image_size": 32, "width": 2, "stages": [3, 4]})
-    asked["method"] = {"name": "peeler", "variant": "gaussian", "early_channels": 10}
-    recipe = parse_recipe(asked)
-    assert recipe.backbone is not None
-    assert build_backbone(recipe.backbone.name, **recipe.backbone.settings).early_channels == 10
-    asked["backbone"]["stages"] = "34"
-    with pytest.raises(RecipeError, match=r"backbone\.stages of resnet12 must be"):
-        parse_recipe(asked)
 
 
 def test_the_full_model_learns_through_both_maps() -> None:

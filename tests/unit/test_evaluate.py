@@ -16,26 +16,18 @@ import torch
 import glocal
 from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, open_dataset
 from glocal.engine import evaluate as engine
-from glocal.engine import task_maps
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import evaluate, evaluate_models, evaluate_tasks
+from glocal.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import RowStore, code_hash
-from glocal.engine.task_maps import build_banks
 from glocal.methods import METHODS
 from glocal.metrics import task_metrics
 from glocal.types import BaseClasses
 from refusal import refused
 from tiny_models import tiny_model
-from tiny_runs import make_dataset
 
 SPEC = EpisodeSpec(2, 1, 3, 2, 3)
 SHAPE = {"way": 2, "query": 3, "device": "cpu"}
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("evaluate") / "data")
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +45,7 @@ def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         asked.append(len(wanted))
         return build(encoder, dataset, wanted=wanted, **how)
 
-    monkeypatch.setattr(task_maps.FeatureBank, "build", counted)
+    monkeypatch.setattr(engine.FeatureBank, "build", counted)
     return asked
 
 
@@ -90,17 +82,6 @@ def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> 
     assert found.tasks == tasks.fingerprint()
     assert found.summary()["acc"].mean == np.mean(found.rows["acc"])
     assert [answer.logits.shape for answer in found.answers] == [(12, 2)] * 3
-
-
-def test_tasks_of_several_sizes_keep_their_place(data: ClassDataset) -> None:
-    """A list may mix ways; each row must land at its own task."""
-    model = tiny_model()
-    two, three = (EpisodeSampler(data, EpisodeSpec(way, 1, 3, 1, 3), seed=1).take(2) for way in (2, 3))
-    mixed = type(two)((two[0], three[0], two[1], three[1]), two.spec, 1, two.manifest)
-    (bank,) = build_banks(model.backbone, data, [mixed])
-    rows, small, large = (evaluate_tasks(model.method, tasks, bank).rows for tasks in (mixed, two, three))
-    for name in rows:
-        assert rows[name].tolist() == [small[name][0], large[name][0], small[name][1], large[name][1]]
 
 
 def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(

@@ -7,7 +7,7 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task
-from glocal.methods.blocks import ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import ResidualLinear, SetAttention
 from glocal.methods.feat import FEAT
 from reference import feat as slow
 
@@ -73,12 +73,6 @@ def test_dropout_acts_in_training_alone():
     assert torch.equal(silent(x), silent(x))
 
 
-def test_calibration_halves_the_channels():
-    block = ScaleCalibration(6)
-    assert block(torch.randn(4, 6, 5, 5)).shape == (4, 3, 5, 5)
-    assert {name.split(".")[0] for name in block.state_dict()} == {"0", "1", "2"}
-
-
 def test_adapter_begins_as_nothing():
     x = torch.randn(3, 5)
     assert torch.equal(ResidualLinear(5)(x), x)
@@ -102,7 +96,3 @@ def test_loss_equals_its_loops(n_unknown: int):
     contrast = slow.contrast(method, t.support, t.support_label, t.query, t.query_label)
     assert terms["closed"].item() == pytest.approx(slow.cross_entropy(logits, t.query_label), abs=1e-10)
     assert terms["contrast"].item() == pytest.approx(0.3 * contrast, abs=1e-10)
-
-
-def test_without_weight_there_is_no_contrast():
-    assert set(build(contrast_weight=0).loss(double_task())) == {"closed"}

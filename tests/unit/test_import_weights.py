@@ -16,7 +16,7 @@ import typer
 from torch import Tensor
 from typer.testing import CliRunner
 
-from glocal.cli.convert import convert
+from glocal.cli.research import convert
 from glocal.engine.checkpoint import load_model, save_model
 from glocal.engine.import_weights import import_weights
 from glocal.types import Episode, Preprocess

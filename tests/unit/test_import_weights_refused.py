@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from glocal.cli.convert import convert
+from glocal.cli.research import convert
 from glocal.engine.import_weights import import_weights
 from glocal_runtime.errors import GlocalError, RecipeError, WeightsError
 from reference.published import DIM, Feat, shaken, write

@@ -27,11 +27,6 @@ from refusal import refused
 from tiny_runs import fields, make_dataset
 
 
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("loop") / "data")
-
-
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path_factory.getbasetemp() / "loop-cache"))
@@ -48,9 +43,10 @@ def run(recipe: Recipe, folder: Path, **how: Any) -> Any:
     return (pretrain.pretrain if recipe.stage == "pretrain" else train.train)(recipe, folder, **how)
 
 
-def frozen(dataset: Path, init: Path, **more: Any) -> Recipe:
-    settings = {"backbone": "frozen", "tasks": 4} | more
-    return recipe_of(dataset, "train", init=str(init), backbone=None, method={"name": "feat"}, train=settings)
+def frozen(dataset: Path, init: Path, *, method: str = "feat", optimizer: Any = None, **more: Any) -> Recipe:
+    """A head on the backbone of ``init``; ``more`` settings of [train]."""
+    settings = {"train": {"backbone": "frozen", "tasks": 4} | more, "optimizer": optimizer or {}}
+    return recipe_of(dataset, "train", init=str(init), backbone=None, method={"name": method}, **settings)
 
 
 @pytest.fixture(scope="module")
@@ -259,11 +255,8 @@ class TestKilledBetween:
 
 class TestStages:
     def test_nothing_to_train(self, dataset: Path, pretrained: Path, tmp_path: Path) -> None:
-        recipe = recipe_of(
-            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 2}
-        )
         with refused("nothing-to-train", "protonet"):
-            run(recipe, tmp_path / "run")
+            run(frozen(dataset, pretrained, method="protonet"), tmp_path / "run")
         assert not (tmp_path / "run").exists()
 
     @pytest.mark.parametrize("method", [{"name": "eol"}, {"name": "protonet", "centre": True}])
@@ -306,9 +299,7 @@ class TestStages:
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
         self, dataset: Path, pretrained: Path, tmp_path: Path
     ) -> None:
-        recipe = recipe_of(
-            dataset, "train", init=str(pretrained), backbone=None, train={"backbone": "frozen", "tasks": 0}
-        )
+        recipe = frozen(dataset, pretrained, method="protonet", tasks=0)
         run(recipe, tmp_path / "run")
         placed = load_model(tmp_path / "run")
         assert placed.backbone.fingerprint() == load_model(pretrained).backbone.fingerprint()
@@ -331,16 +322,7 @@ class TestStages:
     ) -> None:
         still = {"lr": 0.1, "lr_backbone": 1e-30, "weight_decay": 0.0}
         for name, optimizer in (("moved", {"lr": 0.1}), ("still", still)):
-            recipe = recipe_of(
-                dataset,
-                "train",
-                init=str(pretrained),
-                backbone=None,
-                method={"name": "feat"},
-                train={"tasks": 3},
-                optimizer=optimizer,
-            )
-            run(recipe, tmp_path / name)
+            run(frozen(dataset, pretrained, optimizer=optimizer, backbone="fine-tuned", tasks=3), tmp_path / name)
         weights = {
             name: load_model(folder).backbone.get_parameter("layer1.0.weight")
             for name, folder in (("start", pretrained), ("moved", tmp_path / "moved"), ("still", tmp_path / "still"))
@@ -359,22 +341,14 @@ class TestStages:
         losses = [loop._step(forward, recipe, optimizer, step, Path())["base"] for step in range(40)]
         assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 
-    def test_a_step_is_a_pure_function_of_weights_and_number(self, dataset: Path) -> None:
-        """Step 5 has the same loss whether or not other steps were looked at before."""
-        recipe = recipe_of(dataset, augment={"flip": True, "crop_padding": 2, "jitter": 0.3})
-        device = torch.device("cpu")
-        fresh, used = PretrainStage(recipe, device), PretrainStage(recipe, device)
-        used.model.eval()
-        fresh.model.eval()
-        torch.manual_seed(99)
-        for step in (0, 3, 9):
-            used.losses(step)
-        assert used.losses(5)["base"].item() == fresh.losses(5)["base"].item()
-        assert used.losses(5)["base"].item() != used.losses(6)["base"].item()
-
     def test_momentum_may_be_zero(self, dataset: Path, tmp_path: Path) -> None:
         run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
         assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
+
+    def test_tasks_are_dealt_out_evenly(self, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(train, "world", lambda: World(0, 2))
+        with refused("unequal-tasks", "processes, 2", "got 3"):
+            TrainStage(recipe_of(dataset, "train", train={"tasks_per_step": 3}), torch.device("cpu"))
 
     def test_settings_that_would_have_no_effect_are_refused(self, dataset: Path, pretrained: Path) -> None:
         device = torch.device("cpu")

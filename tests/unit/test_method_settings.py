@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
@@ -14,48 +15,30 @@ from refusal import refused
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("protonet", {"distance": "manhattan"}, "one of sq-euclidean, euclidean, cosine, got 'manhattan'"),
-    ("protonet", {"temperature": -1.0}, "temperature must be positive, got -1.0"),
+    ("protonet", {"temperature": 0}, "temperature must be positive, got 0"),
     ("feat", {"temperature": float("nan")}, "temperature must be positive, got nan"),
-    ("feat", {"contrast_weight": -1}, "contrast_weight must be 0 (off) or positive, got -1"),
     ("peeler", {"variant": "full"}, "one of prototype, gaussian, got 'full'"),
-    ("peeler", {"temperature": 0}, "temperature must"),
-    ("peeler", {"open_weight": -1}, "open_weight must"),
-    ("peeler", {"auxiliary_weight": -1}, "auxiliary_weight must"),
-    ("peeler", {"auxiliary_temperature": 0}, "auxiliary_temperature must"),
     ("peeler", {"sigma_channels": 0}, "sigma_channels must be at least 1, got 0"),
     ("peeler", {"variant": "gaussian", "early_channels": 4}, "leave some of the 16 to the last map, got 4"),
     ("peeler", {"variant": "gaussian", "early_channels": -1}, "got -1"),
     ("peeler", {"early_channels": 2}, "got 2 with 'prototype'"),
-    ("snatcher-t", {"temperature": 0}, "temperature must"),
-    ("snatcher-l", {"temperature": 0}, "temperature must"),
     ("att", {"memory": "base"}, "one of cross, single, got 'base'"),
     ("att", {"negative": "max"}, "one of mean, mlp, got 'max'"),
     ("att-g", {"rows": "columns"}, "one of classifier, means, got 'columns'"),
-    ("att-g", {"scale": 0}, "scale must"),
-    ("rfdnet", {"margin": 0}, "margin must"),
-    ("rfdnet", {"margin_weight": -1}, "margin_weight must"),
     ("open-prototype", {"distance": "manhattan"}, "distance must"),
-    ("open-prototype", {"temperature": 0}, "temperature must"),
     ("gel", {"variant": "early"}, "one of baseline, energy, pixel, delay, ahead, got 'early'"),
     ("gel", {"variant": "pixel", "coefficients": "learnable"}, "needs variant 'ahead'"),
     ("gel", {"coefficients": "free"}, "one of fixed, learnable, task-adaptive, got 'free'"),
     ("gel", {"variant": "energy", "open_score": "E_f"}, "got 'E_f'"),
     ("gel", {"top_k": 0}, "top_k must be at least 1"),
     ("gel", {"m_known": 2.0}, "m_known must not exceed m_unknown, got 2.0 and 1.0"),
-    ("gel", {"energy_weight": -0.1}, "energy_weight must"),
     ("glocal-head", {"local_scale": "median"}, "one of sum, mean, learned, got 'median'"),
     ("glocal-head", {"local_width": 0}, "local_width must be at least 1 channel, got 0"),
-    ("glocal-head", {"attention_width": 0}, "attention_width must"),
     ("glocal-head", {"background": 0.3}, "needs distance 'cosine', got 'sq-euclidean'"),
-    ("glocal-head", {"distance": "cosine", "background": -1}, "background must"),
-    ("glocal-head", {"local_temperature": 0}, "local_temperature must"),
+    ("glocal-head", {"distance": "cosine", "background": -1}, "background must be 0 (off) or positive, got -1"),
     ("oslo", {"steps": 0}, "steps must be at least 1"),
-    ("oslo", {"inlier_temperature": 0}, "inlier_temperature must"),
-    ("oslo", {"assignment_temperature": 0}, "assignment_temperature must"),
     ("eol", {"unknown_share": 1.0}, "unknown_share must lie between 0 and 1"),
     ("eol", {"steps": -1}, "steps must be 0"),
-    ("eol", {"rate": 0}, "rate must"),
-    ("eol", {"scale": -1}, "scale must"),
     ("eol", {"balance": "none"}, "one of shots, ways, got 'none'"),
     *((name, {"open_score": "nobody"}, "open_score must be one of") for name in METHODS),
 ]
@@ -65,6 +48,19 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 def test_settings_out_of_range_are_refused(name: str, settings: dict[str, Any], words: str):
     with refused("recipe", words):
         METHODS[name](DIM, **settings)
+
+
+def numbers() -> list[tuple[str, str]]:
+    """Every temperature, weight and rate of every method; margins may be negative, torch checks dropout."""
+    free = ("m_known", "m_unknown", "dropout", "attention_dropout")
+    of = {name: inspect.signature(method).parameters.values() for name, method in METHODS.items()}
+    return [(name, p.name) for name in of for p in of[name] if "float" in str(p.annotation) and p.name not in free]
+
+
+@pytest.mark.parametrize(("name", "setting"), numbers())
+def test_numbers_below_zero_are_refused(name: str, setting: str):
+    with refused("recipe", setting):
+        METHODS[name](DIM, **{setting: -1.0})
 
 
 @pytest.mark.parametrize("case", ["att-g", "rfdnet", "eol", "protonet/centred"])

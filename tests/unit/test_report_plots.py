@@ -13,7 +13,6 @@ from PIL import Image
 from glocal.metrics import score_histogram
 from glocal.report import plots
 from glocal_runtime.errors import GlocalError
-from refusal import refused
 
 KNOWN = np.array([True, True, False, False])
 APART = (np.array([0.0, 1.0, 2.0, 3.0]), KNOWN)
@@ -33,25 +32,6 @@ def test_density_draws_both_sides_with_area_one() -> None:
     assert texts == ["known classes", "unknown classes"]
     assert axes.get_legend().get_title().get_text() == "overlap (IoU) 33.3 %"
     assert axes.get_title(loc="left") == "GEL"
-
-
-@pytest.mark.parametrize(
-    ("task", "false", "true"),
-    [
-        (APART, [0, 0, 0, 0.5, 1], [0, 0.5, 1, 1, 1]),
-        (MIXED, [0, 0, 0.5, 0.5, 1], [0, 0.5, 0.5, 1, 1]),
-    ],
-)
-def test_roc_points(task: plots.Scores, false: list[float], true: list[float]) -> None:
-    fpr, tpr = plots.roc_points(*task)
-    assert fpr.tolist() == false
-    assert tpr.tolist() == true
-
-
-def test_equal_scores_are_the_diagonal() -> None:
-    fpr, tpr = plots.roc_points(*TIED)
-    assert np.array_equal(fpr, tpr)
-    assert set(fpr) == {0, 1}
 
 
 def test_roc_averages_tasks_at_equal_false_positive_rates() -> None:
@@ -87,13 +67,6 @@ def test_png_is_a_picture_of_the_same_figure() -> None:
     assert (image.format, image.size) == ("PNG", (270, 210))
 
 
-def test_one_sided_or_empty_curves_are_refused() -> None:
-    with refused("data", "2 known and 0 unknown"):
-        plots.roc({"a": [(np.zeros(2), np.ones(2, dtype=bool))]})
-    with refused("data", "'a'"):
-        plots.roc({"a": []})
-
-
 def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
     points = [plots.Point(1, 0.70), plots.Point(2, 0.72, 0.01, 0.03), plots.Point(4, 0.69, -0.02, 0.0)]
     figure = plots.curve(points, marked=1, axis="k", title="top-k")
@@ -105,8 +78,6 @@ def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
     np.testing.assert_allclose(segments[1][:, 1], [71, 73])  # 70 + 1 .. 70 + 3
     assert (axes.get_xlabel(), axes.get_ylabel()) == ("k", "AUROC (%)")
     assert plots.to_svg(figure) == plots.to_svg(plots.curve(points, marked=1, axis="k", title="top-k"))
-    with refused("data", "setting 3"):
-        plots.curve(points, marked=3, axis="k")
 
 
 def test_patches_join_each_pixel_to_its_partner() -> None:

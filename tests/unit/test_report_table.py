@@ -11,9 +11,8 @@ import pytest
 from rich.console import Console
 
 from glocal.metrics import Interval, PairedDifference
-from glocal.report.grid import p_text
-from glocal.report.table import Row, Table, to_csv, to_html, to_json, to_latex, to_markdown, to_rich
-from refusal import refused
+from glocal.report.html import to_html
+from glocal.report.table import Row, Table, p_text, to_csv, to_json, to_latex, to_markdown, to_rich
 
 GAIN = PairedDifference(mean=0.0543, low=-0.0001, high=0.11, p_value=0.001, wins=400, losses=200, n=600)
 TABLE = Table(
@@ -150,17 +149,6 @@ def test_csv_escapes() -> None:
     (row,) = csv.DictReader(io.StringIO(to_csv([(hostile(), {"shot": 5})])))
     numbers = {"auroc": "0.5", "auroc_half": "0.1", "auroc_tasks": "9"}
     assert row == {"shot": "5", "name": HOSTILE.name, **numbers, "note": 'a,"b"'}
-
-
-def test_refuses_what_it_cannot_show() -> None:
-    with refused("data", "acc, auroc", "'aurok'"):
-        Table("t", ["aurok"], [])
-    with refused("data", "'b'"):
-        Table("t", ["auroc"], [Row("a", {})], reference="b")
-    with refused("data", "need a reference"):
-        Table("t", ["auroc"], [Row("a", {}, difference={"auroc": GAIN})])
-    with refused("data", "different names, got a, a"):
-        Table("t", ["auroc"], [Row("a", {}), Row("a", {})])
 
 
 SCORED = Table(

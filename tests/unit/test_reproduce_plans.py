@@ -9,14 +9,12 @@ import numpy as np
 import pytest
 
 from glocal.metrics import PairedDifference
-from glocal.report.published import published
-from glocal.reproduce.cost import estimates
-from glocal.reproduce.findings import _verdict
+from glocal.report.comparable import published
 from glocal.reproduce.measurement import published_row
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
-from glocal.reproduce.reproduction import asked_for, runs_of
-from glocal.reproduce.runs import Run
+from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
+from glocal.reproduce.runs import Run, estimates
 from glocal.reproduce.scales import SCALES
 from refusal import refused
 

@@ -13,12 +13,7 @@ from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.reproduce import runs
 from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, ensure_runs, folder_of
-from tiny_runs import fields, make_dataset
-
-
-@pytest.fixture(scope="module")
-def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("pictures") / "data", splits={"train": 5, "val": 4})
+from tiny_runs import fields
 
 
 @pytest.fixture

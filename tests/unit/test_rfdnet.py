@@ -10,7 +10,6 @@ from torch.autograd import gradcheck
 from conformance.suite import DIM, double_task, toy_base
 from glocal.methods.rfdnet import RFDNet
 from glocal.types import Views
-from glocal_runtime.errors import RecipeError
 from reference import rfdnet as slow
 from reference.feat import cross_entropy
 
@@ -94,9 +93,3 @@ def test_gradient_of_the_products():
     method, label = build(), torch.tensor([0, 1, 1])
     x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
     assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))
-
-
-@pytest.mark.parametrize("drawn", [tuple(range(20)), (0, 1, 2, 20)])
-def test_a_task_that_hides_more_than_there_is_is_refused(drawn: tuple[int, ...]):
-    with pytest.raises(RecipeError, match="among 20 base classes"):
-        build().train()(replace(double_task(), drawn=drawn))

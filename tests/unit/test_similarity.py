@@ -14,16 +14,6 @@ def maps(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torc
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-@pytest.mark.parametrize("top_k", [1, 2, 5, 9])
-def test_pixel_similarity_equals_algorithm_1(top_k: int):
-    query, class_map = maps(7, 6, 3, 3), maps(4, 6, 3, 3, seed=1)
-    ours = pixel_similarity(query, class_map, top_k)
-    torch.testing.assert_close(ours, slow.algorithm_1(query, class_map, top_k), rtol=0, atol=1e-12)
-    torch.testing.assert_close(ours, slow.pixel_loops(query, class_map, top_k), rtol=0, atol=1e-12)
-    single = pixel_similarity(query.float(), class_map.float(), top_k)
-    torch.testing.assert_close(single.double(), ours, rtol=0, atol=1e-5)
-
-
 @pytest.mark.parametrize("top_k", [1, 3, 6])
 def test_query_and_class_maps_may_differ_in_size(top_k: int):
     query, class_map = maps(3, 5, 4, 2), maps(2, 5, 2, 3, seed=1)

@@ -7,15 +7,13 @@ import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from unittest.mock import Mock, call
 
 import pytest
 import torch
 
 from glocal.backbones.base import Backbone
-from glocal.cli import main
 from glocal.data import features
-from glocal.engine import callbacks, loop
+from glocal.engine import loop, run_folder
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.distributed import StepLosses, World
 from glocal.engine.pretrain import PretrainStage, pretrain
@@ -23,21 +21,16 @@ from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.run_folder import METRICS
 from glocal.engine.train import TrainStage, train
 from glocal_runtime.errors import GlocalError, RecipeError
-from tiny_runs import fields, make_dataset
+from tiny_runs import fields
 
 CPU = torch.device("cpu")
 SPEEDS = ["float32", "bfloat16"]
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("speed") / "data")
-
-
-def gel(data: Path, precision: str = "float32", **train_settings: Any) -> Recipe:
+def gel(dataset: Path, precision: str = "float32", **train_settings: Any) -> Recipe:
     return parse_recipe(
         fields(
-            data,
+            dataset,
             "train",
             method={"name": "gel", "temperature": 4.0},
             train={"tasks": 8} | train_settings,
@@ -46,8 +39,8 @@ def gel(data: Path, precision: str = "float32", **train_settings: Any) -> Recipe
     )
 
 
-def classify(data: Path, **speed: Any) -> Recipe:
-    return parse_recipe(fields(data, "pretrain", pretrain={"epochs": 1}, speed=speed))
+def classify(dataset: Path, **speed: Any) -> Recipe:
+    return parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 1}, speed=speed))
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -56,13 +49,13 @@ def files(folder: Path) -> dict[str, bytes]:
 
 class TestPrecision:
     @pytest.mark.parametrize("stage", ["pretrain", "train"])
-    def test_bfloat16_gives_nearly_the_same_losses(self, data: Path, stage: str) -> None:
+    def test_bfloat16_gives_nearly_the_same_losses(self, dataset: Path, stage: str) -> None:
         terms = {}
         for precision in SPEEDS:
             built = (
-                PretrainStage(classify(data, precision=precision), CPU)
+                PretrainStage(classify(dataset, precision=precision), CPU)
                 if stage == "pretrain"
-                else TrainStage(gel(data, precision), CPU)
+                else TrainStage(gel(dataset, precision), CPU)
             )
             losses = StepLosses(built, device=CPU, precision=getattr(torch, precision)).train()
             terms[precision] = losses(0)
@@ -73,10 +66,10 @@ class TestPrecision:
             assert rounded[name].item() != exact[name].item(), "something must have been rounded"
             torch.testing.assert_close(rounded[name], exact[name], rtol=0.05, atol=0.02)
 
-    def test_gradients_point_the_same_way_and_are_float32(self, data: Path) -> None:
+    def test_gradients_point_the_same_way_and_are_float32(self, dataset: Path) -> None:
         gradients = []
         for precision in SPEEDS:
-            stage = TrainStage(gel(data, precision), CPU)
+            stage = TrainStage(gel(dataset, precision), CPU)
             stage.model.eval()  # dropout draws other masks for other types
             sum(StepLosses(stage, device=CPU, precision=getattr(torch, precision)).eval()(0).values()).backward()
             weights = [p for module in stage.modules.values() for p in module.parameters() if p.grad is not None]
@@ -85,8 +78,10 @@ class TestPrecision:
         assert torch.cosine_similarity(*gradients, dim=0) > 0.98
 
     @pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
-    def test_resume_is_exact(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str) -> None:
-        recipe = gel(data, "bfloat16", backbone=backbone)
+    def test_resume_is_exact(
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str
+    ) -> None:
+        recipe = gel(dataset, "bfloat16", backbone=backbone)
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         monkeypatch.setattr(loop, "LOG_EVERY", 1)
         train(recipe, tmp_path / "whole")
@@ -107,11 +102,11 @@ class TestPrecision:
         assert {t.dtype for t in tensors.values()} == {torch.float32, torch.int64}
         assert record["recipe"]["speed"] == {"precision": "bfloat16", "compile": False}
 
-    def test_banks_are_exact(self, data: Path) -> None:
+    def test_banks_are_exact(self, dataset: Path) -> None:
         """They are found again by other runs, which may have asked for float32."""
         maps = []
         for precision in reversed(SPEEDS):
-            stage = TrainStage(gel(data, precision, backbone="frozen"), CPU)
+            stage = TrainStage(gel(dataset, precision, backbone="frozen"), CPU)
             StepLosses(stage, device=CPU, precision=getattr(torch, precision))(0)
             (bank,) = stage.banks
             backbone, rows = stage.model.backbone, stage.rows
@@ -121,9 +116,9 @@ class TestPrecision:
         assert torch.equal(*maps)
 
     def test_a_run_from_before_the_setting_existed_can_be_resumed(
-        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        recipe = classify(data)
+        recipe = classify(dataset)
         pretrain(recipe, tmp_path)
         tensors, record = read_checkpoint(tmp_path / LAST)
         del record["recipe"]["speed"]
@@ -140,19 +135,19 @@ class TestCompile:
         return asked
 
     def test_the_backbone_is_compiled_only_when_asked(
-        self, data: Path, tmp_path: Path, compiled: list[Backbone]
+        self, dataset: Path, tmp_path: Path, compiled: list[Backbone]
     ) -> None:
-        plain = pretrain(classify(data), tmp_path / "plain")
+        plain = pretrain(classify(dataset), tmp_path / "plain")
         assert compiled == []
-        model = pretrain(classify(data, compile=True), tmp_path / "compiled")
+        model = pretrain(classify(dataset, compile=True), tmp_path / "compiled")
         assert compiled == [model.backbone]
         ours, theirs = (read_checkpoint(tmp_path / run / LAST)[0] for run in ("compiled", "plain"))
         assert ours.keys() == theirs.keys()
         assert model.tensors().keys() == plain.tensors().keys()
 
-    def test_in_place_compilation_keeps_names_and_numbers(self, data: Path) -> None:
+    def test_in_place_compilation_keeps_names_and_numbers(self, dataset: Path) -> None:
         """torch's promise that the engine relies on; this backend traces for real and leaves the C++ compiler out."""
-        backbone = PretrainStage(classify(data), CPU).model.backbone.eval()
+        backbone = PretrainStage(classify(dataset), CPU).model.backbone.eval()
         names, images = list(backbone.state_dict()), torch.randn(2, 3, 16, 16)
         with torch.no_grad():
             plain = backbone(images)
@@ -160,31 +155,10 @@ class TestCompile:
             assert torch.equal(backbone(images), plain)
         assert list(backbone.state_dict()) == names
 
-    def test_a_frozen_backbone_has_nothing_to_gain(self, data: Path) -> None:
+    def test_a_frozen_backbone_has_nothing_to_gain(self, dataset: Path) -> None:
         sections = {"train": {"backbone": "frozen"}, "speed": {"compile": True}}
         with pytest.raises(RecipeError, match=r"speed\.compile is for a backbone that runs at every step"):
-            parse_recipe(fields(data, "train", **sections))
-
-    @pytest.mark.long
-    @pytest.mark.filterwarnings("default")  # the compiler's own
-    def test_a_compiled_run_resumes_exactly(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        recipe = classify(data, compile=True)
-        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-        pretrain(recipe, tmp_path / "whole")
-        write = loop.write_checkpoint
-
-        def killed(path: Path, tensors: Any, record: Any, **how: Any) -> None:
-            if record["step"] == 3:
-                raise KeyboardInterrupt
-            write(path, tensors, record, **how)
-
-        monkeypatch.setattr(loop, "write_checkpoint", killed)
-        with pytest.raises(KeyboardInterrupt):
-            pretrain(recipe, tmp_path / "run")
-        monkeypatch.setattr(loop, "write_checkpoint", write)
-        torch.compiler.reset()  # as a new process would begin
-        pretrain(recipe, tmp_path / "run", resume=True)
-        assert files(tmp_path / "run") == files(tmp_path / "whole")
+            parse_recipe(fields(dataset, "train", **sections))
 
 
 class Board:
@@ -210,26 +184,19 @@ class TestTensorBoard:
         module = ModuleType("torch.utils.tensorboard")
         module.SummaryWriter = Board  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-        monkeypatch.setattr(callbacks, "WRITE_EVERY", 2)
+        monkeypatch.setattr(run_folder, "WRITE_EVERY", 2)
         monkeypatch.setattr(Board, "opened", [], raising=False)
         return Board.opened
 
     @pytest.fixture
-    def glocal(self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    def run(self, dataset: Path, tmp_path: Path, glocal: Any) -> Any:
+        """Exit code and stderr of a pre-training with more options."""
         recipe = tmp_path / "recipe.json"
-        recipe.write_text(json.dumps(classify(data).model_dump(mode="json")))
+        recipe.write_text(json.dumps(classify(dataset).model_dump(mode="json")))
+        return lambda *more: glocal("pretrain", recipe, "--out", tmp_path / "run", "--device", "cpu", *more)[::2]
 
-        def run(*more: str) -> int:
-            arguments = ["pretrain", recipe, "--out", tmp_path / "run", "--device", "cpu", *more]
-            monkeypatch.setattr(sys, "argv", ["glocal", *map(str, arguments)])
-            with pytest.raises(SystemExit) as stopped:
-                main.main()
-            return int(stopped.value.code or 0)
-
-        return run
-
-    def test_curves_of_a_run(self, glocal: Any, boards: list[Board], tmp_path: Path) -> None:
-        assert glocal("--tensorboard") == 0
+    def test_curves_of_a_run(self, run: Any, boards: list[Board], tmp_path: Path) -> None:
+        assert run("--tensorboard")[0] == 0
         (board,) = boards
         assert board.folder == str(tmp_path / "run" / "tensorboard")
         assert board.purge_step == 1
@@ -237,37 +204,26 @@ class TestTensorBoard:
         assert [step for tag, step in board.points if tag == "validation/auroc"] == [4, 5]
         assert board.closed
 
-    def test_nothing_unless_asked_and_for_a_refused_run(self, glocal: Any, boards: list[Board], tmp_path: Path) -> None:
-        assert glocal("--tensorboard", "--resume") == 2
-        assert glocal() == 0
+    def test_nothing_unless_asked_and_for_a_refused_run(self, run: Any, boards: list[Board], tmp_path: Path) -> None:
+        assert run("--tensorboard", "--resume")[0] == 2
+        assert run()[0] == 0
         assert boards == []
-        callbacks.TensorBoard(tmp_path).step(8, 20, {"base": 1.0})  # resumed: points of repeated steps give way
+        run_folder.TensorBoard(tmp_path).step(8, 20, {"base": 1.0})  # resumed: points of repeated steps give way
         assert [board.purge_step for board in boards] == [8]
 
     def test_only_the_first_rank_writes(self, boards: list[Board], tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(callbacks, "world", lambda: World(1, 2))
-        board = callbacks.TensorBoard(tmp_path)
+        monkeypatch.setattr(run_folder, "world", lambda: World(1, 2))
+        board = run_folder.TensorBoard(tmp_path)
         board.step(2, 4, {"base": 1.0})
         board.validated(2, {"acc": 0.5}, True)
         board.close()
         assert boards == []
 
-    def test_without_the_package(self, glocal: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    def test_without_the_package(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        assert glocal("--tensorboard") == 2
-        said = capsys.readouterr().err
+        code, said = run("--tensorboard")
+        assert code == 2
         assert "pip install 'glocal[tensorboard]'" in said
         assert "Traceback" not in said
         with pytest.raises(GlocalError, match="needs the package tensorboard"):
-            callbacks.TensorBoard(Path())
-
-    def test_each_callback_is_told(self) -> None:
-        first, second = Mock(), Mock()
-        both = callbacks.Callbacks(first, second)
-        both.step(1, 2, {"x": 0.5})
-        both.validated(1, {"acc": 1.0}, True)
-        assert (
-            first.method_calls
-            == second.method_calls
-            == [call.step(1, 2, {"x": 0.5}), call.validated(1, {"acc": 1.0}, True)]
-        )
+            run_folder.TensorBoard(Path())

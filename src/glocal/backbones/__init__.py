@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from glocal import plugins
-from glocal.backbones.base import Backbone
+from glocal.backbones.base import Backbone, Pixels
 from glocal.backbones.conv4 import Conv4
 from glocal.backbones.efficientnet import EfficientNetLite0
-from glocal.backbones.pixels import Pixels
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.resnet18 import ResNet18
 from glocal.backbones.timm import TimmBackbone

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from glocal.ops.packing import PACKED, RATIO, pack
-from glocal.types import Preprocess
+from glocal.types import Preprocess, tensor_hash
 from glocal_runtime.errors import DataError, RecipeError
 
 
@@ -70,16 +69,6 @@ class Backbone(nn.Module):
                 "an image_size that is a multiple of 64 always fits"
             )
 
-    def stages(self, images: Tensor, wanted: Sequence[int]) -> list[Tensor]:
-        """Maps of the stages named (1 = first), from one pass: ``stages(x, (3, 4))``."""
-        n = len(self.stage_channels)
-        for stage in wanted:
-            if not 1 <= stage <= n:
-                raise RecipeError(f"stage must be in 1..{n} for {type(self).__name__}, got {stage}")
-        self._check(images)
-        maps = self.stages_of(images)
-        return [maps[stage - 1] for stage in wanted]
-
     def _check(self, images: Tensor) -> None:
         if images.ndim != 4 or images.shape[1] != 3 or min(images.shape[2:]) < self.smallest_image:
             raise DataError(
@@ -109,15 +98,31 @@ class Backbone(nn.Module):
 
     def fingerprint(self) -> str:
         """Hash of the architecture's name and every weight and buffer: equal fingerprints give equal maps."""
-        digest = hashlib.sha256(self.architecture.encode())
-        for name, tensor in sorted(self.state_dict().items()):
-            digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-            # As raw bytes, because numpy has no bfloat16; contiguous, because channels-last is the same weight.
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy())
-        return digest.hexdigest()
+        return tensor_hash(self.state_dict(), self.architecture)
 
 
 def check_image_size(name: str, image_size: int, smallest: int) -> None:
     """Refuse a setting that would leave no pixel of the last map."""
     if image_size < smallest:
         raise RecipeError(f"image_size of {name} must be at least {smallest} pixels, got {image_size}")
+
+
+class Pixels(Backbone):
+    """The picture itself, without weights: what a trained backbone has to beat.
+
+    A vector is a 1x1 map: (B, 3, size, size) -> (B, 3 * size * size, 1, 1), values 0..1.
+    """
+
+    def __init__(self, *, image_size: int):
+        super().__init__()
+        self.preprocess = Preprocess(image_size, mean=(0.0, 0.0, 0.0), std=(1.0, 1.0, 1.0))
+        self.stage_channels = (3 * image_size * image_size,)
+
+    def stages_of(self, images: Tensor) -> list[Tensor]:
+        size = self.preprocess.size
+        if images.shape[2:] != (size, size):
+            raise DataError(
+                f"Pixels was built for {size}x{size} images, got {tuple(images.shape)}; "
+                "apply its preprocess first, or build it with the other image_size"
+            )
+        return [images.flatten(1)[:, :, None, None]]

@@ -6,21 +6,76 @@ Commands import what they need when they run, so that ``glocal --help`` answers 
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from glocal import __version__
-from glocal.cli.convert import convert
+from glocal.cli.console import Json, show
 from glocal.cli.data import data
 from glocal.cli.export import export
-from glocal.cli.inventory import cache, inventory
 from glocal.cli.practical import check, enroll, predict
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
 from glocal.cli.reproduce import demo, report, reproduce
-from glocal.cli.research import compare, evaluate, pretrain, train
+from glocal.cli.research import compare, convert, evaluate, pretrain, train
 from glocal.cli.serve import serve
 from glocal_runtime.errors import GlocalError
+
+
+def inventory(json: Json = False) -> None:
+    """List methods, backbones, data sets, metrics, recipes and shipped models; what a plugin brings with its origin."""
+    from glocal import plugins
+    from glocal.backbones import BACKBONES
+    from glocal.data import DATASETS
+    from glocal.engine.checkpoint import shipped_models
+    from glocal.engine.recipe import shipped_recipes
+    from glocal.methods import METHODS
+    from glocal.metrics import METRICS
+
+    found: dict[str, list[str]] = {}
+    origins: dict[str, dict[str, str]] = {}
+    registries: dict[str, Any] = {"methods": METHODS, "backbones": BACKBONES, "datasets": DATASETS, "metrics": METRICS}
+    for kind, registry in registries.items():
+        plugins.load_all(f"glocal.{kind}", registry)
+        found[kind] = sorted(registry)
+        origins[kind] = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in found[kind]}
+    found |= {"recipes": shipped_recipes(), "models": list(shipped_models())}
+    origins["recipes"] = {name: origin for name, (origin, _) in plugins.recipes().items() if origin != "glocal"}
+    from_plugins = {kind: {name: origin for name, origin in names.items() if origin} for kind, names in origins.items()}
+    show(found | {"plugins": from_plugins}, as_json=json, otherwise=lambda: _listing(found, from_plugins))
+
+
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all feature banks; they are built again.")] = False,
+    json: Json = False,
+) -> None:
+    """Show where maps of encoded pictures are kept and how much room they take."""
+    from glocal.data.cache import bank_sizes, cache_dir, clear_banks
+
+    if clear:
+        clear_banks()
+    sizes = bank_sizes()
+    total = sum(sizes.values())
+    show(
+        {"folder": str(cache_dir()), "banks": len(sizes), "bytes": total},
+        as_json=json,
+        otherwise=lambda: f"{len(sizes)} feature banks, {total / 2**20:.1f} MiB, in {cache_dir()}",
+    )
+
+
+def _listing(found: dict[str, list[str]], from_plugins: dict[str, dict[str, str]]) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column()
+    for kind, names in found.items():
+        origins = from_plugins.get(kind, {})
+        shown = (f"{name} (from {origins[name]})" if name in origins else name for name in names)
+        table.add_row(kind, escape(", ".join(shown)))
+    return table
+
 
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 
@@ -31,21 +86,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect):
+for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export):
     app.command(rich_help_panel=PRACTICE)(command)
-app.command(rich_help_panel=PRACTICE)(serve)
-app.command(rich_help_panel=PRACTICE)(export)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
 app.command(rich_help_panel=EVERYBODY)(cache)
 app.add_typer(data, name="data", rich_help_panel=RESEARCHERS)
-app.command(rich_help_panel=RESEARCHERS)(pretrain)
-app.command(rich_help_panel=RESEARCHERS)(train)
-app.command(rich_help_panel=RESEARCHERS)(evaluate)
-app.command(rich_help_panel=RESEARCHERS)(compare)
-app.command(rich_help_panel=RESEARCHERS)(reproduce)
-app.command(rich_help_panel=RESEARCHERS)(report)
-app.command(rich_help_panel=RESEARCHERS)(convert)
+for study in (pretrain, train, evaluate, compare, reproduce, report, convert):
+    app.command(rich_help_panel=RESEARCHERS)(study)
 
 
 def _show_version(wanted: bool) -> None:

@@ -34,8 +34,8 @@ from glocal.cli.research import parse_shots
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from glocal.reproduce.cost import Estimate
     from glocal.reproduce.demo import Demo
+    from glocal.reproduce.runs import Estimate
 
 
 class ScaleName(StrEnum):
@@ -66,7 +66,7 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    from glocal.engine.device import pick_device
+    from glocal.engine.distributed import pick_device
     from glocal.engine.loop import Interrupted
     from glocal.reproduce.reproduction import asked_for, runs_of
     from glocal.reproduce.reproduction import reproduce as run
@@ -78,7 +78,7 @@ def reproduce(
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
     if dry_run:
-        from glocal.reproduce.cost import estimates
+        from glocal.reproduce.runs import estimates
 
         planned = estimates(runs, out.resolve() / "runs", chosen.name)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
@@ -163,7 +163,7 @@ def report(
     json: Json = False,
 ) -> None:
     """Make the report of `glocal reproduce` for runs of your own: tables, figures and one page."""
-    from glocal.engine.device import pick_device
+    from glocal.engine.distributed import pick_device
     from glocal.reproduce.run_report import report_runs
     from glocal.reproduce.runs import Settings
 
@@ -185,7 +185,7 @@ def demo(
     json: Json = False,
 ) -> None:
     """The whole job in front of your eyes, on data that needs no download: train, evaluate, report."""
-    from glocal.engine.device import pick_device
+    from glocal.engine.distributed import pick_device
     from glocal.report.table import to_json
     from glocal.reproduce.demo import run_demo
 

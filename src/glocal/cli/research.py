@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +35,7 @@ from glocal.cli.console import (
 
 if TYPE_CHECKING:
     from glocal.engine.evaluate import Evaluation
+    from glocal.engine.import_weights import Report
     from glocal.report.comparison import Comparison
 
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
@@ -58,9 +58,8 @@ def pretrain(
     json: Json = False,
 ) -> None:
     """Teach a backbone the base classes with a linear classifier."""
-    from glocal.engine.pretrain import pretrain as run
-
-    _run(run, "pretrain", recipe, out, resume, tensorboard, set_, device, json)
+    how: dict[str, Any] = {"overrides": set_, "resume": resume, "tensorboard": tensorboard, "device": device}
+    _run("pretrain", recipe, out, json, **how)
 
 
 def train(
@@ -76,10 +75,25 @@ def train(
     json: Json = False,
 ) -> None:
     """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
-    from glocal.engine.train import train as run
+    overrides = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
+    how: dict[str, Any] = {"overrides": overrides, "resume": resume, "tensorboard": tensorboard, "device": device}
+    _run("train", recipe, out, json, **how)
 
-    started_from = [] if init is None else [f"init={quoted(init)}"]
-    _run(run, "train", recipe, out, resume, tensorboard, [*set_, *started_from], device, json)
+
+def _run(stage: str, recipe: str, out: Path, json: bool, **how: Any) -> None:
+    from glocal.engine.train import run_recipe
+
+    with bars() as progress:
+        best = run_recipe(stage, recipe, out, callback=TrainingBar(progress, stage), **how)
+    shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
+    show(
+        {"run": str(out), "step": best["step"], "validation": best["validation"]},
+        as_json=json,
+        otherwise=lambda: (
+            f"{out}: best at step {best['step']} on validation ({shown}).\n"
+            f"Next: glocal evaluate {out} --dataset {best['recipe']['data']['dataset']}"
+        ),
+    )
 
 
 class Format(StrEnum):
@@ -146,7 +160,7 @@ def compare(
     json: Json = False,
 ) -> None:
     """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
-    from glocal.report.comparison import TEXTS
+    from glocal.report.comparison import SUFFIXES, to_text
     from glocal.report.comparison import compare as run
 
     shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
@@ -159,11 +173,12 @@ def compare(
     print_skipped(found.data.skipped)
     if out is not None and FIRST:
         found.write(out, runs=runs)
-    text = TEXTS.get(format.value)
     show(
         found.to_json() | {"runs": runs},
         as_json=json or format is Format.json,
-        otherwise=lambda: _terminal(found, out) if text is None else text(found.results).rstrip("\n"),
+        otherwise=lambda: (
+            to_text(format.value, found.results).rstrip("\n") if format.value in SUFFIXES else _terminal(found, out)
+        ),
     )
 
 
@@ -238,41 +253,65 @@ def _terminal(found: Comparison, out: Path | None) -> Any:
     return Group(*parts)
 
 
-def _run(
-    run: Any,
-    stage: str,
-    recipe: str,
-    out: Path,
-    resume: bool,
-    tensorboard: bool,
-    overrides: list[str],
-    device: str,
-    json: bool,
+def convert(
+    file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL or TANE.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
+    layout: Annotated[str, typer.Option(help="auto, feat, snatcher, gel, att-g, att, tane or pretrained.")] = "auto",
+    dataset: Annotated[
+        str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
+    ] = None,
+    shot: Annotated[int, typer.Option(help="1 or 5: which of the published settings.")] = 1,
+    json: Json = False,
 ) -> None:
-    from glocal.engine.callbacks import Callback, Callbacks, TensorBoard
-    from glocal.engine.checkpoint import BEST, read_checkpoint
-    from glocal.engine.distributed import joined, world
-    from glocal.engine.recipe import load_recipe
+    """Turn published weights into a checkpoint; the file is read without running anything in it."""
+    from glocal.engine.checkpoint import SUFFIX, save_model
+    from glocal.engine.import_weights import import_weights
     from glocal_runtime.errors import RecipeError
 
-    parsed = load_recipe(recipe, overrides)
-    if parsed.stage != stage:
-        raise RecipeError(f"recipe {recipe} is for `glocal {parsed.stage}`, not for `glocal {stage}`")
-    with joined(device) as where, bars() as progress, ExitStack() as at_the_end:
-        if parsed.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
-            parsed = load_recipe(recipe, [*overrides, f"train.tasks_per_step={world().size}"])
-        callbacks: list[Callback] = [TrainingBar(progress, stage)]
-        if tensorboard:
-            callbacks.append(at_the_end.enter_context(closing(TensorBoard(out))))
-        run(parsed, out, resume=resume, device=where, callback=Callbacks(*callbacks))
-    _, record = read_checkpoint(out / BEST)
-    result = {"run": str(out), "step": record["step"], "validation": record["validation"]}
-    shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in record["validation"].items())
-    show(
-        result,
-        as_json=json,
-        otherwise=lambda: (
-            f"{out}: best at step {record['step']} on validation ({shown}).\n"
-            f"Next: glocal evaluate {out} --dataset {parsed.data.dataset}"
+    if out.suffix != SUFFIX:
+        raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")
+    model, report = import_weights(file, layout=layout, dataset=dataset, shot=shot)
+    save_model(out, model)
+    show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_table(out, report))
+
+
+def _import_table(out: Path, report: Report) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    counts, prepare = report.counts, report.preprocess
+    resized = f"resize {prepare['resize']}, crop" if prepare["resize"] else "no resizing,"
+    rows = [
+        ("file", report.file),
+        ("sha256", report.sha256),
+        (
+            "weights in",
+            report.container + (f"; beside them, not used: {', '.join(report.beside)}" * bool(report.beside)),
         ),
-    )
+        ("layout", f"{report.layout}: {report.layout_why}"),
+        ("dataset", f"{report.dataset}: {report.dataset_why}"),
+        ("pictures", f"{resized} {prepare['size']} px"),
+        (
+            "backbone",
+            f"resnet12 {'-'.join(map(str, report.widths))}: {counts['backbone']} tensors, "
+            f"{report.parameters['backbone']:,} parameters",
+        ),
+        ("method", f"{report.method}: {counts['method']} tensors, {report.parameters['method']:,} parameters"),
+    ]
+    base = {name: entry["shape"] for name, entry in report.tensors.items() if entry["to"].startswith("extra.")}
+    if base:
+        rows.append(("base memory", ", ".join(f"{name} {tuple(shape)}" for name, shape in base.items())))
+    reasons: dict[str, list[str]] = {}
+    for name, why in report.ignored.items():
+        reasons.setdefault(why, []).append(name)
+    rows += [("ignored", f"{len(names)}: {', '.join(names)} ({why})") for why, names in reasons.items()]
+    rows.append(("set to zero", f"{', '.join(report.added)} (counters that only this package has)"))
+    rows += [("note", note) for note in report.notes]
+    rows.append(("written", str(out)))
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(name, escape(text))
+    return table

@@ -5,7 +5,6 @@ One file, so that weights and the record of how they came about cannot be separa
 
 from __future__ import annotations
 
-import hashlib
 import inspect
 import json
 import textwrap
@@ -24,7 +23,7 @@ from torch import Tensor
 from glocal import __version__, plugins
 from glocal.backbones import BACKBONES, Backbone, build_backbone
 from glocal.methods import Method, build_method
-from glocal.types import Preprocess
+from glocal.types import Preprocess, tensor_hash
 from glocal_runtime.errors import WeightsError
 from glocal_runtime.files import replacing
 
@@ -73,7 +72,7 @@ def write_checkpoint(
 ) -> None:
     """``half`` stores floating-point numbers as float16, which ships at half the size."""
     stored = {name: _plain(value, half, name) for name, value in tensors.items()}
-    ours = {"format": FORMAT, "version": __version__, "sha256": _digest(stored)}
+    ours = {"format": FORMAT, "version": __version__, "sha256": tensor_hash(stored)}
     content = save(stored, metadata={"glocal": json.dumps({**record, **ours})})
     with replacing(path) as partial:
         partial.write_bytes(content)
@@ -103,7 +102,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             f"which reads format {FORMAT}: update glocal",
             code="newer",
         )
-    if _digest(tensors) != digest:
+    if tensor_hash(tensors) != digest:  # safetensors itself does not notice a flipped bit
         raise WeightsError(
             f"checkpoint {path} is damaged: its weights are not those that were written; copy it again", code="damaged"
         )
@@ -218,12 +217,3 @@ def _plain(value: Tensor, half: bool, name: str) -> Tensor:
     if not narrow.isfinite().all():
         raise WeightsError(f"{name} has values beyond the range of float16 (65504); save it without half")
     return narrow
-
-
-def _digest(tensors: Mapping[str, Tensor]) -> str:
-    """Hash of names, types, shapes and bytes: safetensors itself does not notice a flipped bit."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
-    return digest.hexdigest()

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from glocal.engine.device import pick_device
+from glocal_runtime.errors import RecipeError
 
 T = TypeVar("T")
 
@@ -114,3 +114,17 @@ class StepLosses(nn.Module):
         with torch.autocast(self._device, self._precision, enabled=self._precision != torch.float32):
             terms: dict[str, Tensor] = self._losses(step)
         return {name: term.float() for name, term in terms.items()}
+
+
+def pick_device(name: str = "auto") -> torch.device:
+    """``auto`` takes CUDA, then Apple's MPS, then the CPU; a device asked for by name must be there."""
+    there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available()), "cpu": 1}
+    if name == "auto":
+        return torch.device(next(device for device, count in there.items() if count))
+    kind, _, index = name.partition(":")
+    if kind not in there or (index and not index.isdecimal()) or name.endswith(":"):
+        raise RecipeError(f"device must be auto, cpu, cuda or mps, or one of several such as cuda:1, got {name!r}")
+    if int(index or 0) >= there[kind]:
+        usable = ", ".join(f"{device} ({count})" for device, count in there.items() if count)
+        raise RecipeError(f"device {name} is not available on this machine; usable here: {usable}")
+    return torch.device(name)

@@ -7,7 +7,7 @@ Models that share a backbone share its maps: every picture is encoded once, and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,18 +15,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from glocal import plugins
+from glocal.backbones import Backbone
 from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
+from glocal.data.features import FeatureBank
+from glocal.data.loader import views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.distributed import joined, world
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import Rows, RowStore
-from glocal.engine.task_maps import Fetch, build_banks, task_maps
 from glocal.methods import Method
 from glocal.metrics import METRICS, Interval, block_metrics, mean_ci
+from glocal.types import Episode
 
 Progress = Callable[[str, int, int], None]  # stage ("encode" or "tasks"), done, total
 
@@ -238,15 +242,41 @@ class _Collected:
 
 
 def metric_rows(answers: Sequence[Answers]) -> Rows:
-    """Metrics of all tasks, in one block per task size."""
-    sizes: dict[tuple[int, ...], list[int]] = {}
-    for i, answer in enumerate(answers):
-        sizes.setdefault(answer.logits.shape, []).append(i)
-    rows: Rows = {}
-    for members in sizes.values():
-        logits, score, label = (
-            np.stack([getattr(answers[i], part) for i in members]) for part in ("logits", "open_score", "label")
-        )
-        for name, values in block_metrics(logits, score, label).items():
-            rows.setdefault(name, np.full(len(answers), np.nan))[members] = values
-    return rows
+    """Metrics of all tasks, which are of one size."""
+    parts = ("logits", "open_score", "label")
+    return block_metrics(*(np.stack([getattr(each, part) for each in answers]) for part in parts)) if answers else {}
+
+
+Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank
+
+
+def build_banks(
+    backbone: Backbone,
+    data: ClassDataset,
+    lists: Sequence[TaskList],
+    *,
+    support_views: int = 1,
+    device: torch.device | str = "cpu",
+    **how: Any,
+) -> list[FeatureBank]:
+    """The plain bank first, with every picture of the tasks; then one per further view, with the support alone.
+
+    ``how``: workers, folder and progress of ``FeatureBank.build``.
+    """
+    encoder = backbone.on(device).eval()
+    plain, *others = views(support_views, encoder.preprocess.size)
+    every = np.unique(np.concatenate([tasks.images() for tasks in lists]))
+    banks = [FeatureBank.build(encoder, data, wanted=every, view=plain, device=device, **how)]
+    if others:
+        support = np.unique(np.concatenate([draw.support for tasks in lists for draw in tasks]))
+        banks += [FeatureBank.build(encoder, data, wanted=support, view=view, device=device, **how) for view in others]
+    return banks
+
+
+def task_maps(draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = ()) -> Episode:
+    """A task with its maps; every support picture once per view, V * K shots where K were drawn."""
+    episode = draw.episode(fetch)
+    if not more_views:
+        return episode
+    support = torch.cat([episode.support, *(view(draw.support) for view in more_views)])
+    return replace(episode, support=support, support_label=episode.support_label.repeat(1 + len(more_views)))

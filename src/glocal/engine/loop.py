@@ -22,18 +22,17 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glocal.backbones.dropblock import shorten_ramps
+from glocal.backbones.resnet12 import shorten_ramps
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
-from glocal.engine.callbacks import Callback, Callbacks
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
-from glocal.engine.run_folder import METRICS, RECIPE, Log, resume_command, saved_state
+from glocal.engine.run_folder import METRICS, RECIPE, Callback, Callbacks, Log, resume_command, saved_state
 from glocal.engine.weight_average import WeightAverage
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.files import write_text

@@ -20,6 +20,7 @@ from typing import Any
 from glocal.backbones import Backbone
 from glocal.engine.checkpoint import BEST, LAST, Model, load_model, shipped_models
 from glocal.methods.base import check_choice
+from glocal.types import tensor_hash
 from glocal_runtime.errors import RecipeError
 
 
@@ -78,11 +79,8 @@ def name_model(
     encoder = _hash(model.backbone.fingerprint(), model.backbone.preprocess.fingerprint())
     if backbones is not None:
         model = replace(model, backbone=backbones.setdefault(encoder, model.backbone))
-    weights = hashlib.sha256()
-    for key, value in sorted(model.method.state_dict().items()):
-        weights.update(f"{key}{tuple(value.shape)}{value.dtype}".encode())
-        weights.update(value.detach().cpu().contiguous().numpy().tobytes())
-    identity = _hash(encoder, json.dumps(model.record.get("method"), sort_keys=True), weights.hexdigest())
+    weights = tensor_hash(model.method.state_dict())
+    identity = _hash(encoder, json.dumps(model.record.get("method"), sort_keys=True), weights)
     method = model.method
     chosen = method.open_score if score is None else check_choice("open_score", score, method.score_names)
     return NamedModel(name, model, chosen, identity, encoder)

@@ -12,8 +12,7 @@ import inspect
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources.abc import Traversable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -247,7 +246,7 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     if str(source) in below:
         raise RecipeError(f"recipes extend each other in a circle: {' -> '.join([*below, str(source)])}", code="circle")
     path = Path(source)
-    shipped = next((file for file in _shipped() if file.name == f"{source}.toml"), None)
+    _, shipped = plugins.recipes().get(str(source), ("", None))
     if path.suffix in (".toml", ".json") and path.is_file():
         content = path.read_bytes()
     elif shipped is not None:
@@ -289,12 +288,7 @@ def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
 
 
 def shipped_recipes() -> list[str]:
-    return sorted({file.name.removesuffix(".toml") for file in _shipped()})
-
-
-def _shipped() -> Iterator[Traversable]:
-    for _, folder in plugins.recipe_folders():
-        yield from (file for file in folder.iterdir() if file.name.endswith(".toml"))
+    return sorted(plugins.recipes())
 
 
 def _set(fields: dict[str, Any], override: str) -> None:

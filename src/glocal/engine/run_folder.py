@@ -1,4 +1,4 @@
-"""The folder of a run: what lies in it, whether a run may start or go on there, and its log."""
+"""The folder of a run: what lies in it, whether a run may start or go on there, and who is told of its progress."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import math
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.engine.distributed import world
 from glocal.engine.recipe import Recipe, parse_recipe
-from glocal_runtime.errors import RecipeError
+from glocal_runtime.errors import GlocalError, RecipeError
 from glocal_runtime.files import write_text
 
 RECIPE = "recipe.json"  # the resolved recipe
@@ -80,3 +81,65 @@ def _step_of(line: str) -> float:
         return float(json.loads(line)["step"])
     except ValueError:  # a kill can leave half a line, always of a step after the last saved one
         return math.inf
+
+
+FOLDER = "tensorboard"  # below the folder of the run
+WRITE_EVERY = 10  # steps between two points of a loss curve
+
+
+class Callback(Protocol):
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None: ...
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None: ...
+
+
+class Callbacks:
+    """Tells each of them, in order."""
+
+    def __init__(self, *each: Callback):
+        self._each = each
+
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
+        for callback in self._each:
+            callback.step(step, steps, terms)
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None:
+        for callback in self._each:
+            callback.validated(step, metrics, best)
+
+
+class TensorBoard:
+    """Writes loss terms and validation metrics for TensorBoard; of several processes, only the first one writes.
+
+    Nothing is touched before the first step, because the run may still be refused.  After a resume the points of steps
+    that are taken again give way to the new ones.
+    """
+
+    def __init__(self, run: Path):
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as missing:
+            raise GlocalError(
+                "--tensorboard needs the package tensorboard, which is not installed: pip install 'glocal[tensorboard]'"
+            ) from missing
+        self._open, self._folder = SummaryWriter, run / FOLDER
+        self._writer: Any = None
+
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
+        if self._writer is None and world().first:
+            self._writer = self._open(str(self._folder), purge_step=step)
+        if step % WRITE_EVERY == 0 or step == steps:
+            self._write("loss", terms, step)
+
+    def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None:
+        self._write("validation", metrics, step)
+
+    def _write(self, group: str, values: Mapping[str, float], step: int) -> None:
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(f"{group}/{name}", value, step)
+
+    def close(self) -> None:
+        """Write what is still in memory."""
+        if self._writer is not None:
+            self._writer.close()

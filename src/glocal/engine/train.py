@@ -6,8 +6,11 @@ Frozen: the backbone's maps come from the feature bank, a few views of each pict
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, closing
 from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +22,12 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader, views
 from glocal.data.registry import open_dataset
-from glocal.engine.checkpoint import Model
-from glocal.engine.distributed import world
+from glocal.engine.checkpoint import BEST, Model, read_checkpoint
+from glocal.engine.distributed import joined, world
 from glocal.engine.loop import run_stage, step_seed
-from glocal.engine.pretrain import part_of, start_model
-from glocal.engine.recipe import Recipe
+from glocal.engine.pretrain import part_of, pretrain, start_model
+from glocal.engine.recipe import Recipe, load_recipe
+from glocal.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.ops.similarity import class_mean, pool
 from glocal.types import BaseClasses
 from glocal_runtime.errors import RecipeError
@@ -129,3 +133,29 @@ def base_classes(
 
 
 train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+STAGES = {"pretrain": pretrain, "train": train}
+
+
+def run_recipe(
+    stage: str,
+    source: str | Path,
+    folder: Path,
+    *,
+    overrides: Sequence[str] = (),
+    resume: bool = False,
+    tensorboard: bool = False,
+    device: str = "auto",
+    callback: Callback | None = None,
+) -> dict[str, Any]:
+    """Read a recipe of that stage and run it, also under torchrun; returns the record of the chosen checkpoint."""
+    recipe = load_recipe(source, overrides)
+    if recipe.stage != stage:
+        raise RecipeError(f"recipe {source} is for `glocal {recipe.stage}`, not for `glocal {stage}`")
+    with joined(device) as where, ExitStack() as at_the_end:
+        if recipe.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
+            recipe = load_recipe(source, [*overrides, f"train.tasks_per_step={world().size}"])
+        told = [] if callback is None else [callback]
+        if tensorboard:
+            told.append(at_the_end.enter_context(closing(TensorBoard(folder))))
+        STAGES[stage](recipe, folder, resume=resume, device=where, callback=Callbacks(*told))
+    return read_checkpoint(folder / BEST)[1]

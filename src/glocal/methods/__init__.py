@@ -9,7 +9,7 @@ from typing import Any
 from glocal import plugins
 from glocal.methods.att import ATT, ATTG
 from glocal.methods.base import Method
-from glocal.methods.centred import Centred
+from glocal.methods.blocks import Centred
 from glocal.methods.eol import EOL
 from glocal.methods.feat import FEAT
 from glocal.methods.gel import GEL

@@ -42,7 +42,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glocal.methods.base import Comparison, Method, MethodCard, Paper, check_choice, check_positive
-from glocal.methods.centred import Centring
+from glocal.methods.blocks import Centring
 from glocal.ops.similarity import class_mean, pool
 from glocal.types import BaseClasses, Views
 from glocal_runtime.errors import RecipeError

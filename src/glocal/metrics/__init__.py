@@ -13,8 +13,17 @@ import numpy as np
 
 from glocal.metrics import openset
 from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_label, known_mask
-from glocal.metrics.histogram import ScoreHistogram, score_histogram
-from glocal.metrics.openset import Answers, aupr, auroc, f1_at, f1_at_true_rate, fpr95, oscr
+from glocal.metrics.openset import (
+    Answers,
+    ScoreHistogram,
+    aupr,
+    auroc,
+    f1_at,
+    f1_at_true_rate,
+    fpr95,
+    oscr,
+    score_histogram,
+)
 from glocal.metrics.summary import Interval, PairedDifference, mean_ci, mean_ranks, paired_difference, sign_test
 from glocal_runtime.errors import DataError
 

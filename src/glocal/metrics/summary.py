@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glocal.metrics.arrays import ArrayLike, FloatArray, as_float
-from glocal_runtime.errors import DataError, RecipeError
+from glocal_runtime.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,6 @@ class Interval:
     mean: float
     half: float
     n: int
-
-    @property
-    def low(self) -> float:
-        return self.mean - self.half
-
-    @property
-    def high(self) -> float:
-        return self.mean + self.half
 
 
 def mean_ci(values: ArrayLike) -> Interval:
@@ -57,8 +49,6 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: i
         raise DataError(
             f"a and b must come from the same tasks, got {len(first)} and {len(second)}; evaluate both on one list"
         )
-    if resamples < 1:
-        raise RecipeError(f"resamples must be at least 1, got {resamples}")
     difference = first - second
     low, high = np.quantile(_bootstrap_means(difference, seed=seed, resamples=resamples), [0.025, 0.975])
     wins, losses = int((difference > 0).sum()), int((difference < 0).sum())

@@ -16,7 +16,7 @@ import torch
 
 from glocal.backbones import build_backbone
 from glocal.engine.checkpoint import Model, find_checkpoint, load_model, save_model
-from glocal.engine.device import pick_device
+from glocal.engine.distributed import pick_device
 from glocal.methods import Method, build_method
 from glocal.types import Views
 from glocal_runtime import views as arrays

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +14,36 @@ from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
 from glocal.engine.named_models import NamedModel
 from glocal.methods import METHODS, build_method
-from glocal.report.published import Published, published
+from glocal.metrics import METRICS, Interval
+
+TASKS = 600  # over which the paper takes its means
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row that the GEL paper prints; the metrics are fractions with their interval."""
+
+    table: str  # table-1, ablation, combine, coefficients, resnet-18
+    dataset: str
+    method: str  # a name of METHODS, for variants ``gel/<variant>``
+    shot: int
+    backbone: str
+    values: dict[str, Interval]
+    note: str = ""
+
+
+@cache
+def published() -> tuple[Published, ...]:
+    """Every row of the paper's tables, in the paper's order."""
+    record = json.loads((resources.files("glocal.report") / "published.json").read_text("utf-8"))
+    return tuple(_published(fields) for fields in record["rows"])
+
+
+def _published(fields: dict[str, Any]) -> Published:
+    values = {name: Interval(fields[name][0] / 100, fields[name][1] / 100, TASKS) for name in METRICS if name in fields}
+    about = {key: value for key, value in fields.items() if key not in METRICS}
+    return Published(values=values, **about)
+
 
 PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # side of a picture in pixels
 PAPER_WIDTHS = {"resnet12": [64, 160, 320, 640]}

@@ -6,7 +6,7 @@ Transductive methods, which see all queries of a task at once, stand in a table 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from glocal.report.comparable import Conditions, about, published_beside, why_no
 from glocal.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown
 from glocal_runtime.files import write_text
 
+SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
 COMPARED = ("acc", "auroc")  # metrics with differences, ranks and published numbers
 
 
@@ -80,8 +81,8 @@ class Comparison:
     def write(self, out: Path, **more: Any) -> None:
         """compare.json, .md, .tex and .csv; ``more`` goes into the JSON."""
         write_text(out / "compare.json", json.dumps(self.to_json() | more, indent=1) + "\n")
-        for name, make in TEXTS.items():
-            write_text((out / "compare").with_suffix(SUFFIXES[name]), make(self.results))
+        for kind, suffix in SUFFIXES.items():
+            write_text((out / "compare").with_suffix(suffix), to_text(kind, self.results))
 
 
 def compare(
@@ -225,23 +226,15 @@ def _seen(each: NamedModel, on: Conditions) -> str:
     return f"was trained on {len(seen)} of these {len(on.classes)} classes" if seen else ""
 
 
-def markdown(found: Sequence[Result]) -> str:
-    return "\n".join(to_markdown(result.table) for result in found)
-
-
-def latex(found: Sequence[Result]) -> str:
-    return "\n".join(to_latex(result.table) for result in found)
-
-
-def comma_separated(found: Sequence[Result]) -> str:
-    return to_csv([(result.table, _front(result)) for result in found])
+def to_text(kind: str, found: Sequence[Result]) -> str:
+    """All tables; ``kind`` is a key of SUFFIXES."""
+    if kind == "csv":
+        return to_csv([(result.table, _front(result)) for result in found])
+    make = {"markdown": to_markdown, "latex": to_latex}[kind]
+    return "\n".join(make(result.table) for result in found)
 
 
 def _front(result: Result) -> dict[str, Any]:
     spec = result.measured.spec
     share, transductive = unknown_share(spec), int(result.transductive)
     return {"way": spec.way, "shot": spec.shot, "unknown_share": share, "transductive": transductive}
-
-
-TEXTS: dict[str, Callable[[Sequence[Result]], str]] = {"markdown": markdown, "latex": latex, "csv": comma_separated}
-SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}

@@ -10,16 +10,15 @@ called ``<script>`` stays a name.
 from __future__ import annotations
 
 import base64
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
-from pathlib import Path
+from itertools import takewhile
 
-from glocal_runtime.errors import GlocalError
-from glocal_runtime.files import write_text
+from glocal.metrics import METRICS
+from glocal.report.table import EMPTY, Cell, Table, marked
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -68,6 +67,40 @@ def figure(picture: str | bytes, *, alt: str) -> Html:
     return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}"></figure>')
 
 
+def to_html(table: Table) -> Html:
+    """The table in a box that scrolls by itself, and beneath it what each column means.
+
+    Notes stand under the names and differences under the values: a page is narrower than a terminal.
+    """
+    head = "".join(f'<th scope="col">{text(cell.text)}</th>' for cell in table.head() if not cell.kind)
+    body = "".join(f"<tr>{_html_row(line)}</tr>\n" for line in table.body())
+    meaning = "".join(
+        f"<div><dt>{text(METRICS[metric].title)}</dt><dd>{text(METRICS[metric].description)}</dd></div>"
+        for metric in table.metrics
+    )
+    return Html(
+        f'<figure class="table"><h3>{text(table.title)}</h3>\n'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{text(table.title)}">'
+        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n"
+        f'<figcaption>{text(table.below)}<dl class="legend">{meaning}</dl></figcaption></figure>'
+    )
+
+
+def _html_row(line: Sequence[Cell]) -> str:
+    name, *rest = line
+    note = "".join(f'<span class="note">{text(cell.text)}</span>' for cell in rest if cell.kind == "note" and cell.text)
+    row = f'<th scope="row">{text(name.text)}{note}</th>'
+    for i, cell in enumerate(rest):
+        if not cell.kind:
+            after = {c.kind: text(c.text) for c in takewhile(lambda c: c.kind, rest[i + 1 :]) if c.text != EMPTY}
+            delta = ""
+            if "delta" in after:
+                p = f" p {after['p']}" if "p" in after else ""
+                delta = f'<span class="delta">Δ {after["delta"].replace(" [", "<br>[")}{p}</span>'
+            row += f"<td>{marked(cell, text, '<strong>{}</strong>')}{delta}</td>"
+    return row
+
+
 def side_by_side(*parts: Html) -> Html:
     """Parts in one row where there is room, one below the other on a phone."""
     return Html(f'<div class="side">{"".join(parts)}</div>')
@@ -106,17 +139,6 @@ def page(title: str, sections: Sequence[Section], *, lead: str = "") -> str:
 </body>
 </html>
 """
-
-
-def write_page(path: str | os.PathLike[str], html: str) -> Path:
-    """Write it so that a reader never meets half a page."""
-    target = Path(path)
-    try:
-        write_text(target, html)
-    except OSError as problem:
-        reason = problem.strerror or problem
-        raise GlocalError(f"cannot write the report {target}: {reason}; choose another place for it") from problem
-    return target
 
 
 def _section(anchor: str, section: Section) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from glocal.metrics import Answers, ScoreHistogram, auroc
 from glocal.metrics.arrays import ArrayLike, FloatArray, as_float, as_mask
-from glocal_runtime.errors import DataError, GlocalError
+from glocal_runtime.errors import GlocalError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,8 +62,6 @@ def roc(curves: Mapping[str, Sequence[Scores]], *, title: str = "") -> Figure:
     entries = {}
     grid = np.linspace(0, 1, 1001)  # finer than the steps of a task, 1 / (its known queries)
     for i, (name, tasks) in enumerate(curves.items()):
-        if not tasks:
-            raise DataError(f"the ROC of {name!r} needs the scores of at least one task, got none")
         area = np.mean([auroc(score, known) for score, known in tasks])
         rate = np.mean([np.interp(grid, *roc_points(score, known)) for score, known in tasks], axis=0)
         (entries[f"{name}, {100 * area:.1f}"],) = axes.plot(
@@ -100,9 +98,7 @@ class Point(NamedTuple):
 
 def curve(points: Sequence[Point], *, marked: float, axis: str, title: str = "") -> Figure:
     """AUROC over one setting.  ``marked`` is the x that differences are taken against; its point has no bar."""
-    base = next((point for point in points if point.x == marked), None)
-    if base is None:
-        raise DataError(f"the marked setting {marked:g} must be one of {', '.join(f'{p.x:g}' for p in points)}")
+    base = next(point for point in points if point.x == marked)
     figure, axes = canvas(title)
     below = [100 * (point.mean - (base.mean + point.low)) for point in points]
     above = [100 * (base.mean + point.high - point.mean) for point in points]

@@ -1,4 +1,4 @@
-"""How a result table looks in a terminal, Markdown, LaTeX, CSV, JSON and HTML.
+"""A result table as a value, and how it looks in a terminal, Markdown, LaTeX, CSV and JSON; ``html`` has it for a page.
 
 The formats people read share one grid of short texts, each with its own escaping; the formats programs read (CSV,
 JSON) carry the plain fractions with every digit.
@@ -15,19 +15,143 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
-from itertools import takewhile
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from glocal.metrics import METRICS, Interval, PairedDifference
-from glocal.report import grid
-from glocal.report.grid import EMPTY, Cell, Row, Table
-from glocal.report.html import Html, text
+
+EMPTY = "–"
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    values: Mapping[str, Interval]  # by metric, as fractions
+    note: str = ""
+    difference: Mapping[str, PairedDifference] = field(default_factory=dict)  # this row minus the reference row
+    open_score: str = ""  # its name, where rows differ in it
+    rank: Mapping[str, float] = field(default_factory=dict)  # mean place among the rows, by metric
+    published: Mapping[str, Interval] = field(default_factory=dict)  # what others measured for this row
+
+
+@dataclass(frozen=True)
+class Table:
+    title: str
+    metrics: Sequence[str]  # keys of METRICS, in the order of the columns
+    rows: Sequence[Row]
+    reference: str | None = None  # name of the row that differences are taken against
+    sign_test: bool = False  # a column of p-values beside each column of differences
+    caption: str = ""
+
+    @property
+    def compared(self) -> list[str]:
+        """Metrics that have a column of paired differences."""
+        return [metric for metric in self.metrics if any(metric in row.difference for row in self.rows)]
+
+    @property
+    def reading(self) -> str:
+        """How to read the numbers, in one line for under the table."""
+        measured = [row.values[metric] for row in self.rows for metric in self.metrics if metric in row.values]
+        counts = {value.n for value in measured if value.n > 1}
+        tasks = f"{max(counts)} tasks" if len(counts) == 1 else "tasks"
+        line = f"Mean ± 95 % confidence interval over {tasks}" if counts else "Single values"
+        line += ", in percent" + ("; best value bold." if len(self.rows) > 1 else ".")
+        if self.compared:
+            line += f" Δ: difference to {self.reference} on the same tasks [95 % bootstrap interval]"
+            line += (
+                "; p: exact sign test over the tasks, not corrected for the number of rows." if self.sign_test else "."
+            )
+        if any(row.rank for row in self.rows):
+            line += " Rank: mean place among the rows of this table, 1 is best."
+        return line
+
+    @property
+    def below(self) -> str:
+        return f"{self.caption} {self.reading}".strip()
+
+    def head(self) -> list[Cell]:
+        return [title for title, _ in _columns(self)]
+
+    def body(self) -> list[list[Cell]]:
+        return [[cell(row) for _, cell in _columns(self)] for row in self.rows]
+
+    def number(self, value: float, *, signed: bool = False) -> str:
+        return f"{100 * value:{'+' if signed else ''}.2f}".replace("-", "−")
+
+    def best(self, metric: str) -> set[str]:
+        """Names of the rows whose printed mean is best; nobody when there is nothing to choose from."""
+        means = {row.name: row.values[metric].mean for row in self.rows if metric in row.values}
+        printed = {name: round(100 * mean, 2) for name, mean in means.items() if math.isfinite(mean)}
+        if len(set(printed.values())) < 2:
+            return set()
+        pick = max if METRICS[metric].higher_is_better else min
+        return {name for name, value in printed.items() if value == pick(printed.values())}
+
+
+@dataclass(frozen=True)
+class Cell:
+    text: str
+    bold: bool = False
+    left: bool = False  # words; numbers are set to the right
+    kind: str = ""  # "delta" and "p" follow the value they belong to, "note" is the last of its row
+
+
+def _columns(table: Table) -> Iterator[tuple[Cell, Callable[[Row], Cell]]]:
+    """The head of a column, and its cell in a row."""
+    yield Cell("Method", left=True), lambda row: Cell(row.name, left=True)
+    if _any(table, "open_score"):
+        yield Cell("Open score", left=True), lambda row: Cell(row.open_score or EMPTY, left=True)
+    for metric in table.metrics:
+        yield from _metric_columns(table, metric)
+    if _any(table, "note"):
+        yield Cell("Note", left=True, kind="note"), lambda row: Cell(row.note, left=True, kind="note")
+
+
+def _metric_columns(table: Table, metric: str) -> Iterator[tuple[Cell, Callable[[Row], Cell]]]:
+    """The value, then what stands beside it: difference, p-value, rank and published number where there are any."""
+    title, best = METRICS[metric].title, table.best(metric)
+    arrow = "↑" if METRICS[metric].higher_is_better else "↓"
+    yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(table, row.values.get(metric)), bold=row.name in best)
+    if metric in table.compared:
+        yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(table, row, metric), kind="delta")
+        if table.sign_test:
+            yield Cell("p", kind="p"), lambda row: Cell(_p_value(row, metric), kind="p")
+    if any(metric in row.rank for row in table.rows):
+        yield Cell("Rank"), lambda row: Cell(f"{row.rank[metric]:.2f}" if metric in row.rank else EMPTY)
+    if any(metric in row.published for row in table.rows):
+        yield Cell("Published"), lambda row: Cell(_value(table, row.published.get(metric)))
+
+
+def p_text(p: float) -> str:
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _any(table: Table, field: str) -> bool:
+    return any(getattr(row, field) for row in table.rows)
+
+
+def _value(table: Table, value: Interval | None) -> str:
+    """A published number that came without an interval (one value, or half is NaN) is printed without one."""
+    if value is None or not math.isfinite(value.mean):
+        return EMPTY
+    mean = table.number(value.mean)
+    return f"{mean} ± {table.number(value.half)}" if value.n > 1 and math.isfinite(value.half) else mean
+
+
+def _difference(table: Table, row: Row, metric: str) -> str:
+    if metric not in row.difference:
+        return EMPTY
+    found = row.difference[metric]
+    mean, low, high = (table.number(x, signed=True) for x in (found.mean, found.low, found.high))
+    return f"{mean} [{low}, {high}]"
+
+
+def _p_value(row: Row, metric: str) -> str:
+    return p_text(row.difference[metric].p_value) if metric in row.difference else EMPTY
+
 
 if TYPE_CHECKING:
     from rich.table import Table as RichTable
-
-__all__ = ["Interval", "Row", "Table", "to_csv", "to_html", "to_json", "to_latex", "to_markdown", "to_rich"]
 
 
 def to_rich(table: Table) -> RichTable:
@@ -36,38 +160,38 @@ def to_rich(table: Table) -> RichTable:
     from rich.table import Table as RichTable
     from rich.text import Text
 
-    drawn = RichTable(title=Text(table.title), caption=Text(grid.below(table)), box=SIMPLE_HEAD, title_justify="left")
+    drawn = RichTable(title=Text(table.title), caption=Text(table.below), box=SIMPLE_HEAD, title_justify="left")
     drawn.caption_justify = "left"
-    for cell in grid.head(table):
+    for cell in table.head():
         drawn.add_column(Text(cell.text), justify="left" if cell.left else "right", overflow="fold")
-    for line in grid.body(table):
+    for line in table.body():
         drawn.add_row(*(Text(cell.text, style="bold" if cell.bold else "") for cell in line))
     return drawn
 
 
 def to_markdown(table: Table) -> str:
-    texts = [[_marked(cell, _in_markdown, "**{}**") for cell in line] for line in [grid.head(table), *grid.body(table)]]
+    texts = [[marked(cell, _in_markdown, "**{}**") for cell in line] for line in [table.head(), *table.body()]]
     width = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    left = [cell.left for cell in grid.head(table)]
+    left = [cell.left for cell in table.head()]
     rule = ["-" * n if to_left else "-" * (n - 1) + ":" for n, to_left in zip(width, left, strict=True)]
     lines = [
         "| " + " | ".join(f"{part:{'<' if l else '>'}{n}}" for part, n, l in zip(line, width, left, strict=True)) + " |"
         for line in [texts[0], rule, *texts[1:]]
     ]
-    return "\n".join([f"**{_in_markdown(table.title)}**", "", *lines, "", _in_markdown(grid.below(table)), ""])
+    return "\n".join([f"**{_in_markdown(table.title)}**", "", *lines, "", _in_markdown(table.below), ""])
 
 
 def to_latex(table: Table) -> str:
     r"""A ``table`` float for \usepackage{booktabs}."""
     head, *body = [
-        [_marked(cell, _in_latex, r"\textbf{{{}}}") for cell in line] for line in [grid.head(table), *grid.body(table)]
+        [marked(cell, _in_latex, r"\textbf{{{}}}") for cell in line] for line in [table.head(), *table.body()]
     ]
-    align = "".join("l" if cell.left else "r" for cell in grid.head(table))
+    align = "".join("l" if cell.left else "r" for cell in table.head())
     return "\n".join(
         [
             r"\begin{table}",
             r"\centering",
-            rf"\caption{{{_in_latex(f'{table.title}. {grid.below(table)}')}}}",
+            rf"\caption{{{_in_latex(f'{table.title}. {table.below}')}}}",
             rf"\begin{{tabular}}{{{align}}}",
             r"\toprule",
             " & ".join(head) + r" \\",
@@ -143,41 +267,7 @@ def to_json(table: Table) -> dict[str, Any]:
     }
 
 
-def to_html(table: Table) -> Html:
-    """The table in a box that scrolls by itself, and beneath it what each column means.
-
-    Notes stand under the names and differences under the values: a page is narrower than a terminal.
-    """
-    head = "".join(f'<th scope="col">{text(cell.text)}</th>' for cell in grid.head(table) if not cell.kind)
-    body = "".join(f"<tr>{_html_row(line)}</tr>\n" for line in grid.body(table))
-    meaning = "".join(
-        f"<div><dt>{text(METRICS[metric].title)}</dt><dd>{text(METRICS[metric].description)}</dd></div>"
-        for metric in table.metrics
-    )
-    return Html(
-        f'<figure class="table"><h3>{text(table.title)}</h3>\n'
-        f'<div class="scroll" role="region" tabindex="0" aria-label="{text(table.title)}">'
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>\n"
-        f'<figcaption>{text(grid.below(table))}<dl class="legend">{meaning}</dl></figcaption></figure>'
-    )
-
-
-def _html_row(line: Sequence[Cell]) -> str:
-    name, *rest = line
-    note = "".join(f'<span class="note">{text(cell.text)}</span>' for cell in rest if cell.kind == "note" and cell.text)
-    row = f'<th scope="row">{text(name.text)}{note}</th>'
-    for i, cell in enumerate(rest):
-        if not cell.kind:
-            after = {c.kind: text(c.text) for c in takewhile(lambda c: c.kind, rest[i + 1 :]) if c.text != EMPTY}
-            delta = ""
-            if "delta" in after:
-                p = f" p {after['p']}" if "p" in after else ""
-                delta = f'<span class="delta">Δ {after["delta"].replace(" [", "<br>[")}{p}</span>'
-            row += f"<td>{_marked(cell, text, '<strong>{}</strong>')}{delta}</td>"
-    return row
-
-
-def _marked(cell: Cell, escape: Callable[[str], str], bold: str) -> str:
+def marked(cell: Cell, escape: Callable[[str], str], bold: str) -> str:
     return bold.format(escape(cell.text)) if cell.bold else escape(cell.text)
 
 

@@ -15,20 +15,21 @@ from glocal.backbones import build_backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
-from glocal.engine.callbacks import Callback
 from glocal.engine.checkpoint import LAST, Model, load_model
 from glocal.engine.evaluate import Evaluation, Progress, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import load_recipe
+from glocal.engine.run_folder import Callback
 from glocal.engine.train import train
 from glocal.methods import METHODS
 from glocal.metrics import METRICS, paired_difference, score_histogram
 from glocal.report import plots
 from glocal.report.gallery import Query, gallery
-from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, write_page
-from glocal.report.table import Row, Table, to_html
+from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, to_html
+from glocal.report.table import Row, Table
 from glocal_runtime.errors import RecipeError
+from glocal_runtime.files import write_text
 
 SHOTS = (1, 5)
 REFUSED = 0.1  # share of known validation queries that the gallery's threshold refuses
@@ -67,7 +68,9 @@ def run_demo(
     found = dict(zip(SHOTS, evaluated, strict=True))
     tables = {shot: _table(shot, rows) for shot, rows in found.items()}
     text = _page(found, tables, test, drawn, _threshold(models[-1], where))
-    return Demo(write_page(out / "demo-report.html", text), tables)
+    report = out / "demo-report.html"
+    write_text(report, text)
+    return Demo(report, tables)
 
 
 def _train(out: Path, device: torch.device | None, callback: Callable[[str], Callback | None]) -> list[NamedModel]:

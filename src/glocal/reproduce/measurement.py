@@ -20,10 +20,9 @@ from glocal.engine.evaluate import Answers, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import Rows, RowStore
 from glocal.metrics import PairedDifference, ScoreHistogram, paired_difference, score_histogram
-from glocal.metrics.histogram import BINS
-from glocal.report.comparable import Conditions
+from glocal.metrics.openset import BINS
+from glocal.report.comparable import Conditions, Published, published
 from glocal.report.comparison import Result, results
-from glocal.report.published import Published, published
 from glocal.reproduce.plans import Line, TablePlan
 from glocal.reproduce.runs import Run, Settings
 

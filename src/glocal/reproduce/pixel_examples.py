@@ -25,8 +25,7 @@ from glocal.data.episodes import Draw, EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader
 from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import evaluate_models
-from glocal.engine.task_maps import build_banks, task_maps
+from glocal.engine.evaluate import build_banks, evaluate_models, task_maps
 from glocal.reproduce.measurement import SEED, Measurement
 from glocal.reproduce.plans import Line
 from glocal.reproduce.runs import Settings

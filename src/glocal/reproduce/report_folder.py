@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from glocal import __version__
 from glocal.report.comparison import Result
-from glocal.report.html import Html, Section, code, facts, page, side_by_side, write_page
+from glocal.report.html import Html, Section, code, facts, page, side_by_side, to_html
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
-from glocal.report.table import to_html, to_latex, to_markdown
+from glocal.report.table import to_latex, to_markdown
 from glocal.reproduce.runs import commit
 from glocal_runtime.files import replacing, write_text
 
@@ -99,7 +99,8 @@ def write_report(report: Report, out: Path) -> Path:
     }
     write_text(out / NUMBERS, json.dumps(numbers, indent=1) + "\n")
     write_text(out / MARKDOWN, markdown(report))
-    return write_page(out / HTML, html(report))
+    write_text(out / HTML, html(report))
+    return out / HTML
 
 
 def html(report: Report) -> str:
