@@ -29,6 +29,9 @@ class Finding:
     def __str__(self) -> str:
         return self.text
 
+    def to_json(self) -> dict[str, str | list[str]]:
+        return {"kind": self.kind, "text": self.text, "classes": sorted(self.classes)}
+
     def concerns(self, classes: Collection[str]) -> bool:
         return not self.classes.isdisjoint(classes)
 

@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 
 from glocal_runtime import old_format
-from glocal_runtime.contents import Contents, Probes
 from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import replacing
 from glocal_runtime.model import CHECKPOINT, ONNX, Model, torch_models

@@ -9,7 +9,7 @@ import pytest
 
 from glocal.export.onnx import export
 from glocal_runtime import Recognizer
-from glocal_runtime.contents import TOLERANCE
+from glocal_runtime.enrolled import TOLERANCE
 
 SHOTS, PER_CLASS, PHOTOS = 5, 25, 500
 

@@ -14,7 +14,7 @@ import pytest
 import glocal
 from exports import onnx_recognizer
 from glocal.export.onnx import export
-from glocal_runtime.contents import TOLERANCE, relative
+from glocal_runtime.enrolled import TOLERANCE, relative
 from photos import recognizer, write, write_classes
 
 SOURCE = Path(glocal.__file__).parents[1]

@@ -15,7 +15,7 @@ from glocal.cli.main import app
 from glocal.export import onnx as exporting
 from glocal.export.onnx import export
 from glocal_runtime import Recognizer
-from glocal_runtime.contents import TOLERANCE, relative
+from glocal_runtime.enrolled import TOLERANCE, relative
 from glocal_runtime.file import read_manifest
 from glocal_runtime.onnx_model import EMBED
 from photos import recognizer, some, write_classes

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from glocal_runtime.patch_matching import FOREIGN, best_cosine, class_maps
-from glocal_runtime.views import Array, Views
+from glocal_runtime.views import FOREIGN, Array, Views, best_cosine, class_maps
 
 
 def loop_best(local: Array, other: Array) -> list[float]:

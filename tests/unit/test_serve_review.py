@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glocal.serve.routes_review import WITHOUT_PAIRS, group, group_id, likeness
+from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
 
 
 def blobs(n: int, each: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from glocal.serve.problems import Problem
+from glocal.serve.server import Worker
 from glocal.serve.snapshot import QueryAnswer, Snapshot
-from glocal.serve.worker import Worker
 from glocal_runtime import Recognizer
 from glocal_runtime.photos import Source, Unreadable, as_source
 from photos import some

@@ -107,10 +107,6 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
-def plain_finding(finding: Any) -> dict[str, Any]:
-    return {"kind": finding.kind, "text": finding.text, "classes": sorted(finding.classes)}
-
-
 def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
     contents = recognizer.contents
     return {

@@ -14,8 +14,8 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from glocal.serve.limits import Settings
 from glocal.serve.problems import Problem
+from glocal.serve.security import Settings
 from glocal_runtime.images import decode
 from glocal_runtime.photos import Source
 
