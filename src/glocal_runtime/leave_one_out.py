@@ -56,12 +56,7 @@ def leave_one_out_of(head: Head, views: Views, label: Labels, only: Collection[i
 
 
 def left_out_scores(
-    head: Head,
-    views: Views,
-    label: Labels,
-    *,
-    before: Sequence[LeftOut] = (),
-    changed: Collection[int] | None = None,
+    head: Head, views: Views, label: Labels, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
 ) -> list[LeftOut]:
     """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
 

@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol
 
 from glocal_runtime.errors import RecipeError
-from glocal_runtime.images import Pixels
-from glocal_runtime.preprocess import Preprocess
+from glocal_runtime.images import Pixels, Preprocess
 from glocal_runtime.score_model import ScoreModel
 from glocal_runtime.views import Array, Labels, Views
 

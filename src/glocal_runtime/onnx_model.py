@@ -17,9 +17,8 @@ from typing import Any
 import numpy as np
 
 from glocal_runtime.errors import DataError, RecipeError
-from glocal_runtime.images import Pixels
+from glocal_runtime.images import Pixels, Preprocess
 from glocal_runtime.model import ONNX, PARTS, Scores
-from glocal_runtime.preprocess import Preprocess
 from glocal_runtime.score_model import ScoreModel
 from glocal_runtime.views import Array, Labels, Views
 

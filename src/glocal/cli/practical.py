@@ -25,8 +25,7 @@ def enroll(
     folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
     model: Annotated[
-        str,
-        typer.Option(help="A shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK."),
+        str, typer.Option(help="A shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK.")
     ] = "photos-gel",
     score: Annotated[str | None, typer.Option(help="Another open score than the model's own.")] = None,
     max_false_unknown: Promised = 0.05,

@@ -101,12 +101,7 @@ def _site(server: Server) -> APIRouter:
         """For Prometheus."""
         return Response(generate_latest(server.metrics.registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
 
-    @router.get(
-        "/export/file",
-        tags=["export"],
-        response_class=Response,
-        responses=binary("application/octet-stream"),
-    )
+    @router.get("/export/file", tags=["export"], response_class=Response, responses=binary("application/octet-stream"))
     async def file() -> Response:
         """The ``.glocal`` file."""
         try:

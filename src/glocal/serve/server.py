@@ -184,11 +184,8 @@ class Server:
         finally:
             self._waiting -= 1
         self.metrics.changes.inc()
-        body = {
-            "version": done.version,
-            "findings": [each.to_json() for each in done.findings],
-            "message": done.message,
-        }
+        findings = [each.to_json() for each in done.findings]
+        body = {"version": done.version, "findings": findings, "message": done.message}
         return Json(body, headers={"ETag": f'"{done.version}"'})
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class Snapshot:
         found: list[QueryAnswer] = []
         for start in range(0, len(queries), BATCH):
             some = queries[start : start + BATCH]
-            answers = self.enrolled().answer(_batch_of(some))
+            answers = self.enrolled().answer(batch_of(some))
             pairs = zip(some, answers, strict=True)
             found += [QueryAnswer(query, answer) for query, answer in pairs if isinstance(answer, Prediction)]
         return found
@@ -128,7 +128,7 @@ class Snapshot:
         """A PNG: which patches of the picture match which patches of which photo."""
         (found,) = self.answers([query])
         buffer = io.BytesIO()
-        explain(self.enrolled(), _batch_of([query]), 0, found.answer).save(buffer, "PNG")
+        explain(self.enrolled(), batch_of([query]), 0, found.answer).save(buffer, "PNG")
         return buffer.getvalue()
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
@@ -169,5 +169,5 @@ class Snapshot:
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
 
-def _batch_of(queries: Sequence[Query]) -> Batch:
+def batch_of(queries: Sequence[Query]) -> Batch:
     return Batch(tuple(each.picture for each in queries), join([each.views for each in queries]))
