@@ -17,7 +17,7 @@ from glocal.recognizer.torch_model import TorchHead
 from glocal.types import BaseClasses
 from glocal_runtime import Recognizer
 from glocal_runtime.enrolled import TOLERANCE
-from glocal_runtime.onnx_model import OnnxModel
+from glocal_runtime.model import OnnxModel
 from glocal_runtime.views import Array
 from tiny_models import tiny_model
 

@@ -16,7 +16,7 @@ from glocal.export.onnx import export
 from glocal_runtime import Recognizer
 from glocal_runtime.enrolled import TOLERANCE, relative
 from glocal_runtime.file import read_manifest
-from glocal_runtime.onnx_model import EMBED
+from glocal_runtime.model import EMBED
 from photos import recognizer, some, write_classes
 from refusal import refused
 from tiny_models import tiny_model

@@ -1,4 +1,4 @@
-"""A model as the three ONNX graphs of ``glocal_runtime.onnx_model``: its own modules, traced; with 8-bit convolutions
+"""A model as the three ONNX graphs of ``glocal_runtime.model``: its own modules, traced; with 8-bit convolutions
 a quarter of the size, and faster where a processor has instructions for it.
 """
 
@@ -23,8 +23,7 @@ from glocal.methods import Method
 from glocal.types import Views
 from glocal_runtime.errors import RecipeError
 from glocal_runtime.images import Pixels
-from glocal_runtime.model import PARTS
-from glocal_runtime.onnx_model import EMBED, ENROLL, SCORE, STATE
+from glocal_runtime.model import EMBED, ENROLL, PARTS, SCORE, STATE
 
 EXAMPLE = 2  # pictures that are traced; 1 would become a fixed number
 # Photos of each class of two tasks of different sizes: a side of the state that differs between them is free.

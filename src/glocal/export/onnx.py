@@ -19,7 +19,7 @@ from glocal_runtime.errors import RecipeError, WeightsError
 from glocal_runtime.file import check_target, write_contents
 from glocal_runtime.images import Pixels
 from glocal_runtime.leave_one_out import leave_one_out, strangers
-from glocal_runtime.onnx_model import EMBED, OnnxModel
+from glocal_runtime.model import EMBED, OnnxModel
 from glocal_runtime.photos import Labelled, Picture, as_source, take
 from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.support import UNKNOWN_NAME

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from glocal.serve.snapshot import QueryAnswer, Snapshot
+from glocal_runtime.views import unit
 
 Vectors = NDArray[np.float32]
 WITHOUT_PAIRS = 0.5  # cosine to group by when there is a single photo
@@ -37,8 +38,8 @@ def group(vectors: Vectors, level: float) -> list[list[int]]:
     chain of small steps does not make a group.
     """
     members = [[i] for i in range(len(vectors))]
-    unit = _unit(vectors)
-    total = (unit @ unit.T).astype(np.float64)  # summed over the pairs of two groups
+    rows = unit(vectors)
+    total = (rows @ rows.T).astype(np.float64)  # summed over the pairs of two groups
     size = np.ones(len(vectors))
     alive = np.ones(len(vectors), dtype=bool)
     while alive.sum() > 1:
@@ -59,8 +60,8 @@ def group(vectors: Vectors, level: float) -> list[list[int]]:
 
 def likeness(vectors: Vectors, label: NDArray[np.int64]) -> float:
     """The cosine that tells pairs of one class from pairs of two classes best, by support photos (S, D), (S,)."""
-    unit = _unit(vectors)
-    cosine = unit @ unit.T
+    rows = unit(vectors)
+    cosine = rows @ rows.T
     above = np.triu(np.ones_like(cosine, dtype=bool), k=1)
     same = label[:, None] == label[None, :]
     within, between = np.sort(cosine[above & same]), np.sort(cosine[above & ~same])
@@ -77,7 +78,3 @@ def likeness(vectors: Vectors, label: NDArray[np.int64]) -> float:
 def group_id(members: Iterable[str]) -> str:
     """Of pictures: the same in any order, today and tomorrow."""
     return hashlib.sha256(" ".join(sorted(members)).encode()).hexdigest()[:16]
-
-
-def _unit(vectors: Vectors) -> Vectors:
-    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)

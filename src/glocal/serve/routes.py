@@ -11,27 +11,10 @@ from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from glocal.serve import schemas
 from glocal.serve.forms import form_schema, read_form
 from glocal.serve.groups import group_id, unknown_groups
 from glocal.serve.problems import Json, Problem, missing
-from glocal.serve.schemas import (
-    Answers,
-    ChangedBody,
-    ClassCount,
-    Correct,
-    Digest,
-    Item,
-    NameGroup,
-    NewThreshold,
-    Preview,
-    Rename,
-    Review,
-    Score,
-    Share,
-    State,
-    ThresholdView,
-    binary,
-)
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, Result, Snapshot
 from glocal_runtime.photos import Unreadable
@@ -44,7 +27,7 @@ def _ask(server: Server) -> APIRouter:
     router = APIRouter(tags=["ask"])
     workspace, settings, metrics = server.workspace, server.settings, server.metrics
 
-    @router.post("/predict", response_model=Answers, openapi_extra=form_schema(), status_code=200)
+    @router.post("/predict", response_model=schemas.Answers, openapi_extra=form_schema(), status_code=200)
     async def predict(request: Request, remember: bool = True) -> Response:
         """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
         now = workspace.snapshot
@@ -57,15 +40,15 @@ def _ask(server: Server) -> APIRouter:
                 workspace.queries.add(each.query, now.model_hash)
         return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})
 
-    @router.get("/queries/{id}/thumbnail", response_class=Response, responses=binary("image/jpeg"))
-    async def query_thumbnail(id: Digest) -> Response:
+    @router.get("/queries/{id}/thumbnail", response_class=Response, responses=schemas.binary("image/jpeg"))
+    async def query_thumbnail(id: schemas.Digest) -> Response:
         small = await run_in_threadpool(thumbnail, workspace.query(id).picture.pixels)
         return Response(small, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
 
     drawing = asyncio.Semaphore(2)  # an overlay costs as much as an answer
 
-    @router.get("/queries/{id}/overlay", response_class=Response, responses=binary("image/png"))
-    async def query_overlay(id: Digest) -> Response:
+    @router.get("/queries/{id}/overlay", response_class=Response, responses=schemas.binary("image/png"))
+    async def query_overlay(id: schemas.Digest) -> Response:
         """Which patches of the picture match which patches of which photo."""
         now = workspace.snapshot
         now.enrolled()
@@ -96,7 +79,7 @@ def _teach(server: Server) -> APIRouter:
     router = APIRouter(tags=["teach"])
     workspace, limits = server.workspace, server.settings.limits
 
-    @router.get("/state", response_model=State)
+    @router.get("/state", response_model=schemas.State)
     async def state() -> Response:
         """All that the page shows."""
         now = workspace.snapshot
@@ -109,48 +92,48 @@ def _teach(server: Server) -> APIRouter:
         }
         return Json({**shown, "limits": allowed}, headers={"ETag": f'"{now.version}"'})
 
-    @router.get("/classes", response_model=list[ClassCount])
+    @router.get("/classes", response_model=list[schemas.ClassCount])
     async def classes() -> Response:
         found = workspace.snapshot.class_photos
         return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
 
-    @router.post("/classes", response_model=ChangedBody, openapi_extra=form_schema(["name"]))
+    @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:
         """A new class from its photos."""
         form = await read_form(request, server.settings, fields=["name"])
         return await server.change(workspace.add_class, form.fields["name"], form.images, expected=if_match)
 
-    @router.patch("/classes/{name}", response_model=ChangedBody)
-    async def rename_class(name: ClassName, body: Rename, if_match: IfMatch = None) -> Response:
+    @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
+    async def rename_class(name: ClassName, body: schemas.Rename, if_match: IfMatch = None) -> Response:
         return await server.change(workspace.rename_class, name, body.name, expected=if_match)
 
-    @router.delete("/classes/{name}", response_model=ChangedBody)
+    @router.delete("/classes/{name}", response_model=schemas.ChangedBody)
     async def remove_class(name: ClassName, if_match: IfMatch = None) -> Response:
         return await server.change(workspace.remove_class, name, expected=if_match)
 
-    @router.post("/photos", response_model=ChangedBody, openapi_extra=form_schema(["class"]))
+    @router.post("/photos", response_model=schemas.ChangedBody, openapi_extra=form_schema(["class"]))
     async def add_photos(request: Request, if_match: IfMatch = None) -> Response:
         """Photos for a class that is there."""
         form = await read_form(request, server.settings, fields=["class"])
         return await server.change(workspace.add_photos, form.fields["class"], form.images, expected=if_match)
 
-    @router.delete("/photos/{id}", response_model=ChangedBody)
-    async def remove_photo(id: Digest, if_match: IfMatch = None) -> Response:
+    @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
+    async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:
         return await server.change(workspace.remove_photo, id, expected=if_match)
 
     @router.get("/photos/{id}/thumbnail", response_class=Response)
-    async def photo_thumbnail(id: Digest) -> Response:
+    async def photo_thumbnail(id: schemas.Digest) -> Response:
         photo = workspace.snapshot.photos.get(id)
         if photo is None:
             raise missing(f"photo {id[:16]!r}")
         return Response(photo.thumbnail, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
 
-    @router.post("/undo", response_model=ChangedBody)
+    @router.post("/undo", response_model=schemas.ChangedBody)
     async def undo(if_match: IfMatch = None) -> Response:
         """Take back the last change."""
         return await server.change(workspace.undo, expected=if_match)
 
-    @router.post("/redo", response_model=ChangedBody)
+    @router.post("/redo", response_model=schemas.ChangedBody)
     async def redo(if_match: IfMatch = None) -> Response:
         """Do again what was taken back."""
         return await server.change(workspace.redo, expected=if_match)
@@ -167,7 +150,7 @@ def _decide(server: Server) -> APIRouter:
     router = APIRouter(prefix="/threshold", tags=["decide"])
     workspace = server.workspace
 
-    @router.get("", response_model=ThresholdView)
+    @router.get("", response_model=schemas.ThresholdView)
     async def threshold() -> Response:
         """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
         now = workspace.snapshot
@@ -179,18 +162,20 @@ def _decide(server: Server) -> APIRouter:
 
         return Json({**found.to_json(), **await run_in_threadpool(shown)})
 
-    @router.get("/preview", response_model=Preview)
+    @router.get("/preview", response_model=schemas.Preview)
     async def threshold_preview(
-        value: Score | None = None, max_false_unknown: Share | None = None, per_class: bool | None = None
+        value: schemas.Score | None = None,
+        max_false_unknown: schemas.Share | None = None,
+        per_class: bool | None = None,
     ) -> Response:
         """What a change would do: nothing is saved."""
         now = workspace.snapshot
         now.enrolled()
-        choice = _checked(NewThreshold(value=value, max_false_unknown=max_false_unknown, per_class=per_class))
+        choice = _checked(schemas.NewThreshold(value=value, max_false_unknown=max_false_unknown, per_class=per_class))
         return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
 
-    @router.put("", response_model=ChangedBody)
-    async def set_threshold(body: NewThreshold, if_match: IfMatch = None) -> Response:
+    @router.put("", response_model=schemas.ChangedBody)
+    async def set_threshold(body: schemas.NewThreshold, if_match: IfMatch = None) -> Response:
         return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
 
     return router
@@ -206,7 +191,7 @@ def histogram(support: Sequence[float], asked: Sequence[float], threshold: float
     return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
 
 
-def _checked(choice: NewThreshold) -> NewThreshold:
+def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
     by_promise = choice.max_false_unknown is not None or choice.per_class is not None
     if (choice.value is not None) == by_promise:
         raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
@@ -220,7 +205,7 @@ def _review(server: Server) -> APIRouter:
     router = APIRouter(prefix="/review", tags=["review"])
     workspace = server.workspace
 
-    @router.get("", response_model=Review)
+    @router.get("", response_model=schemas.Review)
     async def review() -> Response:
         """Groups of unknown pictures, and all recent ones, as the current version answers."""
         now = workspace.snapshot
@@ -235,8 +220,8 @@ def _review(server: Server) -> APIRouter:
 
         return Json(await run_in_threadpool(shown))
 
-    @router.post("/groups/{id}", response_model=ChangedBody)
-    async def name_group(id: GroupId, body: NameGroup, if_match: IfMatch = None) -> Response:
+    @router.post("/groups/{id}", response_model=schemas.ChangedBody)
+    async def name_group(id: GroupId, body: schemas.NameGroup, if_match: IfMatch = None) -> Response:
         """Enroll the pictures of a group, or those named in ``items``, as a class, a new one or one that is there."""
         items = body.items
         if items is None:
@@ -251,13 +236,13 @@ def _review(server: Server) -> APIRouter:
         unique = list(dict.fromkeys(items))
         return await server.change(workspace.add_queries, body.name, unique, expected=if_match)
 
-    @router.post("/queries/{id}", response_model=ChangedBody)
-    async def correct(id: Digest, body: Correct, if_match: IfMatch = None) -> Response:
+    @router.post("/queries/{id}", response_model=schemas.ChangedBody)
+    async def correct(id: schemas.Digest, body: schemas.Correct, if_match: IfMatch = None) -> Response:
         """The picture shows this class: it joins it."""
         return await server.change(workspace.add_queries, body.class_, [id], expected=if_match)
 
     @router.delete("/queries/{id}", status_code=204)
-    async def forget(id: Digest) -> Response:
+    async def forget(id: schemas.Digest) -> Response:
         """Forget a picture that was asked about."""
         if not await run_in_threadpool(workspace.queries.forget, id):
             raise missing(f"remembered picture {id[:16]!r}")
@@ -278,7 +263,7 @@ def _group_json(members: list[QueryAnswer], now: Snapshot) -> dict[str, Any]:
 
 
 def _item_json(each: QueryAnswer, now: Snapshot) -> dict[str, Any]:
-    shown = {name: getattr(each.answer, name) for name in Item.model_fields if hasattr(each.answer, name)}
+    shown = {name: getattr(each.answer, name) for name in schemas.Item.model_fields if hasattr(each.answer, name)}
     return {**shown, **each.query.to_json(), "enrolled": each.query.id in now.photos}
 
 
