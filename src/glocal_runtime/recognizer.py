@@ -238,7 +238,7 @@ class Recognizer:
         enrolled = Enrolled(now.model, support)
         contents = enrolled.settled(now, changed={support.names.index(name) for name in touched}, before=before)
         self.contents, self.enrolled = contents, enrolled
-        found = [each for each in advice(support, contents.decision) if each.concerns(touched)]
+        found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
         return [*found, Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else found
 
 

@@ -32,8 +32,8 @@ def _ask(server: Server) -> APIRouter:
         """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
         now = workspace.snapshot
         now.enrolled()
-        form = await read_form(request, settings)
-        results = await server.worker.predict(now, form.images, settings.limits.answer_seconds)
+        images, _ = await read_form(request, settings)
+        results = await server.worker.predict(now, images, settings.limits.answer_seconds)
         for each in results:
             metrics.pictures.labels(_kind(each)).inc()
             if remember and not isinstance(each, Unreadable):
@@ -100,8 +100,8 @@ def _teach(server: Server) -> APIRouter:
     @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:
         """A new class from its photos."""
-        form = await read_form(request, server.settings, fields=["name"])
-        return await server.change(workspace.add_class, form.fields["name"], form.images, expected=if_match)
+        images, fields = await read_form(request, server.settings, fields=["name"])
+        return await server.change(workspace.add_class, fields["name"], images, expected=if_match)
 
     @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
     async def rename_class(name: ClassName, body: schemas.Rename, if_match: IfMatch = None) -> Response:
@@ -114,8 +114,8 @@ def _teach(server: Server) -> APIRouter:
     @router.post("/photos", response_model=schemas.ChangedBody, openapi_extra=form_schema(["class"]))
     async def add_photos(request: Request, if_match: IfMatch = None) -> Response:
         """Photos for a class that is there."""
-        form = await read_form(request, server.settings, fields=["class"])
-        return await server.change(workspace.add_photos, form.fields["class"], form.images, expected=if_match)
+        images, fields = await read_form(request, server.settings, fields=["class"])
+        return await server.change(workspace.add_photos, fields["class"], images, expected=if_match)
 
     @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
     async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:
