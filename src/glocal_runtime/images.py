@@ -25,6 +25,28 @@ from glocal_runtime.errors import DataError, RecipeError
 
 IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
+Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
+MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
+MIN_SIDE = 8  # below this there is nothing to recognise
+# fmt: off
+IMAGE_SUFFIXES = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif",
+})
+# fmt: on
+# An allow-list: some of Pillow's other readers start programs (EPS) or follow pointers into other files.
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 P = TypeVar("P", bound="Preprocess")
 
@@ -75,31 +97,6 @@ class Preprocess:
 
     def fingerprint(self) -> str:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
-
-
-Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
-
-MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
-MIN_SIDE = 8  # below this there is nothing to recognise
-# fmt: off
-IMAGE_SUFFIXES = frozenset({
-    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
-    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif",
-})
-# fmt: on
-# An allow-list: some of Pillow's other readers start programs (EPS) or follow pointers into other files.
-_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
-_ORIENTATION = 0x0112
-_UPRIGHT = {
-    2: Image.Transpose.FLIP_LEFT_RIGHT,
-    3: Image.Transpose.ROTATE_180,
-    4: Image.Transpose.FLIP_TOP_BOTTOM,
-    5: Image.Transpose.TRANSPOSE,
-    6: Image.Transpose.ROTATE_270,
-    7: Image.Transpose.TRANSVERSE,
-    8: Image.Transpose.ROTATE_90,
-}
-_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 class UnusableImage(DataError):

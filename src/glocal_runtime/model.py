@@ -29,6 +29,11 @@ DEFAULT = "photos-gel"
 PARTS = ("E_c", "E_f")  # open scores of a part of the picture: the whole, and its patches
 NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
 CHECKPOINT, ONNX = "checkpoint", "onnx"  # kinds of models in a file
+EMBED, ENROLL, SCORE = "embed.onnx", "enroll.onnx", "score.onnx"
+GRAPHS = (EMBED, ENROLL, SCORE)
+STATE = "state_"  # what enroll.onnx gives and score.onnx takes
+QUERIES = 64  # that score.onnx sees at once, and ...
+PIXEL_PAIRS = 2**23  # ... cosines of patches: 32 MiB
 
 
 class Scores(NamedTuple):
@@ -93,13 +98,6 @@ def check_way(model: Model, way: int) -> None:
             f"add a class or {way_out}",
             code="too-few-classes",
         )
-
-
-EMBED, ENROLL, SCORE = "embed.onnx", "enroll.onnx", "score.onnx"
-GRAPHS = (EMBED, ENROLL, SCORE)
-STATE = "state_"  # what enroll.onnx gives and score.onnx takes
-QUERIES = 64  # that score.onnx sees at once, and ...
-PIXEL_PAIRS = 2**23  # ... cosines of patches: 32 MiB
 
 
 class Graph:

@@ -16,6 +16,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 LARGEST_HALF = 6e4  # a local view with a larger number is kept in float32
+FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
+SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves
 
 
 @dataclass(frozen=True)
@@ -46,10 +48,6 @@ class Views:
 def join(views: Sequence[Views]) -> Views:
     maps = [each.local for each in views if each.local is not None]
     return Views(np.concatenate([each.vec for each in views]), np.concatenate(maps) if maps else None)
-
-
-FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
-SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves
 
 
 @dataclass(frozen=True)

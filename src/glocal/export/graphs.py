@@ -29,6 +29,8 @@ EXAMPLE = 2  # pictures that are traced; 1 would become a fixed number
 # Photos of each class of two tasks of different sizes: a side of the state that differs between them is free.
 TASKS = ((3, 2, 4, 2, 2), (2, 5, 3, 2, 4, 2, 3))
 QUERIES = 6
+BATCH = 8
+LAYERS = ["Conv", "Gemm", "MatMul"]  # what takes the time; the few other steps stay as exact as they are
 
 
 class Embed(nn.Module):
@@ -163,10 +165,6 @@ def _random(like: Views, n: int) -> Views:
 def _free(one: Tensor, other: Tensor) -> dict[int, Any]:
     """Sides that follow the number of photos or classes."""
     return {side: Dim.DYNAMIC for side in range(one.ndim) if one.shape[side] != other.shape[side]}
-
-
-BATCH = 8
-LAYERS = ["Conv", "Gemm", "MatMul"]  # what takes the time; the few other steps stay as exact as they are
 
 
 def int8(embed: bytes, pictures: Sequence[Pixels]) -> bytes:

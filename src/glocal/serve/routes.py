@@ -21,6 +21,11 @@ from glocal_runtime.photos import Unreadable
 from glocal_runtime.support import thumbnail
 
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
+ClassName = Annotated[str, Path(min_length=1, max_length=200)]
+BINS = 32
+FAR = 1e12  # a threshold beyond it is not drawn
+MARGIN = 0.05  # of the range, on both sides
+GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
 def _ask(server: Server) -> APIRouter:
@@ -70,9 +75,6 @@ def _json(result: Result, remember: bool) -> dict[str, Any]:
         return {"name": result.path, "ok": False, "error": result.error}
     fields = result.answer.to_json()
     return {"name": fields.pop("path"), "ok": True, "id": result.query.id if remember else None, **fields}
-
-
-ClassName = Annotated[str, Path(min_length=1, max_length=200)]
 
 
 def _teach(server: Server) -> APIRouter:
@@ -141,11 +143,6 @@ def _teach(server: Server) -> APIRouter:
     return router
 
 
-BINS = 32
-FAR = 1e12  # a threshold beyond it is not drawn
-MARGIN = 0.05  # of the range, on both sides
-
-
 def _decide(server: Server) -> APIRouter:
     router = APIRouter(prefix="/threshold", tags=["decide"])
     workspace = server.workspace
@@ -196,9 +193,6 @@ def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
     if (choice.value is not None) == by_promise:
         raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
     return choice
-
-
-GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
 def _review(server: Server) -> APIRouter:

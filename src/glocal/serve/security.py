@@ -25,6 +25,21 @@ from glocal.serve.problems import Problem, busy, problem_response
 from glocal_runtime.errors import RecipeError
 
 HEAD_SECONDS = 20.0
+COOKIE = "glocal"
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+READ_ONLY = ("GET", "HEAD", "OPTIONS")
+WITHOUT_TOKEN = ("/health",)  # for monitoring
+WITHOUT_HEADER = ("/predict",)  # changes no class: curl may send it as it is
+SECURITY_HEADERS = {
+    "content-security-policy": "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
+    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
+}
 
 
 @dataclass(frozen=True)
@@ -139,23 +154,6 @@ class HeadTimeout(H11Protocol):
         self._timer = None
         if self.conn.their_state is h11.IDLE:
             self.transport.close()
-
-
-COOKIE = "glocal"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-READ_ONLY = ("GET", "HEAD", "OPTIONS")
-WITHOUT_TOKEN = ("/health",)  # for monitoring
-WITHOUT_HEADER = ("/predict",)  # changes no class: curl may send it as it is
-SECURITY_HEADERS = {
-    "content-security-policy": "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
-    "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",
-    "x-content-type-options": "nosniff",
-    "x-frame-options": "DENY",
-    "referrer-policy": "no-referrer",
-    "cross-origin-opener-policy": "same-origin",
-    "cross-origin-resource-policy": "same-origin",
-    "permissions-policy": "camera=(self), microphone=(), geolocation=()",
-}
 
 
 class Security:

@@ -32,6 +32,12 @@ from glocal_runtime.encoder import BATCH
 from glocal_runtime.photos import Source
 
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
+IfMatch = Annotated[
+    str | None, Header(alias="If-Match", description="The version that the change is meant for; 409 when it is another")
+]
+BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
+disable_created_metrics()  # type: ignore[no-untyped-call]  # a second number for each of them that nobody asks for
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 @dataclass(frozen=True)
@@ -124,14 +130,6 @@ class Worker:
     def _retry_after(self) -> int:
         """Seconds until there is room again, as far as one can tell."""
         return min(LONGEST_WAIT, max(1, math.ceil(self.pending / self._speed))) if self._speed else 1
-
-
-IfMatch = Annotated[
-    str | None, Header(alias="If-Match", description="The version that the change is meant for; 409 when it is another")
-]
-BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
-disable_created_metrics()  # type: ignore[no-untyped-call]  # a second number for each of them that nobody asks for
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
 class Metrics:
