@@ -1,4 +1,4 @@
-"""What ``glocal.serve.worker`` is measured against: threads that decode ahead, and one that embeds what is decoded.
+"""What ``glocal.serve.server`` is measured against: threads that decode ahead, and one that embeds what is decoded.
 
 It was the server's own until the measurement in ``serve.py`` showed that one plain thread is as fast.
 """

@@ -196,8 +196,8 @@ def compare_workers(asked: argparse.Namespace, file: Path, paths: list[Path]) ->
     which other load on the machine moves less."""
     from batcher import DecodingBatcher
 
+    from glocal.serve.server import Worker
     from glocal.serve.snapshot import Snapshot
-    from glocal.serve.worker import Worker
     from glocal_runtime import Recognizer
     from glocal_runtime.photos import as_source
 

@@ -11,7 +11,7 @@ from glocal.export import onnx as exporting
 from glocal.export.graphs import trace
 from glocal.export.onnx import Exported, export, with_model
 from glocal_runtime import Recognizer
-from glocal_runtime.onnx_model import OnnxModel
+from glocal_runtime.model import OnnxModel
 from photos import recognizer
 
 

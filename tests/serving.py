@@ -16,7 +16,7 @@ import uvicorn
 from PIL import Image
 
 from glocal.serve.app import config_of, create_app
-from glocal.serve.limits import Settings
+from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from photos import some

@@ -16,10 +16,10 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from glocal_runtime import preprocess as plain
+from glocal_runtime import images as plain
 from glocal_runtime import views as arrays
 from glocal_runtime.errors import DataError
-from glocal_runtime.preprocess import IMAGENET_MEAN, IMAGENET_STD
+from glocal_runtime.images import IMAGENET_MEAN, IMAGENET_STD
 
 UNKNOWN = -1  # the one label of every sample whose class was not enrolled
 

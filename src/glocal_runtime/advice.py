@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,8 +29,8 @@ class Finding:
     def __str__(self) -> str:
         return self.text
 
-    def concerns(self, classes: Collection[str]) -> bool:
-        return not self.classes.isdisjoint(classes)
+    def to_json(self) -> dict[str, str | list[str]]:
+        return {"kind": self.kind, "text": self.text, "classes": sorted(self.classes)}
 
     @classmethod
     def unreadable(cls, path: str, why: str) -> Finding:

@@ -9,11 +9,10 @@ from functools import partial
 import numpy as np
 
 from glocal_runtime.model import Scores
-from glocal_runtime.patch_matching import ClassMaps
 from glocal_runtime.probability import with_unknown
 from glocal_runtime.score_model import ScoreModel
 from glocal_runtime.threshold import LeftOut, Threshold, plain_threshold
-from glocal_runtime.views import Array, Labels, Views
+from glocal_runtime.views import Array, ClassMaps, Labels, Views
 
 USUAL = (0.025, 0.975)  # the share of known photos that a usual range spans
 

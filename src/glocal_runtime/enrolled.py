@@ -1,23 +1,73 @@
-"""A support as a model keeps it: it scores views and answers batches of pictures."""
+"""What a recognizer is and its file stores; and a support as a model keeps it, which answers batches of pictures."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from glocal_runtime.contents import Contents
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
 from glocal_runtime.encoder import Batch
 from glocal_runtime.leave_one_out import left_out_scores, strange_scores
 from glocal_runtime.model import Model, Scores
-from glocal_runtime.patch_matching import class_maps
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Evidence, Prediction, reason
-from glocal_runtime.support import NEAR, UNKNOWN_NAME, Support, correlation, stacked
+from glocal_runtime.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation, stacked
 from glocal_runtime.threshold import LeftOut, Threshold
-from glocal_runtime.views import Array, Views
+from glocal_runtime.views import Array, Views, class_maps
+
+TOLERANCE = 1e-4  # of max(1, |score|): other processors add in another order, other weights differ by far more
+
+
+@dataclass(frozen=True)
+class Probes:
+    """A few pictures and what they scored, to prove elsewhere that the answers are the same."""
+
+    images: tuple[bytes, ...]  # PNG
+    views: Views  # of these images, so that their scores follow a change of the classes without a look at them
+    open_score: tuple[float, ...] = ()
+    logits: tuple[tuple[float, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Contents:
+    model: Model
+    support: Support
+    unknown: Bank | None  # known unknowns
+    promise: Promise
+    decision: Decision
+    probes: Probes
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that an answer depends on; 16 hexadecimal digits."""
+        parts = [
+            self.model.sha256,
+            self.model.open_score,
+            [(name, [photo.digest for photo in bank.photos]) for name, bank in self.support.classes.items()],
+            self.decision.threshold.to_json(),
+        ]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One probe: what it scored when it was recorded, and what it scores here."""
+
+    expected: float
+    found: float
+    difference: float  # the largest over its open score and its logits, relative to max(1, |expected|)
+
+    @property
+    def same(self) -> bool:
+        return self.difference <= TOLERANCE
+
+
+def relative(expected: float, found: float) -> float:
+    return abs(found - expected) / max(1.0, abs(expected))
 
 
 class Enrolled:

@@ -18,10 +18,9 @@ from PIL import Image, ImageDraw, ImageFont
 
 from glocal_runtime.encoder import Batch
 from glocal_runtime.files import replacing
-from glocal_runtime.patch_matching import cosines, unit
 from glocal_runtime.prediction import Prediction
 from glocal_runtime.support import Bank
-from glocal_runtime.views import Array, Views
+from glocal_runtime.views import Array, Views, cosines, unit
 
 if TYPE_CHECKING:
     from glocal_runtime.recognizer import Recognizer

@@ -25,12 +25,11 @@ from typing import Any
 import numpy as np
 
 from glocal_runtime import old_format
-from glocal_runtime.contents import Contents, Probes
 from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import replacing
-from glocal_runtime.model import CHECKPOINT, ONNX, Model, torch_models
-from glocal_runtime.onnx_model import OnnxModel
+from glocal_runtime.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
 from glocal_runtime.support import CELLS, Bank, Photo, Support
 from glocal_runtime.tensors import pack, unpack
 from glocal_runtime.threshold import LeftOut, Threshold

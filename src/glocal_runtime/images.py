@@ -1,27 +1,31 @@
-"""The one place where a picture is decoded.  Whatever comes in, RGB pixels or a sentence come out.
+"""The one place where a picture is decoded, cut and scaled.  Whatever comes in, RGB pixels or a sentence come out.
 
 ``decode`` is used from thread pools, so it leaves the process-wide state of ``warnings`` and Pillow alone.
 """
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import io
+import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, BinaryIO, TypeAlias
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 
-from glocal_runtime.errors import DataError
-from glocal_runtime.preprocess import Preprocess
+from glocal_runtime.errors import DataError, RecipeError
 
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
 Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
-
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
 MIN_SIDE = 8  # below this there is nothing to recognise
 # fmt: off
@@ -44,6 +48,56 @@ _UPRIGHT = {
 }
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
+P = TypeVar("P", bound="Preprocess")
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
+
+    The short side is resized to ``resize`` (``size`` when None), the centre ``size`` x ``size`` is cut out,
+    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel;
+    with it even such a picture is enlarged and cut, because the published programs do that (CIFAR-FS: 40, then 32).
+    """
+
+    size: int
+    resize: int | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def __post_init__(self) -> None:
+        for name, pixels in (("size", self.size), ("resize", self.resize)):
+            if type(pixels) is not int and not (name == "resize" and pixels is None):
+                raise RecipeError(f"preprocess.{name} must be a whole number of pixels, got {pixels!r}")
+        try:
+            object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
+            object.__setattr__(self, "std", tuple(map(float, self.std)))
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
+        if self.size < 1:
+            raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
+        if self.resize is not None and self.resize < self.size:
+            raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
+        finite = all(map(math.isfinite, self.mean + self.std))
+        if len(self.mean) != 3 or len(self.std) != 3 or not finite or min(self.std) <= 0:
+            raise RecipeError(f"preprocess needs 3 finite means and 3 positive stds, got {self.mean} and {self.std}")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls: type[P], fields: dict[str, Any]) -> P:
+        known = cls.__dataclass_fields__.keys()
+        if not isinstance(fields, dict) or "size" not in fields or not fields.keys() <= known:
+            raise RecipeError(f"preprocess must be a table with a size and of {', '.join(known)} only, got {fields!r}")
+        return cls(**fields)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
 
 class UnusableImage(DataError):
     """One picture that cannot be used; ``reason`` is the sentence without the name."""
@@ -54,7 +108,7 @@ class UnusableImage(DataError):
         self.reason = reason
 
 
-def decode(source: Path | bytes | BinaryIO, *, name: str | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
+def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
     """First frame of a picture as (H, W, 3) uint8: upright, alpha laid on white, 16 bits cut to the upper 8.
 
     Size is judged from the header, before any pixel is unpacked.  Pillow's own limit holds beside ``max_pixels``.
@@ -161,8 +215,10 @@ def _formats() -> tuple[str, ...]:
 
 
 @contextmanager
-def _stream(source: Path | bytes | BinaryIO, where: str) -> Iterator[BinaryIO]:
-    if isinstance(source, Path):
+def _stream(source: Path | bytes, where: str) -> Iterator[BinaryIO]:
+    if isinstance(source, bytes):
+        opened: BinaryIO = io.BytesIO(source)
+    else:
         if not source.exists():
             raise UnusableImage(where, "the file does not exist or is a link that leads nowhere; check the path")
         if not source.is_file():  # opening a named pipe would wait for ever
@@ -171,16 +227,10 @@ def _stream(source: Path | bytes | BinaryIO, where: str) -> Iterator[BinaryIO]:
             opened = source.open("rb")
         except OSError as error:
             raise UnusableImage(where, f"the file cannot be opened ({error.strerror}); check its permissions") from None
-        with opened, _stream(opened, where) as stream:
-            yield stream
-        return
-    stream = io.BytesIO(source) if isinstance(source, bytes) else source
-    if not stream.seekable():
-        stream = io.BytesIO(stream.read())
-    stream.seek(0)
-    if not stream.read(1):
-        raise UnusableImage(where, "the file is empty (0 bytes); copy it again")
-    yield stream  # Pillow reads from the beginning again
+    with opened:
+        if not opened.read(1):
+            raise UnusableImage(where, "the file is empty (0 bytes); copy it again")
+        yield opened  # Pillow reads from the beginning again
 
 
 def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:

@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 import numpy as np
 
 from glocal_runtime.model import Head
-from glocal_runtime.patch_matching import class_means
 from glocal_runtime.support import Support
 from glocal_runtime.threshold import LeftOut
-from glocal_runtime.views import Array, Labels, Views, join
+from glocal_runtime.views import Array, Labels, Views, class_means, join, spread
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
 STRANGERS = 12  # classes, and photos of each, that are scored as strangers to the rest
@@ -29,7 +28,7 @@ def leave_one_out(head: Head, views: Views, label: Labels, *, asked: Views | Non
     query = views if asked is None else asked
     shots = np.bincount(label)
     members = [np.flatnonzero(label == c) if n > 1 else np.empty(0, np.int64) for c, n in enumerate(shots)]
-    turns = [_spread(rows, ROUNDS) for rows in members]
+    turns = [spread(rows, ROUNDS) for rows in members]
     found: list[LeftOut] = []
     for r in range(max(map(len, turns), default=0)):
         out = np.array([rows[r] for rows in turns if r < len(rows)])
@@ -57,12 +56,7 @@ def leave_one_out_of(head: Head, views: Views, label: Labels, only: Collection[i
 
 
 def left_out_scores(
-    head: Head,
-    views: Views,
-    label: Labels,
-    *,
-    before: Sequence[LeftOut] = (),
-    changed: Collection[int] | None = None,
+    head: Head, views: Views, label: Labels, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
 ) -> list[LeftOut]:
     """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
 
@@ -104,19 +98,12 @@ def strangers(head: Head, views: Views, label: Labels, *, asked: Views | None = 
         return []
     means, classes = _means(views, label), np.arange(n_way)
     found = []
-    for c in _spread(classes, STRANGERS).tolist():
+    for c in spread(classes, STRANGERS).tolist():
         state = head.enroll(means.rows(classes != c), classes[:-1])
-        rows = _spread(np.flatnonzero(label == c), PHOTOS)
+        rows = spread(np.flatnonzero(label == c), PHOTOS)
         found.append(head.compare(state, (views if asked is None else asked).rows(rows)).open_score)
     return found
 
 
 def _means(views: Views, label: Labels) -> Views:
     return Views(class_means(views.vec, label), None if views.local is None else class_means(views.local, label))
-
-
-def _spread(rows: Labels, most: int) -> Labels:
-    """All rows, or ``most`` of them in even steps."""
-    if len(rows) <= most:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]

@@ -15,8 +15,7 @@ import numpy as np
 from PIL import Image
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES, ArraySource, Pixels, UnusableImage, decode, fit
-from glocal_runtime.preprocess import Preprocess
+from glocal_runtime.images import IMAGE_SUFFIXES, ArraySource, Pixels, Preprocess, UnusableImage, decode, fit
 from glocal_runtime.support import check_class_name, check_distinct, composed, signature
 
 

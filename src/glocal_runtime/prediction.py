@@ -52,15 +52,15 @@ def reason(evidence: Evidence, usual: Mapping[str, Range]) -> str:
     """One line: "nearest class bolt (41 %), but local match is weak: 3 of 49 patches match (usually 20 to 45)"."""
     percent = f"{100 * evidence.probability:.0f} %"
     weak = [name for name, value in evidence.parts.items() if name in usual and value > usual[name][1]]
-    if not evidence.is_unknown:
-        head = f"{evidence.nearest} ({percent})"
-        if not weak:
-            return "; ".join([f"{head}: {_good(evidence, usual)}", *_details(evidence, usual)])
-        return "; ".join([f"{head}, though {_weak(weak, evidence, usual)}", *_details(evidence, usual)])
-    head = f"nearest class {evidence.nearest} ({percent})"
+    head = f"{'nearest class ' if evidence.is_unknown else ''}{evidence.nearest} ({percent})"
     if weak:
-        return "; ".join([f"{head}, but {_weak(weak, evidence, usual)}", *_details(evidence, usual)])
-    return "; ".join([f"{head}, but {_above(evidence)}", *_details(evidence, usual)])
+        head += f", {'but' if evidence.is_unknown else 'though'} {_weak(weak, evidence, usual)}"
+    elif evidence.is_unknown:
+        numbers = f"open score {evidence.open_score:.3g}, above the threshold {evidence.threshold:.3g}"
+        head += f", but it is not like it enough: {numbers}"
+    else:
+        head += f": {_good(evidence, usual)}"
+    return "; ".join([head, *_details(evidence, usual)])
 
 
 def _good(evidence: Evidence, usual: Mapping[str, Range]) -> str:
@@ -81,12 +81,6 @@ def _patches(evidence: Evidence, usual: Mapping[str, Range], lead: str) -> str:
     low, high = (round(end) for end in usual.get("patches", (0, 0)))
     range_ = f" (usually {low}{f' to {high}' if high > low else ''})" if "patches" in usual else ""
     return f"{lead}{evidence.patches[0]} of {evidence.patches[1]} patches match{range_}"
-
-
-def _above(evidence: Evidence) -> str:
-    return (
-        f"it is not like it enough: open score {evidence.open_score:.3g}, above the threshold {evidence.threshold:.3g}"
-    )
 
 
 def _details(evidence: Evidence, usual: Mapping[str, Range]) -> list[str]:

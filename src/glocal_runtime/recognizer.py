@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from PIL import Image
 
 from glocal_runtime.advice import Finding, advice, without_duplicates
-from glocal_runtime.contents import Contents, Probes, Verified, relative
 from glocal_runtime.decision import Decision, Promise
 from glocal_runtime.encoder import Batch, Encoder, Progress
-from glocal_runtime.enrolled import Enrolled
+from glocal_runtime.enrolled import Contents, Enrolled, Probes, Verified, relative
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.explain import explain
 from glocal_runtime.file import holds_recognizer, read_contents, write_contents
@@ -239,7 +238,7 @@ class Recognizer:
         enrolled = Enrolled(now.model, support)
         contents = enrolled.settled(now, changed={support.names.index(name) for name in touched}, before=before)
         self.contents, self.enrolled = contents, enrolled
-        found = [each for each in advice(support, contents.decision) if each.concerns(touched)]
+        found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
         return [*found, Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else found
 
 

@@ -50,11 +50,6 @@ class Threshold:
         if math.isnan(self.value):
             raise RecipeError("a threshold must be a number, got nan")
 
-    @property
-    def promises(self) -> bool:
-        """Whether anything is known about the share of known photos above it."""
-        return self.expected is not None
-
     def to_json(self) -> dict[str, Any]:
         """Plain values; an infinite threshold is written as None, because JSON has no infinity."""
         fields = asdict(self)

@@ -1,4 +1,8 @@
-"""What is kept of a picture, as arrays: a vector, and for methods that look at patches a map of local vectors."""
+"""What is kept of a picture, as arrays: a vector, and for methods that look at patches a map of local vectors.
+
+A patch is one pixel of the local map.  It matches a class when it is more like its best patch of the class's mean map
+than 9 of 10 patches of the other classes' photos are; the cosine from which on that holds is the ``level``.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,8 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 LARGEST_HALF = 6e4  # a local view with a larger number is kept in float32
+FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
+SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves
 
 
 @dataclass(frozen=True)
@@ -42,3 +48,74 @@ class Views:
 def join(views: Sequence[Views]) -> Views:
     maps = [each.local for each in views if each.local is not None]
     return Views(np.concatenate([each.vec for each in views]), np.concatenate(maps) if maps else None)
+
+
+@dataclass(frozen=True)
+class ClassMaps:
+    """The mean local map of each class, and the cosine from which on a patch counts as matching."""
+
+    mean: Array  # (N, D', H, W)
+    shots: Array  # (N,)
+    level: float
+
+    @property
+    def n_patches(self) -> int:
+        return int(np.prod(self.mean.shape[2:]))
+
+    def match(self, local: Array, of: Array) -> Array:
+        """(Q, P) bool: the patches of each map (Q, D', H, W) that match the class ``of`` (Q,)."""
+        return best_cosine(local, self.mean[of]) >= self.level
+
+    def match_without(self, local: Array, of: Array) -> Array:
+        """The same for support photos, each against its class without it (two photos or more)."""
+        n = self.shots[of].astype(local.dtype).reshape(-1, 1, 1, 1)
+        rest = (self.mean[of] * n - local) / (n - 1).clip(1)
+        return best_cosine(local, rest) >= self.level
+
+
+def class_maps(views: Views, label: Array) -> ClassMaps | None:
+    """None without local maps, and for a single class: there is nothing foreign to tell it from."""
+    shots = np.bincount(label)
+    if views.local is None or len(shots) < 2 or views.local.shape[2] * views.local.shape[3] < 2:
+        return None
+    mean = class_means(views.local, label)
+    photos, classes = spread(np.arange(len(label)), SAMPLE_PHOTOS), spread(np.arange(len(shots)), SAMPLE_CLASSES)
+    sample = views.local[photos]
+    foreign = [
+        best_cosine(some, np.broadcast_to(mean[c], some.shape)).ravel()
+        for c in classes.tolist()
+        if len(some := sample[label[photos] != c])
+    ]
+    return ClassMaps(mean, shots, float(np.quantile(np.concatenate(foreign), FOREIGN)))
+
+
+def class_means(x: Array, label: Array) -> Array:
+    """(S, *F) -> (N, *F), by adding rows up: the cost does not grow with the classes."""
+    shots = np.bincount(label)
+    starts = np.cumsum(shots) - shots
+    total = np.add.reduceat(x[np.argsort(label, kind="stable")], starts, axis=0)
+    return total / shots.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+
+
+def best_cosine(local: Array, other: Array) -> Array:
+    """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P) the largest cosine of each patch with a patch of the other."""
+    return cosines(local, other).max(axis=2)
+
+
+def cosines(local: Array, other: Array) -> Array:
+    """(Q, P, P')."""
+    return _unit(local).swapaxes(1, 2) @ _unit(other)
+
+
+def unit(x: Array, axis: int = -1) -> Array:
+    """Divided by its length along the axis; a vector of nearly no length stays short."""
+    return x / np.sqrt(np.square(x).sum(axis=axis, keepdims=True)).clip(1e-12)
+
+
+def _unit(maps: Array) -> Array:
+    return unit(maps.reshape(*maps.shape[:2], -1), axis=1)  # (Q, D', P)
+
+
+def spread(rows: Labels, most: int) -> Labels:
+    """All rows, or ``most`` of them in even steps."""
+    return rows[np.linspace(0, len(rows) - 1, min(len(rows), most)).round().astype(np.int64)]

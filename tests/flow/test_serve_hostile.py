@@ -28,7 +28,7 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from glocal.serve.limits import HeadTimeout, Limits, Settings
+from glocal.serve.security import HeadTimeout, Limits, Settings
 from hostile_requests import Hostile, hostile_requests, slow_ones
 from serving import PAGE, listening, tiny_file, uploads
 

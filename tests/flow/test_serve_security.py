@@ -15,8 +15,7 @@ import httpx
 import numpy as np
 import pytest
 
-from glocal.serve.limits import HeadTimeout, Limits, Settings
-from glocal.serve.security import COOKIE, cookie_of
+from glocal.serve.security import COOKIE, HeadTimeout, Limits, Settings, cookie_of
 from glocal.serve.snapshot import Snapshot
 from serving import PAGE, client, detail, png, tiny_file, uploads
 

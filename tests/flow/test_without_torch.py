@@ -14,7 +14,7 @@ import pytest
 import glocal
 from exports import onnx_recognizer
 from glocal.export.onnx import export
-from glocal_runtime.contents import TOLERANCE, relative
+from glocal_runtime.enrolled import TOLERANCE, relative
 from photos import recognizer, write, write_classes
 
 SOURCE = Path(glocal.__file__).parents[1]
@@ -79,13 +79,6 @@ assert who.explain({str(photo)!r}).width > 500
 print(sorted(name for name in sys.modules if name.startswith("glocal.")))
 """
     assert run(Path(sys.executable), code) == "one\n[]\n", "of glocal itself nothing is needed"
-
-
-@pytest.mark.parametrize("code", ["import glocal", "sys.argv = ['glocal', '--help']\nfrom glocal.cli.main import main"])
-def test_torch_is_not_imported_before_it_is_needed(code: str) -> None:
-    call = "\ntry:\n    main()\nexcept SystemExit:\n    pass" if "main" in code else ""
-    slow = "sorted({'torch', 'pydantic', 'onnxruntime', 'numpy'} & sys.modules.keys())"
-    assert run(Path(sys.executable), f"import sys\n{code}{call}\nprint({slow})").splitlines()[-1] == "[]"
 
 
 def test_onnxruntime_is_needed_only_by_graphs(tmp_path: Path) -> None:

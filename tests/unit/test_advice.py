@@ -1,17 +1,17 @@
-"""Advice about photos, and the names of classes."""
+"""What is said: advice about photos, names of classes, and the reasons of answers, word for word."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import advice
+from glocal_runtime.prediction import Evidence, reason
 from glocal_runtime.support import check_class_name, check_distinct
-from photos import recognizer, some, write_classes
+from photos import recognizer, some
 from refusal import refused
 
 
@@ -34,11 +34,6 @@ def test_copies_are_left_out_and_near_copies_told_of() -> None:
     assert kinds["duplicate"] == ["left out zero/6: the same picture as zero/3 of 'zero'; remove it"]
     [near] = kinds["near duplicate"]
     assert near.startswith("zero/1 of 'zero' and zero/7 are nearly the same picture; keep one")
-
-
-def test_the_same_photo_in_two_classes_is_refused() -> None:
-    with refused("photo-in-two-classes", "zero/0 of class 'zero' and one/1 of class 'one'"):
-        found({"zero": some("zero", 0, 2), "one": [*some("one", 0, 1), *some("zero", 0, 1)]})
 
 
 def test_a_photo_in_the_wrong_folder() -> None:
@@ -70,13 +65,6 @@ def test_too_few_photos_in_one_line_each() -> None:
     ]
 
 
-def test_folders_in_folders_are_told_of(tmp_path: Path) -> None:
-    write_classes(tmp_path / "round", ["zero", "six"], 0, 3)
-    write_classes(tmp_path, ["one"], 0, 6)
-    [text] = found(tmp_path)["nested"]
-    assert text.startswith("class 'round' is made of the folders 'six', 'zero' in it; if these are the classes")
-
-
 @pytest.mark.parametrize("name", ["", " ", " x", "a/b", "a\\b", "..", ".", "x\ny", "x" * 201, "unknown", "UNKNOWN"])
 def test_names_that_are_refused(name: str) -> None:
     with refused("class-name"):
@@ -91,3 +79,52 @@ def test_names_that_are_fine() -> None:
         check_distinct(["Bolt", "bolt"])
     with refused("same-class-name", "two classes called 'bolt'"):
         check_distinct(["bolt", "nut", "bolt"])
+
+
+USUAL = {"E_c": (-9.0, -7.0), "E_f": (1.0, 3.0), "patches": (20.0, 45.0), "open_score": (-6.0, -4.0)}
+KNOWN = Evidence("bolt", 0.93, False, -5.5, -3.9, {"E_c": -8.0, "E_f": 2.0}, (41, 49))
+
+
+def test_a_known_picture() -> None:
+    assert reason(KNOWN, USUAL) == (
+        "bolt (93 %): global and local match as usual, 41 of 49 patches match (usually 20 to 45); "
+        "global energy -8 (usually -9 to -7); local energy 2 (usually 1 to 3)"
+    )
+
+
+def test_an_unknown_picture_names_what_is_weak() -> None:
+    weak = replace(KNOWN, is_unknown=True, probability=0.41, parts={"E_c": -8.0, "E_f": 4.5}, patches=(3, 49))
+    assert reason(weak, USUAL).startswith(
+        "nearest class bolt (41 %), but local match is weak: 3 of 49 patches match (usually 20 to 45); global energy -8"
+    )
+    both = replace(weak, parts={"E_c": -6.0, "E_f": 4.5})
+    assert "but global and local match are weak: 3 of 49" in reason(both, USUAL)
+    whole = replace(weak, parts={"E_c": -6.0, "E_f": 2.0})
+    assert "but global match is weak; global energy -6 (usually -9 to -7)" in reason(whole, USUAL)
+
+
+def test_weak_but_known() -> None:
+    assert reason(replace(KNOWN, parts={"E_c": -6.9, "E_f": 2.0}), USUAL).startswith(
+        "bolt (93 %), though global match is weak; "
+    )
+
+
+def test_unknown_without_a_part_out_of_range() -> None:
+    edge = replace(KNOWN, is_unknown=True, open_score=-3.5)
+    assert reason(edge, USUAL).startswith(
+        "nearest class bolt (93 %), but it is not like it enough: open score -3.5, above the threshold -3.9; global"
+    )
+
+
+def test_a_method_that_sees_no_patches() -> None:
+    plain = replace(KNOWN, parts={}, patches=None)
+    assert reason(plain, USUAL) == "bolt (93 %): it matches; open score -5.5 (usually -6 to -4)"
+    assert reason(replace(plain, is_unknown=True, open_score=-3.5), USUAL) == (
+        "nearest class bolt (93 %), but it is not like it enough: open score -3.5, above the threshold -3.9; "
+        "known photos score -6 to -4"
+    )
+
+
+def test_nothing_is_usual_yet() -> None:
+    assert reason(KNOWN, {}) == ("bolt (93 %): it matches, 41 of 49 patches match; global energy -8; local energy 2")
+    assert "patches match (usually 4);" in reason(KNOWN, {**USUAL, "patches": (4.0, 4.0)})

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from exports import onnx_model
-from glocal_runtime import Prediction, Recognizer, Unreadable
+from glocal_runtime import Recognizer, Unreadable
 from glocal_runtime.support import Bank
 from photos import digits, recognizer, some, write, write_classes
 from refusal import refused
@@ -31,10 +31,7 @@ def test_it_names_what_it_knows_and_calls_the_rest_unknown() -> None:
     for word in ("zero", "one", "two"):
         assert labels(who, word).count(word) >= 16
     assert labels(who, "six").count("unknown") >= 16
-
-
-def test_an_answer_is_consistent() -> None:
-    for answer in recognizer().predict([*some("one", 20, 24), *some("six", 20, 24)]):
+    for answer in who.predict([*some("one", 20, 24), *some("six", 20, 24)]):
         assert answer.is_unknown == (answer.open_score > answer.threshold)
         assert answer.label == ("unknown" if answer.is_unknown else answer.nearest)
         assert list(answer.probabilities) == ["zero", "one", "two", "unknown"]
@@ -76,24 +73,19 @@ def test_growing_a_recognizer_is_enrolling_all_at_once() -> None:
     assert who.contents.probes.open_score != ()
 
 
-def test_photos_encoded_before_are_photos() -> None:
+def test_pictures_encoded_before_get_the_same_answers_and_become_photos() -> None:
     who, other = recognizer(), recognizer()
-    before = who.contents
-    for word, name, start, stop in (("six", "six", 0, 3), ("one", "one", 9, 10)):
-        (found,) = who.batches(some(word, start, stop))
-        who.add_bank(name, Bank.of([found.batch]))
-        (other.add_class if name == "six" else other.add_photos)(name, some(word, start, stop))
-        assert who.contents.identity == other.contents.identity
-        assert who.contents.decision == other.contents.decision
-    assert "six" not in before.support.names
-
-
-def test_answers_about_pictures_encoded_before_are_the_same() -> None:
-    who = recognizer()
     pictures = [*some("zero", 20, 23), *some("six", 20, 23)]
     (found,) = who.batches(pictures)
     assert who.answer(found.batch) == found.answers == list(who.stream(pictures))
-    assert all(isinstance(each, Prediction) for each in found.answers)
+    before = who.contents
+    for word, start, stop in (("six", 0, 3), ("one", 9, 10)):
+        (found,) = who.batches(some(word, start, stop))
+        who.add_bank(word, Bank.of([found.batch]))
+        (other.add_class if word == "six" else other.add_photos)(word, some(word, start, stop))
+        assert who.contents.identity == other.contents.identity
+        assert who.contents.decision == other.contents.decision
+    assert "six" not in before.support.names
 
 
 def test_removing_undoes_adding_and_renaming_keeps_the_answers() -> None:

@@ -15,16 +15,18 @@ from refusal import refused
 
 @pytest.mark.parametrize(
     ("k", "n", "low", "high"),
-    [(0, 10, 0.0, 0.27753), (1, 20, 0.00888, 0.23613), (50, 100, 0.40383, 0.59617), (10, 10, 0.72247, 1.0)],
+    [
+        (0, 0, 0.0, 1.0),
+        (0, 10, 0.0, 0.27753),
+        (1, 20, 0.00888, 0.23613),
+        (50, 100, 0.40383, 0.59617),
+        (10, 10, 0.72247, 1.0),
+    ],
 )
 def test_wilson_intervals(k: int, n: int, low: float, high: float) -> None:
     assert Rate(k, n).interval == pytest.approx((low, high), abs=1e-5)
-
-
-def test_no_pictures_no_rate() -> None:
-    assert str(Rate(0, 0)) == "no pictures"
-    assert Rate(0, 0).interval == (0.0, 1.0)
     assert str(Rate(1, 20)) == "5.0 % (1 of 20; 95 % interval 0.9 to 23.6 %)"
+    assert str(Rate(0, 0)) == "no pictures"
 
 
 def test_a_labelled_folder(tmp_path: Path) -> None:

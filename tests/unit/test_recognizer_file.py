@@ -172,16 +172,12 @@ def test_damage_is_noticed_or_harmless(path: Path, saved: bytes) -> None:
     assert noticed >= 35
 
 
-def test_a_model_of_other_weights_is_refused(tmp_path: Path) -> None:
+def test_what_a_file_says_about_its_model_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "digits.glocal"
     recognizer().save(path)
     repack(path, lambda members: edit_model(members, backbone_sha256="0" * 64))
     with refused("other-weights", str(path)):
         read_contents(path)
-
-
-def test_too_few_classes_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "digits.glocal"
     onnx_recognizer().save(path)
     repack(path, lambda members: edit_model(members, min_way=3))
     with refused("too-few-classes", "3 classes, got 2"):

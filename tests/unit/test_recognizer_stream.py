@@ -1,13 +1,20 @@
-"""Any number of pictures in bounded memory."""
+"""Any number of pictures in bounded memory; files of answers that grow, break off and go on."""
 
 from __future__ import annotations
 
+import csv
+import errno
+import json
 import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from glocal.recognizer.results import COLUMNS, ResultFile, plain
+from glocal_runtime import Prediction, Unreadable
 from glocal_runtime.encoder import AHEAD, BATCH, Encoder
+from glocal_runtime.errors import DataError
 from glocal_runtime.photos import Source, picture_files
 from photos import recognizer, some
 from refusal import refused
@@ -34,42 +41,26 @@ def test_the_input_is_read_only_a_few_batches_ahead() -> None:
     for n in range(1, 20 * BATCH):
         assert next(answers).path == str(n)
         largest = max(largest, asked - n, decoded - n)
-    answers.close()
+    answers.close()  # the caller may stop
+    assert not [each for each in threading.enumerate() if "ThreadPool" in each.name and not each.daemon]
     assert largest <= (AHEAD + 1) * BATCH
     assert decoded <= asked
 
 
-def test_memory_holds_fitted_pictures_and_not_large_ones() -> None:
-    """What waits for its turn is as small as the backbone wants it, whatever came in."""
-    sizes: list[int] = []
+def test_memory_holds_fitted_pictures_and_not_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for its turn is as small as the backbone wants it, whatever came in; batches are fixed stretches."""
+    seen: list[list[int]] = []
     batch = Encoder.batch
 
     def spy(self, pictures):
         taken = list(pictures)
-        sizes.extend(each.pixels.nbytes for each in taken)
+        seen.append([each.pixels.nbytes for each in taken])
         return batch(self, taken)
 
+    monkeypatch.setattr(Encoder, "batch", spy)
     large = np.zeros((600, 800, 3), np.uint8)
-    who = recognizer()
-    try:
-        Encoder.batch = spy
-        assert sum(1 for _ in who.stream(large for _ in range(2 * BATCH))) == 2 * BATCH
-    finally:
-        Encoder.batch = batch
-    assert set(sizes) == {32 * 32 * 3}
-
-
-def test_batches_are_fixed_stretches_of_the_input() -> None:
-    pictures = some("one", 0, 50) + some("two", 0, 20)
-    sizes = [len(found.answers) for found in recognizer().batches(pictures)]
-    assert sizes == [32, 32, 6]
-
-
-def test_the_caller_may_stop() -> None:
-    stream = recognizer().stream(some("one", 0, 100))
-    next(stream)
-    stream.close()
-    assert not [each for each in threading.enumerate() if "ThreadPool" in each.name and not each.daemon]
+    assert sum(1 for _ in recognizer().stream(large for _ in range(70))) == 70
+    assert seen == [[32 * 32 * 3] * n for n in (32, 32, 6)]
 
 
 def test_files_below_folders_come_in_order_and_lazy(tmp_path: Path) -> None:
@@ -85,3 +76,110 @@ def test_files_below_folders_come_in_order_and_lazy(tmp_path: Path) -> None:
     assert next(steps).name == "c.png"
     with refused("data", "no picture in this folder"):
         next(steps)
+
+
+def answers(n: int, start: int = 0) -> list[Prediction | Unreadable]:
+    return [
+        Unreadable(f"p{i}.png", "it is\nempty")
+        if i % 7 == 3
+        else Prediction(f"p,{i}.png", "bolt", False, i / 3, 99.0, {"bolt": 0.75, "unknown": 0.25}, "bolt", "why; so")
+        for i in range(start, start + n)
+    ]
+
+
+def write_all(path: Path, found: list[Prediction | Unreadable]) -> None:
+    with ResultFile(path, "me").writing() as write:
+        for start in range(0, len(found), BATCH):
+            write(found[start : start + BATCH])
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_rows_say_everything(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out.{ending}"
+    write_all(path, answers(5))
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file)) if ending == "csv" else [json.loads(line) for line in file]
+    assert [row["path"] for row in rows] == ["p,0.png", "p,1.png", "p,2.png", "p3.png", "p,4.png"]
+    assert rows[3]["error"] == "it is\nempty"
+    assert not rows[3]["label"]
+    assert float(rows[1]["open_score"]) == pytest.approx(1 / 3, abs=1e-6)
+    assert rows[1]["is_unknown"] in ("false", False)
+    assert {row["recognizer"] for row in rows} == {"me"}
+    assert list(tmp_path.iterdir()) == [path]
+    if ending == "csv":
+        assert tuple(rows[0]) == COLUMNS
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_broken_run_goes_on_to_the_same_file(tmp_path: Path, ending: str) -> None:
+    whole = tmp_path / f"whole.{ending}"
+    write_all(whole, answers(100))
+    content = whole.read_bytes()
+    for cut in range(1, len(content), 997):
+        path = tmp_path / f"out.{ending}"
+        partial = tmp_path / f"out.{ending}.partial"
+        partial.write_bytes(content[:cut])
+        results = ResultFile(path, "me")
+        try:
+            done = results.done(resume=True)
+        except DataError:  # not even the header was whole
+            assert cut < 120
+            partial.unlink()
+            continue
+        assert len(done) % BATCH == 0
+        assert done == {each.path for each in answers(100)[: len(done)]}
+        rest = [each for each in answers(100) if each.path not in done]
+        with results.writing() as write:
+            write(rest)
+        assert path.read_bytes() == content
+        path.unlink()
+
+
+def test_what_is_not_continued_or_written_over(tmp_path: Path) -> None:
+    write_all(tmp_path / "out.csv", answers(40))
+    with refused("other-recognizer", "(me, this is you)"):
+        ResultFile(tmp_path / "out.csv", "you").done(resume=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    partial = tmp_path / "out.csv.partial"
+    partial.write_text("x")
+    with refused("interrupted-run"):
+        ResultFile(tmp_path / "out.csv", "me").done(resume=False)
+    assert partial.read_text() == "x"
+    with refused("data", ".csv or .jsonl"):
+        ResultFile(tmp_path / "out.txt", "me")
+    (tmp_path / "dir.csv").mkdir()
+    with refused("bad-target"):
+        ResultFile(tmp_path / "dir.csv", "me")
+
+
+def test_a_finished_file_is_continued_with_what_is_new(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    write_all(path, answers(40))
+    results = ResultFile(path, "me")
+    assert len(results.done(resume=True)) == 40
+    with results.writing() as write:
+        write(answers(3, start=40))
+    write_all(tmp_path / "whole.csv", answers(43))
+    assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
+    results = ResultFile(tmp_path / "out.csv", "me")
+    with refused("data", "no picture"), results.writing():
+        raise DataError("no picture")
+    assert list(tmp_path.iterdir()) == []
+    with refused("not-written", "out.csv.partial"), results.writing() as write:
+        _fill_the_disk(write)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
+
+
+def _fill_the_disk(write) -> None:
+    write(answers(2))
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_every_answer_has_the_same_keys() -> None:
+    good, bad = plain(answers(1)[0]), plain(Unreadable("x", "why"))
+    assert good.keys() == bad.keys()
+    assert bad["label"] is None
+    assert plain(Prediction("p", "a", False, 1.0, float("inf"), {"a": 1.0}, "a", ""))["threshold"] is None

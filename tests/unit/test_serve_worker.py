@@ -11,8 +11,8 @@ from contextlib import contextmanager
 import pytest
 
 from glocal.serve.problems import Problem
+from glocal.serve.server import Worker
 from glocal.serve.snapshot import QueryAnswer, Snapshot
-from glocal.serve.worker import Worker
 from glocal_runtime import Recognizer
 from glocal_runtime.photos import Source, Unreadable, as_source
 from photos import some
@@ -63,19 +63,6 @@ def test_concurrent_requests_share_batches_and_get_their_own_answers(who: Snapsh
                 assert (len(found.query.views), found.query.views.vec.base) == (1, None)
     assert sum(sizes) == sum(map(len, asked)) + 1
     assert 1 < max(sizes) <= 32
-
-
-def test_a_full_queue_refuses_the_whole_request(who: Snapshot, gate) -> None:
-    with working(3) as (worker, _):
-        first = worker.submit(who, [gate[0]] * 2)
-        with pytest.raises(Problem) as full:
-            worker.submit(who, sources("one", 0, 2))
-        assert (full.value.status_code, int((full.value.headers or {})["Retry-After"]) >= 1) == (429, True)
-        second = worker.submit(who, sources("one", 0, 1))
-        assert worker.pending == 3
-        gate[1]()
-        assert (len(first.result(30)), len(second.result(30))) == (2, 1)
-        assert len(worker.submit(who, sources("one", 0, 3)).result(30)) == 3
 
 
 def test_a_cancelled_request_is_not_computed(who: Snapshot, gate) -> None:

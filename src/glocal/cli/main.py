@@ -13,12 +13,10 @@ import typer
 from glocal import __version__
 from glocal.cli.console import Json, show
 from glocal.cli.data import data
-from glocal.cli.export import export
-from glocal.cli.practical import check, enroll, predict
-from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
+from glocal.cli.practical import check, enroll, predict, serve
+from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
 from glocal.cli.reproduce import demo, report, reproduce
 from glocal.cli.research import compare, convert, evaluate, pretrain, train
-from glocal.cli.serve import serve
 from glocal_runtime.errors import GlocalError
 
 

@@ -1,4 +1,4 @@
-"""Commands for everybody: enroll, predict, check."""
+"""Commands for everybody: enroll, predict, check, serve."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.console import Device, Json, Workers, bars, show
-from glocal.cli.printing import Printer, check_report, describe, plain_finding, rate_meter, summary, tell
+from glocal.cli.printing import Printer, check_report, describe, rate_meter, summary, tell
 
 if TYPE_CHECKING:
     from glocal_runtime.recognizer import Answered, Recognizer
@@ -25,8 +25,7 @@ def enroll(
     folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
     model: Annotated[
-        str,
-        typer.Option(help="A shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK."),
+        str, typer.Option(help="A shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK.")
     ] = "photos-gel",
     score: Annotated[str | None, typer.Option(help="Another open score than the model's own.")] = None,
     max_false_unknown: Promised = 0.05,
@@ -61,7 +60,7 @@ def enroll(
     for finding in recognizer.findings():
         tell(f"check-up: {finding}")
     show(
-        summary(recognizer, out) | {"findings": [plain_finding(each) for each in recognizer.findings()]},
+        summary(recognizer, out) | {"findings": [each.to_json() for each in recognizer.findings()]},
         as_json=json,
         otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {out} PHOTOS...",
     )
@@ -161,3 +160,40 @@ def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path)
         if isinstance(answer, Prediction):
             image = explain(recognizer, found.batch, next(rows), answer)
             write_explanation(folder, before + place + 1, answer, image)
+
+
+def serve(
+    file: Annotated[
+        Path, typer.Argument(metavar="[FILE]", help="A .glocal file; one that does not exist yet is made.")
+    ] = Path("glocal.glocal"),
+    host: Annotated[str, typer.Option(help="Where to listen; another address than this machine's needs --token.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8800,
+    token: Annotated[
+        str | None, typer.Option(envvar="GLOCAL_TOKEN", help="Who has it may ask and change; nobody else.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="For a new file: as in `glocal enroll`.")] = "photos-gel",
+    queue: Annotated[int, typer.Option(min=1, help="Pictures that may wait; beyond that the answer is 429.")] = 256,
+    workers: Workers = 2,
+    device: Device = "auto",
+    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+) -> None:
+    """Serve a web page and an HTTP API: teach, ask, decide, review."""
+    from glocal_runtime.errors import RecipeError
+
+    try:
+        from glocal.serve.app import run
+        from glocal.serve.security import Settings
+    except ModuleNotFoundError as error:
+        if (error.name or "").startswith("glocal"):
+            raise
+        raise RecipeError(f"`glocal serve` needs {error.name}; pip install 'glocal[serve]'") from error
+
+    def ready(address: str) -> None:
+        tell(f"{file}: open {address}  (stop with Ctrl-C)")
+        if open_:
+            typer.launch(address)
+
+    settings = Settings(token=token, queue=queue)
+    run(file, host=host, port=port, model=model, device=device, workers=workers, settings=settings, ready=ready)

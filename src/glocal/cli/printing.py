@@ -57,7 +57,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
     promised = "the threshold promises nothing"
     if recognizer.contents.decision.by_hand:
         promised = "threshold set by hand"
-    elif recognizer.threshold.promises:
+    elif recognizer.threshold.expected is not None:
         promised = f"promised: at most {100 * recognizer.threshold.max_false_unknown:g} %"
     lines = [
         f"named right      {found.accuracy} of pictures of enrolled classes",
@@ -107,10 +107,6 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
-def plain_finding(finding: Any) -> dict[str, Any]:
-    return {"kind": finding.kind, "text": finding.text, "classes": sorted(finding.classes)}
-
-
 def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
     contents = recognizer.contents
     return {
@@ -143,9 +139,8 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
         return ["no threshold: nothing is called unknown", *(f"note: {warning}" for warning in threshold.warnings)]
     source = "leave-one-out and the score model" if threshold.source == "mixed" else threshold.source
     lines = [f"threshold {threshold.value:.4g} from {source}"]
-    if threshold.promises:
-        lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"
     if threshold.expected is not None:
+        lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"
         inside = ""
         if threshold.interval is not None:
             inside = f" (95 % interval {100 * threshold.interval[0]:.1f} to {100 * threshold.interval[1]:.1f} %)"

@@ -1,14 +1,19 @@
-"""A model as the three ONNX graphs of ``glocal_runtime.onnx_model``: its own modules, traced."""
+"""A model as the three ONNX graphs of ``glocal_runtime.model``: its own modules, traced; with 8-bit convolutions
+a quarter of the size, and faster where a processor has instructions for it.
+"""
 
 from __future__ import annotations
 
 import copy
 import logging
+import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import Dim
@@ -17,13 +22,15 @@ from glocal.engine.checkpoint import Model
 from glocal.methods import Method
 from glocal.types import Views
 from glocal_runtime.errors import RecipeError
-from glocal_runtime.model import PARTS
-from glocal_runtime.onnx_model import EMBED, ENROLL, SCORE, STATE
+from glocal_runtime.images import Pixels
+from glocal_runtime.model import EMBED, ENROLL, PARTS, SCORE, STATE
 
 EXAMPLE = 2  # pictures that are traced; 1 would become a fixed number
 # Photos of each class of two tasks of different sizes: a side of the state that differs between them is free.
 TASKS = ((3, 2, 4, 2, 2), (2, 5, 3, 2, 4, 2, 3))
 QUERIES = 6
+BATCH = 8
+LAYERS = ["Conv", "Gemm", "MatMul"]  # what takes the time; the few other steps stay as exact as they are
 
 
 class Embed(nn.Module):
@@ -104,7 +111,7 @@ def trace(model: Model) -> dict[str, bytes]:
 def _graph(
     module: nn.Module, example: tuple[Any, ...], free: tuple[Any, ...], inputs: list[str], outputs: list[str]
 ) -> bytes:
-    with _quiet():
+    with _quiet("torch.onnx._internal.exporter._registration", "onnx_ir"):
         try:
             program = torch.export.export(module.eval(), example, dynamic_shapes=free, strict=False)
             traced = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False)
@@ -124,10 +131,10 @@ def _graph(
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporter tells that torchvision is not there, that a constant is an output, and that torch uses a part of
-    itself which it calls outdated: nothing that whoever exports can mend."""
-    logs = [logging.getLogger(name) for name in ("torch.onnx._internal.exporter._registration", "onnx_ir")]
+def _quiet(*loggers: str) -> Iterator[None]:
+    """What exporter and quantizer tell (no torchvision, a constant output, to do what was just done, a part of torch
+    that it calls outdated itself) is nothing that whoever exports can mend."""
+    logs = [logging.getLogger(name) for name in loggers]
     levels = [log.level for log in logs]
     for log in logs:
         log.setLevel(logging.ERROR)
@@ -158,3 +165,40 @@ def _random(like: Views, n: int) -> Views:
 def _free(one: Tensor, other: Tensor) -> dict[int, Any]:
     """Sides that follow the number of photos or classes."""
     return {side: Dim.DYNAMIC for side in range(one.ndim) if one.shape[side] != other.shape[side]}
+
+
+def int8(embed: bytes, pictures: Sequence[Pixels]) -> bytes:
+    """The graph with weights and activations of 8 bits, scaled by what these pictures (size, size, 3) show of them."""
+    from onnxruntime.quantization import QuantFormat, QuantType, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    with tempfile.TemporaryDirectory() as folder, _quiet("root"):
+        paths = [Path(folder) / name for name in ("float.onnx", "prepared.onnx", "int8.onnx")]
+        paths[0].write_bytes(embed)
+        quant_pre_process(paths[0], paths[1], skip_symbolic_shape=True)  # merges batch norm into its convolution
+        quantize_static(
+            paths[1],
+            paths[2],
+            _Batches(pictures),
+            quant_format=QuantFormat.QDQ,
+            op_types_to_quantize=LAYERS,
+            per_channel=True,
+            reduce_range=True,  # 7 bits for weights: with 8, processors without VNNI overflow and answer otherwise
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+        )
+        return paths[2].read_bytes()
+
+
+class _Batches:
+    """Hands out the pictures as quantize_static asks for them."""
+
+    def __init__(self, pictures: Sequence[Pixels]) -> None:
+        starts = range(0, len(pictures), BATCH)
+        self._batches = iter([{"images": np.stack(pictures[start : start + BATCH])} for start in starts])
+
+    def get_next(self) -> dict[str, Pixels] | None:
+        return next(self._batches, None)
+
+    def __iter__(self) -> Iterator[dict[str, Pixels]]:
+        return self._batches

@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from glocal.export.graphs import int8 as quantized
 from glocal.export.graphs import trace
-from glocal.export.quantize import int8 as quantized
 from glocal.metrics.openset import auroc
 from glocal.recognizer.check import Check, check
 from glocal.recognizer.torch_model import TorchModel
-from glocal_runtime.contents import TOLERANCE, Contents, relative
 from glocal_runtime.encoder import Encoder
-from glocal_runtime.enrolled import Enrolled
+from glocal_runtime.enrolled import TOLERANCE, Contents, Enrolled, relative
 from glocal_runtime.errors import RecipeError, WeightsError
 from glocal_runtime.file import check_target, write_contents
 from glocal_runtime.images import Pixels
 from glocal_runtime.leave_one_out import leave_one_out, strangers
-from glocal_runtime.onnx_model import EMBED, OnnxModel
+from glocal_runtime.model import EMBED, OnnxModel
 from glocal_runtime.photos import Labelled, Picture, as_source, take
 from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.support import UNKNOWN_NAME

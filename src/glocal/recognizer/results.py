@@ -34,19 +34,10 @@ def row(answer: Answer, recognizer: str) -> dict[str, Any]:
     """One line of a CSV; numbers in six digits, which is what survives another machine."""
     if isinstance(answer, Unreadable):
         return {"path": answer.path, "error": answer.error, "recognizer": recognizer}
-    return {
-        "path": answer.path,
-        "label": answer.label,
-        "is_unknown": str(answer.is_unknown).lower(),
-        "open_score": f"{answer.open_score:.6g}",
-        "threshold": f"{answer.threshold:.6g}",
-        "probability": f"{answer.probability:.6g}",
-        "nearest": answer.nearest,
-        "reason": answer.reason,
-        "warning": answer.warning,
-        "error": "",
-        "recognizer": recognizer,
-    }
+    fields = {name: getattr(answer, name) for name in COLUMNS[:-2]}
+    numbers = {name: f"{fields[name]:.6g}" for name in ("open_score", "threshold", "probability")}
+    is_unknown = str(answer.is_unknown).lower()
+    return {**fields, **numbers, "is_unknown": is_unknown, "error": "", "recognizer": recognizer}
 
 
 def plain(answer: Answer) -> dict[str, Any]:

@@ -1,28 +1,43 @@
-"""The web application of one workspace, and the process that serves it until a signal comes."""
+"""The web application of one workspace: its page, downloads and monitoring; the process that serves it."""
 
 from __future__ import annotations
 
+import csv
+import io
 import logging
+import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 from urllib.parse import quote
 
 import uvicorn
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from glocal import __version__
-from glocal.serve import problems, routes_classes, routes_page, routes_predict, routes_review, routes_threshold, schemas
-from glocal.serve.limits import HeadTimeout, Settings
-from glocal.serve.security import Security, check_exposure
+from glocal.recognizer.results import COLUMNS, row
+from glocal.serve import problems, schemas
+from glocal.serve.problems import Json, missing, no_classes
+from glocal.serve.routes import ROUTERS
+from glocal.serve.schemas import Health, binary
+from glocal.serve.security import HeadTimeout, Security, Settings, check_exposure
 from glocal.serve.server import Measured, Server
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import RecipeError
 
 BACKLOG = 512  # connections that wait to be taken
+PAGE = Path(__file__).parent / "page"
+TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
+CHUNK = 1 << 18
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would compute
+TEXTS = ("path", "label", "nearest", "reason", "warning", "error")
 
 
 def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
@@ -47,11 +62,83 @@ def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
     )
     app.state.server = server
     problems.install(app)
-    for part in (routes_predict, routes_classes, routes_threshold, routes_review, routes_page):
-        app.include_router(part.routes(server))
+    for routes in (*ROUTERS, _site):
+        app.include_router(routes(server))
     app.add_middleware(Security, settings=settings)
     app.add_middleware(Measured, metrics=server.metrics)  # the last one added is the outermost
     return app
+
+
+def _site(server: Server) -> APIRouter:
+    router = APIRouter()
+    workspace = server.workspace
+    assets = {path.name: path for path in PAGE.iterdir() if path.suffix in TYPES}
+
+    @router.get("/", include_in_schema=False)
+    @router.get("/page/{name:path}", include_in_schema=False)
+    async def page(name: str = "index.html") -> Response:
+        if name not in assets:  # a list and not a folder: no name leads out of it
+            raise missing(f"page {name[:80]!r}")
+        kind = TYPES[assets[name].suffix]
+        return Response(assets[name].read_bytes(), media_type=kind, headers={"Cache-Control": "no-cache"})
+
+    @router.get("/health", tags=["site"], response_model=Health)
+    async def health() -> Response:
+        now = workspace.snapshot
+        return Json(
+            {
+                "status": "ok",
+                "version": now.version,
+                "classes": len(now.classes),
+                "model": workspace.model if now.recognizer is None else now.recognizer.contents.model.name,
+                "file": workspace.file.name,
+                "uptime": server.uptime(),
+            }
+        )
+
+    @router.get("/metrics", tags=["site"], response_class=PlainTextResponse)
+    async def metrics() -> Response:
+        """For Prometheus."""
+        return Response(generate_latest(server.metrics.registry), headers={"Content-Type": CONTENT_TYPE_PLAIN_0_0_4})
+
+    @router.get("/export/file", tags=["export"], response_class=Response, responses=binary("application/octet-stream"))
+    async def file() -> Response:
+        """The ``.glocal`` file."""
+        try:
+            opened = await run_in_threadpool(workspace.file.open, "rb")
+        except FileNotFoundError:
+            raise no_classes() from None
+        size = os.fstat(opened.fileno()).st_size  # of what was opened: the name may mean another file by now
+        headers = {"Content-Length": str(size), "Content-Disposition": 'attachment; filename="recognizer.glocal"'}
+        return StreamingResponse(_chunks(opened), media_type="application/octet-stream", headers=headers)
+
+    @router.get("/export/results.csv", tags=["export"], response_class=Response, responses=binary("text/csv"))
+    async def results() -> Response:
+        """The recent pictures with their answers, newest first."""
+        now = workspace.snapshot
+        who = now.enrolled().contents.identity
+        table = await run_in_threadpool(lambda: _csv(row(each.answer, who) for each in workspace.recent(now)))
+        headers = {"Content-Disposition": 'attachment; filename="results.csv"'}
+        return Response(table, media_type="text/csv; charset=utf-8", headers=headers)
+
+    return router
+
+
+def _csv(rows: Iterable[dict[str, Any]]) -> str:
+    """With a mark before every text that a spreadsheet would take for a formula."""
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n")
+    writer.writeheader()
+    for each in rows:
+        marked = {name: f"'{each[name]}" for name in TEXTS if str(each.get(name, "")).startswith(FORMULA)}
+        writer.writerow(each | marked)
+    return buffer.getvalue()
+
+
+def _chunks(opened: IO[bytes]) -> Iterator[bytes]:
+    with opened:
+        while chunk := opened.read(CHUNK):
+            yield chunk
 
 
 def run(

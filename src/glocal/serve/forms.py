@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,8 +13,8 @@ from python_multipart.multipart import parse_options_header
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
-from glocal.serve.limits import Settings
 from glocal.serve.problems import Problem
+from glocal.serve.security import Settings
 from glocal_runtime.images import decode
 from glocal_runtime.photos import Source
 
@@ -23,13 +22,9 @@ FIELDS, FIELD_BYTES = 8, 4096
 LONGEST_NAME = 120  # characters of a file name that are kept
 
 
-@dataclass(frozen=True)
-class Form:
-    fields: dict[str, str]
-    images: list[Source]
-
-
-async def read_form(request: Request, settings: Settings, *, fields: Sequence[str] = ()) -> Form:
+async def read_form(
+    request: Request, settings: Settings, *, fields: Sequence[str] = ()
+) -> tuple[list[Source], dict[str, str]]:
     """The pictures in ``images`` and the text in ``fields``: all of these and nothing else."""
     limits = settings.limits
     parts = await _Reader(request, settings).parse()
@@ -50,7 +45,7 @@ async def read_form(request: Request, settings: Settings, *, fields: Sequence[st
         raise Problem(422, "invalid", f"the form lacks the part {absent[0]!r}")
     if not images:
         raise Problem(422, "invalid", "the form lacks a part `images`: send at least one picture")
-    return Form(texts, images)
+    return images, texts
 
 
 class _Reader(MultiPartParser):

@@ -18,10 +18,6 @@ class _In(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
 
-class Rename(_In):
-    name: Name
-
-
 class NewThreshold(_In):
     """By hand (``value``) or for a promise (``max_false_unknown`` and ``per_class``)."""
 
@@ -30,8 +26,11 @@ class NewThreshold(_In):
     per_class: bool | None = None
 
 
-class NameGroup(_In):
+class Rename(_In):
     name: Name
+
+
+class NameGroup(Rename):
     items: list[Digest] | None = Field(None, min_length=1, max_length=1000)
 
 
@@ -84,10 +83,13 @@ class ThresholdView(ThresholdBody):
     range: tuple[float, float]
 
 
-class WouldChange(BaseModel):
+class PhotoBody(BaseModel):
     id: str
     name: str
     thumbnail: str
+
+
+class WouldChange(PhotoBody):
     from_: str = Field(alias="from")
     to: str
 
@@ -99,12 +101,6 @@ class Preview(BaseModel):
     n_recent: int
     support_rejected: int
     n_support: int
-
-
-class PhotoBody(BaseModel):
-    id: str
-    name: str
-    thumbnail: str
 
 
 class ClassBody(BaseModel):
@@ -162,10 +158,7 @@ class Answers(BaseModel):
     answers: list[Answer | NoAnswer]
 
 
-class Item(BaseModel):
-    id: str
-    name: str
-    thumbnail: str
+class Item(PhotoBody):
     label: str
     is_unknown: bool
     open_score: float

@@ -9,20 +9,17 @@ import copy
 import io
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
-from glocal.recognizer.results import row
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
 from glocal.serve.schemas import NewThreshold
 from glocal_runtime import Prediction, Recognizer
-from glocal_runtime.advice import Finding
 from glocal_runtime.encoder import BATCH, Batch
 from glocal_runtime.explain import explain
 from glocal_runtime.photos import Picture, Source, Unreadable
@@ -57,10 +54,6 @@ class Snapshot:
         return self.recognizer
 
     @property
-    def model_name(self) -> str | None:
-        return None if self.recognizer is None else self.recognizer.contents.model.name
-
-    @property
     def model_hash(self) -> str:
         """Of what made the views; empty before the first class."""
         return "" if self.recognizer is None else self.recognizer.contents.model.sha256
@@ -91,7 +84,7 @@ class Snapshot:
             "can_redo": self.redo_label is not None,
             "undo_label": self.undo_label,
             "redo_label": self.redo_label,
-            "model": self.model_name,
+            "model": None if who is None else who.contents.model.name,
             "classes": [
                 {
                     "name": name,
@@ -102,7 +95,7 @@ class Snapshot:
                 }
                 for name, photos in self.class_photos.items()
             ],
-            "findings": [] if who is None else findings_json(who.findings()),
+            "findings": [] if who is None else [each.to_json() for each in who.findings()],
             "threshold": None if who is None else who.threshold.to_json(),
         }
 
@@ -126,7 +119,7 @@ class Snapshot:
         found: list[QueryAnswer] = []
         for start in range(0, len(queries), BATCH):
             some = queries[start : start + BATCH]
-            answers = self.enrolled().answer(_batch_of(some))
+            answers = self.enrolled().answer(batch_of(some))
             pairs = zip(some, answers, strict=True)
             found += [QueryAnswer(query, answer) for query, answer in pairs if isinstance(answer, Prediction)]
         return found
@@ -135,23 +128,8 @@ class Snapshot:
         """A PNG: which patches of the picture match which patches of which photo."""
         (found,) = self.answers([query])
         buffer = io.BytesIO()
-        explain(self.enrolled(), _batch_of([query]), 0, found.answer).save(buffer, "PNG")
+        explain(self.enrolled(), batch_of([query]), 0, found.answer).save(buffer, "PNG")
         return buffer.getvalue()
-
-    def table_row(self, answer: Prediction) -> dict[str, Any]:
-        """As ``glocal predict --out`` writes it."""
-        return row(answer, self.enrolled().contents.identity)
-
-    @property
-    def support_scores(self) -> list[float]:
-        """Open scores of the support photos, each left out in turn."""
-        return [each.score for each in self.enrolled().contents.decision.left_out]
-
-    @property
-    def support_vectors(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """(S, D) and the class of each (S,)."""
-        support = self.enrolled().contents.support
-        return support.views().vec, support.class_of
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
         """What another threshold would be and change, without changing it."""
@@ -191,9 +169,5 @@ class Snapshot:
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
 
-def findings_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    return [{"kind": each.kind, "text": each.text, "classes": sorted(each.classes)} for each in findings]
-
-
-def _batch_of(queries: Sequence[Query]) -> Batch:
+def batch_of(queries: Sequence[Query]) -> Batch:
     return Batch(tuple(each.picture for each in queries), join([each.views for each in queries]))

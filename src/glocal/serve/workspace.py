@@ -19,7 +19,7 @@ from glocal.serve.history import History, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
-from glocal.serve.snapshot import QueryAnswer, Snapshot
+from glocal.serve.snapshot import QueryAnswer, Snapshot, batch_of
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import Finding
 from glocal_runtime.errors import DataError
@@ -27,8 +27,7 @@ from glocal_runtime.file import check_target, read_manifest
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
-from glocal_runtime.support import Bank, Photo, stacked, thumbnail
-from glocal_runtime.views import join
+from glocal_runtime.support import Bank
 
 Change = Callable[[Recognizer], list[Finding]]
 
@@ -114,7 +113,7 @@ class Workspace:
         """Pictures that were asked about become photos of a class, a new one or one that is there."""
         return self._change(
             f"{_counted(len(ids))} added to {name}",
-            lambda who: who.add_bank(name, bank_of([self.query(id_) for id_ in ids])),
+            lambda who: who.add_bank(name, Bank.of([batch_of([self.query(id_) for id_ in ids])])),
             expected,
         )
 
@@ -211,15 +210,6 @@ def _known(name: str, classes: Collection[str]) -> str:
     if name not in classes:
         raise missing(f"class {name[:80]!r}")
     return name
-
-
-def bank_of(queries: Sequence[Query]) -> Bank:
-    """Pictures that were asked about as photos to enroll."""
-    return Bank(
-        tuple(Photo(each.picture.name, each.id, thumbnail(each.picture.pixels)) for each in queries),
-        join([each.views for each in queries]),
-        stacked([each.picture.signature for each in queries]),
-    )
 
 
 @contextmanager

@@ -1,6 +1,9 @@
-"""Every method that answers about pictures one by one becomes graphs, whatever the numbers of photos and queries."""
+"""Exports say what their files say: every method that answers one by one, and 500 real photos."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,15 +11,18 @@ import torch
 
 from glocal.engine.checkpoint import Model
 from glocal.export.graphs import trace
+from glocal.export.onnx import export
 from glocal.methods import METHODS
 from glocal.recognizer.torch_model import TorchHead
 from glocal.types import BaseClasses
-from glocal_runtime.onnx_model import OnnxModel
+from glocal_runtime import Recognizer
+from glocal_runtime.enrolled import TOLERANCE
+from glocal_runtime.model import OnnxModel
 from glocal_runtime.views import Array
 from tiny_models import tiny_model
 
 SUPPORTS = ((3, 1, 2), (2, 2), (1,) * 8, (5,))
-TOLERANCE = 1e-5
+EXACT = 1e-5
 
 
 def ready(name: str) -> Model:
@@ -34,7 +40,7 @@ def inductive() -> list[str]:
 
 def assert_close(ours: Array, theirs: Array) -> None:
     assert ours.shape == theirs.shape
-    assert (np.abs(ours - theirs) <= TOLERANCE * np.maximum(1, np.abs(ours))).all()
+    assert (np.abs(ours - theirs) <= EXACT * np.maximum(1, np.abs(ours))).all()
 
 
 @pytest.mark.long
@@ -62,3 +68,33 @@ def test_its_graphs_say_what_it_says(name: str) -> None:
             assert ours.parts.keys() == theirs.parts.keys()
             for part, value in ours.parts.items():
                 assert_close(value, theirs.parts[part])
+
+
+SHOTS, PER_CLASS, PHOTOS = 5, 25, 500
+
+
+def photos() -> Path:
+    home = os.environ.get("GLOCAL_DATA")
+    folder = Path(home or "") / "caltech-photos"
+    if not home or not folder.is_dir():
+        pytest.skip("needs the pictures of caltech-photos below GLOCAL_DATA")
+    return folder
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("model", ["photos-gel", "tiered-64-cpu/ahead-5shot"])
+def test_the_same_labels_on_500_photos(model: str, tmp_path: Path) -> None:
+    if "/" in model:
+        pytest.importorskip("glocal_models", reason="the research heads are not installed: pip install ./models")
+    folders = {each.name: sorted(each.glob("*.jpg")) for each in sorted(photos().iterdir()) if each.is_dir()}
+    known = list(folders)[::7][:12]
+    labelled = {name: folders[name][SHOTS : SHOTS + PER_CLASS] for name in known}
+    others = [path for name, paths in folders.items() if name not in known for path in paths[:4]]
+    labelled["unknown"] = others[: PHOTOS - sum(map(len, labelled.values()))]
+    who = Recognizer.enroll({name: folders[name][:SHOTS] for name in known}, model=model, device="cpu")
+    found = export(who, tmp_path / "export.glocal", labelled=labelled)
+    assert found.agreement.pictures == PHOTOS
+    assert found.agreement.same_label + found.agreement.at_threshold == PHOTOS
+    assert found.agreement.largest_difference <= TOLERANCE
+    assert found.after.acc == pytest.approx(found.before.acc, abs=0.005)
+    assert found.after.auroc == pytest.approx(found.before.auroc, abs=0.005)

@@ -1,0 +1,264 @@
+"""The HTTP API: ask, teach, decide, review."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import numpy as np
+from fastapi import APIRouter, Path, Request
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from glocal.serve import schemas
+from glocal.serve.forms import form_schema, read_form
+from glocal.serve.groups import group_id, unknown_groups
+from glocal.serve.problems import Json, Problem, missing
+from glocal.serve.server import IfMatch, Server
+from glocal.serve.snapshot import QueryAnswer, Result, Snapshot
+from glocal_runtime.photos import Unreadable
+from glocal_runtime.support import thumbnail
+
+FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
+ClassName = Annotated[str, Path(min_length=1, max_length=200)]
+BINS = 32
+FAR = 1e12  # a threshold beyond it is not drawn
+MARGIN = 0.05  # of the range, on both sides
+GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
+
+
+def _ask(server: Server) -> APIRouter:
+    router = APIRouter(tags=["ask"])
+    workspace, settings, metrics = server.workspace, server.settings, server.metrics
+
+    @router.post("/predict", response_model=schemas.Answers, openapi_extra=form_schema(), status_code=200)
+    async def predict(request: Request, remember: bool = True) -> Response:
+        """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
+        now = workspace.snapshot
+        now.enrolled()
+        images, _ = await read_form(request, settings)
+        results = await server.worker.predict(now, images, settings.limits.answer_seconds)
+        for each in results:
+            metrics.pictures.labels(_kind(each)).inc()
+            if remember and not isinstance(each, Unreadable):
+                workspace.queries.add(each.query, now.model_hash)
+        return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})
+
+    @router.get("/queries/{id}/thumbnail", response_class=Response, responses=schemas.binary("image/jpeg"))
+    async def query_thumbnail(id: schemas.Digest) -> Response:
+        small = await run_in_threadpool(thumbnail, workspace.query(id).picture.pixels)
+        return Response(small, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
+
+    drawing = asyncio.Semaphore(2)  # an overlay costs as much as an answer
+
+    @router.get("/queries/{id}/overlay", response_class=Response, responses=schemas.binary("image/png"))
+    async def query_overlay(id: schemas.Digest) -> Response:
+        """Which patches of the picture match which patches of which photo."""
+        now = workspace.snapshot
+        now.enrolled()
+        query = workspace.query(id)
+        async with drawing:
+            return Response(await run_in_threadpool(now.overlay, query), media_type="image/png")
+
+    return router
+
+
+def _kind(result: Result) -> str:
+    if isinstance(result, Unreadable):
+        return "unreadable"
+    return "unknown" if result.answer.is_unknown else "known"
+
+
+def _json(result: Result, remember: bool) -> dict[str, Any]:
+    if isinstance(result, Unreadable):
+        return {"name": result.path, "ok": False, "error": result.error}
+    fields = result.answer.to_json()
+    return {"name": fields.pop("path"), "ok": True, "id": result.query.id if remember else None, **fields}
+
+
+def _teach(server: Server) -> APIRouter:
+    router = APIRouter(tags=["teach"])
+    workspace, limits = server.workspace, server.settings.limits
+
+    @router.get("/state", response_model=schemas.State)
+    async def state() -> Response:
+        """All that the page shows."""
+        now = workspace.snapshot
+        shown = await run_in_threadpool(lambda: now.state)
+        allowed = {
+            "bytes": limits.file_bytes,
+            "request_bytes": limits.request_bytes,
+            "pixels": limits.pixels,
+            "images": server.settings.images,
+        }
+        return Json({**shown, "limits": allowed}, headers={"ETag": f'"{now.version}"'})
+
+    @router.get("/classes", response_model=list[schemas.ClassCount])
+    async def classes() -> Response:
+        found = workspace.snapshot.class_photos
+        return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
+
+    @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
+    async def add_class(request: Request, if_match: IfMatch = None) -> Response:
+        """A new class from its photos."""
+        images, fields = await read_form(request, server.settings, fields=["name"])
+        return await server.change(workspace.add_class, fields["name"], images, expected=if_match)
+
+    @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
+    async def rename_class(name: ClassName, body: schemas.Rename, if_match: IfMatch = None) -> Response:
+        return await server.change(workspace.rename_class, name, body.name, expected=if_match)
+
+    @router.delete("/classes/{name}", response_model=schemas.ChangedBody)
+    async def remove_class(name: ClassName, if_match: IfMatch = None) -> Response:
+        return await server.change(workspace.remove_class, name, expected=if_match)
+
+    @router.post("/photos", response_model=schemas.ChangedBody, openapi_extra=form_schema(["class"]))
+    async def add_photos(request: Request, if_match: IfMatch = None) -> Response:
+        """Photos for a class that is there."""
+        images, fields = await read_form(request, server.settings, fields=["class"])
+        return await server.change(workspace.add_photos, fields["class"], images, expected=if_match)
+
+    @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
+    async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:
+        return await server.change(workspace.remove_photo, id, expected=if_match)
+
+    @router.get("/photos/{id}/thumbnail", response_class=Response)
+    async def photo_thumbnail(id: schemas.Digest) -> Response:
+        photo = workspace.snapshot.photos.get(id)
+        if photo is None:
+            raise missing(f"photo {id[:16]!r}")
+        return Response(photo.thumbnail, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
+
+    @router.post("/undo", response_model=schemas.ChangedBody)
+    async def undo(if_match: IfMatch = None) -> Response:
+        """Take back the last change."""
+        return await server.change(workspace.undo, expected=if_match)
+
+    @router.post("/redo", response_model=schemas.ChangedBody)
+    async def redo(if_match: IfMatch = None) -> Response:
+        """Do again what was taken back."""
+        return await server.change(workspace.redo, expected=if_match)
+
+    return router
+
+
+def _decide(server: Server) -> APIRouter:
+    router = APIRouter(prefix="/threshold", tags=["decide"])
+    workspace = server.workspace
+
+    @router.get("", response_model=schemas.ThresholdView)
+    async def threshold() -> Response:
+        """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
+        now = workspace.snapshot
+        found, left = now.enrolled().threshold, now.enrolled().contents.decision.left_out
+
+        def shown() -> dict[str, Any]:
+            asked = [each.answer.open_score for each in workspace.recent(now)]
+            return histogram([each.score for each in left], asked, found.value)
+
+        return Json({**found.to_json(), **await run_in_threadpool(shown)})
+
+    @router.get("/preview", response_model=schemas.Preview)
+    async def threshold_preview(
+        value: schemas.Score | None = None,
+        max_false_unknown: schemas.Share | None = None,
+        per_class: bool | None = None,
+    ) -> Response:
+        """What a change would do: nothing is saved."""
+        now = workspace.snapshot
+        now.enrolled()
+        choice = _checked(schemas.NewThreshold(value=value, max_false_unknown=max_false_unknown, per_class=per_class))
+        return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
+
+    @router.put("", response_model=schemas.ChangedBody)
+    async def set_threshold(body: schemas.NewThreshold, if_match: IfMatch = None) -> Response:
+        return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
+
+    return router
+
+
+def histogram(support: Sequence[float], asked: Sequence[float], threshold: float) -> dict[str, Any]:
+    """``range`` holds every score and, unless it is out of all reach, the threshold."""
+    points = [*support, *asked, *([threshold] if abs(threshold) <= FAR else [])] or [0.0]
+    low, high = min(points), max(points)
+    pad = MARGIN * (high - low) or 0.5
+    edges = np.linspace(low - pad, high + pad, BINS + 1)
+    counts = {name: np.histogram(some, edges)[0].tolist() for name, some in (("support", support), ("recent", asked))}
+    return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
+
+
+def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
+    by_promise = choice.max_false_unknown is not None or choice.per_class is not None
+    if (choice.value is not None) == by_promise:
+        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
+    return choice
+
+
+def _review(server: Server) -> APIRouter:
+    router = APIRouter(prefix="/review", tags=["review"])
+    workspace = server.workspace
+
+    @router.get("", response_model=schemas.Review)
+    async def review() -> Response:
+        """Groups of unknown pictures, and all recent ones, as the current version answers."""
+        now = workspace.snapshot
+
+        def shown() -> dict[str, Any]:
+            recent = workspace.recent(now)
+            return {
+                "version": now.version,
+                "groups": [_group_json(members, now) for members in unknown_groups(recent, now)],
+                "recent": [_item_json(each, now) for each in recent],
+            }
+
+        return Json(await run_in_threadpool(shown))
+
+    @router.post("/groups/{id}", response_model=schemas.ChangedBody)
+    async def name_group(id: GroupId, body: schemas.NameGroup, if_match: IfMatch = None) -> Response:
+        """Enroll the pictures of a group, or those named in ``items``, as a class, a new one or one that is there."""
+        items = body.items
+        if items is None:
+            now = workspace.snapshot
+            groups = await run_in_threadpool(lambda: unknown_groups(workspace.recent(now), now))
+            ids = ([each.query.id for each in members] for members in groups)
+            items = next((some for some in ids if group_id(some) == id), None)
+            if items is None:
+                raise Problem(
+                    409, "stale", "there is no such group any more; read the review again", version=now.version
+                )
+        unique = list(dict.fromkeys(items))
+        return await server.change(workspace.add_queries, body.name, unique, expected=if_match)
+
+    @router.post("/queries/{id}", response_model=schemas.ChangedBody)
+    async def correct(id: schemas.Digest, body: schemas.Correct, if_match: IfMatch = None) -> Response:
+        """The picture shows this class: it joins it."""
+        return await server.change(workspace.add_queries, body.class_, [id], expected=if_match)
+
+    @router.delete("/queries/{id}", status_code=204)
+    async def forget(id: schemas.Digest) -> Response:
+        """Forget a picture that was asked about."""
+        if not await run_in_threadpool(workspace.queries.forget, id):
+            raise missing(f"remembered picture {id[:16]!r}")
+        return Response(status_code=204)
+
+    return router
+
+
+def _group_json(members: list[QueryAnswer], now: Snapshot) -> dict[str, Any]:
+    """``suggestion`` is the class nearest to most of them."""
+    nearest = [each.answer.nearest for each in members]
+    return {
+        "id": group_id(each.query.id for each in members),
+        "n": len(members),
+        "suggestion": max(nearest, key=nearest.count),
+        "items": [_item_json(each, now) for each in members],
+    }
+
+
+def _item_json(each: QueryAnswer, now: Snapshot) -> dict[str, Any]:
+    shown = {name: getattr(each.answer, name) for name in schemas.Item.model_fields if hasattr(each.answer, name)}
+    return {**shown, **each.query.to_json(), "enrolled": each.query.id in now.photos}
+
+
+ROUTERS = (_ask, _teach, _decide, _review)
