@@ -18,8 +18,9 @@ $(READY): pyproject.toml models/pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/glocal demo --out demo-out
 
+# Two processes of one thread each: most tests keep one core busy.  A file's tests stay together, they share fixtures.
 test: $(READY) lint
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
 
 # The pages in the Chromium of the system; with npm, axe-core looks at their accessibility too.
 test-browser: $(READY)
