@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 from glocal.backbones import build_backbone
+from glocal.backbones.resnet12 import Conv3x3
 from glocal_runtime.errors import DataError
 from refusal import refused
 
@@ -192,3 +194,15 @@ def test_importing_the_registry_imports_no_third_party_network() -> None:
     code = "import sys, glocal.backbones; print([m for m in sys.modules if m.startswith(('efficientnet', 'timm'))])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("side", [1, 2, 3, 4])
+def test_the_convolution_of_a_small_map_as_a_matrix_product_is_the_convolution(side: int) -> None:
+    torch.manual_seed(0)
+    layer = Conv3x3(5, 7)
+    x = torch.randn(3, 5, side, side, requires_grad=True)
+    ours, plain = layer(x), F.conv2d(x, layer.weight, padding=1)
+    torch.testing.assert_close(ours, plain)
+    weight = torch.randn_like(plain)
+    for a, b in zip(*(torch.autograd.grad(y, [x, layer.weight], weight) for y in (ours, plain)), strict=True):
+        torch.testing.assert_close(a, b)
