@@ -9,7 +9,7 @@ from typing import Any
 from glocal import plugins
 from glocal.backbones.base import Backbone, Pixels
 from glocal.backbones.conv4 import Conv4
-from glocal.backbones.efficientnet import EfficientNetLite0
+from glocal.backbones.efficientnet import EfficientNetLite0, EfficientNetLite2
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.resnet18 import ResNet18
 from glocal.backbones.timm import TimmBackbone
@@ -20,6 +20,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "resnet12": ResNet12,
     "resnet18": ResNet18,
     "efficientnet-lite0": EfficientNetLite0,
+    "efficientnet-lite2": EfficientNetLite2,
     "timm": TimmBackbone,
     "pixels": Pixels,
 }

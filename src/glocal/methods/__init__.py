@@ -14,6 +14,7 @@ from glocal.methods.eol import EOL
 from glocal.methods.feat import FEAT
 from glocal.methods.gel import GEL
 from glocal.methods.glocal_head import GlocalHead
+from glocal.methods.glocal_ridge import GlocalRidge
 from glocal.methods.open_prototype import OpenPrototype
 from glocal.methods.oslo import OSLO
 from glocal.methods.peeler import Peeler
@@ -35,6 +36,7 @@ METHODS: dict[str, type[Method]] = {
     "open-prototype": OpenPrototype,
     "gel": GEL,
     "glocal-head": GlocalHead,
+    "glocal-ridge": GlocalRidge,
     "oslo": OSLO,
     "eol": EOL,
 }

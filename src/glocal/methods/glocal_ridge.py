@@ -1,0 +1,174 @@
+r"""The recognizer's head: cosine prototypes and a ridge regression that sees whole pictures and their patches.
+
+A picture is a vector e of length 1, half of it the pooled features and half their square roots, whitened by how photos
+of one class differ (``fit``); and cells :math:`c_u` of a coarse grid over earlier stages of the encoder, or over the
+last one where the encoder hands out no other.  Pictures are
+compared by both,
+
+.. math:: k(i, j) = \langle e_i, e_j \rangle, \quad
+   l(i, j) = \tfrac12 \operatorname{mean}_u \max_v \langle c_{i,u}, c_{j,v} \rangle + \tfrac12 (i \leftrightarrow j)
+
+and a class n is its prototype :math:`p_n` and the weights of a kernel ridge regression on the one-hot labels Y, in
+which every class counts alike, however many photos it has (K_i of the class of photo i, their mean over classes K),
+
+.. math:: \alpha = (k + l + r \operatorname{diag}(K_i / K))^{-1} Y, \quad
+   s_c(q, n) = \langle e_q, p_n \rangle + w \sum_i k(q, i) \alpha_{i,n}, \quad s_f(q, n) = w \sum_i l(q, i) \alpha_{i,n}
+
+A mean of many photos is nearer to any photo than a single one is: with cosines rho between photos of a class,
+prototypes of length 1 would score :math:`\rho / \sqrt{(1 + (K_n - 1) \rho) / K_n}` on a new photo.  So they get the
+length :math:`\sqrt{(1 + (K_n - 1) \rho) / (K_n \rho)}`, rho from the support: a class with one photo among classes
+with eight is then named right more than half of the time, else less than a third.
+
+Logits: :math:`(s_c + s_f) / T`.  With n the best class, :math:`E_c = -s_c`, :math:`E_f = -s_f` and the open score
+:math:`E = E_c + E_f`: GEL's sum of a global and a local energy, at the temperature 0 of its log-sum-exp.  How much each
+of the two says in a task follows from the regression: its weights are whatever tells this support apart.
+
+Nothing is trained; ``fit`` takes covariances of labelled vectors.  The regression needs the kernel of all pairs, so
+beyond ``MOST`` support photos it is left out and prototypes decide alone.
+
+>>> import torch
+>>> from glocal.types import Views
+>>> method = GlocalRidge(3, patch_channels=[1])
+>>> views = method.embed(torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0]])[:, :, None, None])
+>>> state = method.enroll(views, torch.tensor([0, 1]))
+>>> method.compare(state, views).logits.argmax(dim=1)
+tensor([0, 1])
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glocal.methods.base import Comparison, Method, MethodCard, check_positive, check_weight
+from glocal.ops.cells import cells
+from glocal.ops.similarity import class_mean, pool
+from glocal.ops.solve import solve
+from glocal.types import Views
+from glocal_runtime.errors import RecipeError
+
+MOST = 600  # support photos whose kernel is taken
+USUAL, ALIKE = 0.5, (0.05, 1.0)  # cosine of two photos of a class when no class has two, and where it may lie
+TINY = 1e-12  # a square root has no slope at 0
+PAIRS = 2**23  # cosines of cells held at once: 32 MiB
+LATER = 0.5  # weight of the cells of a stage that is not the earliest
+
+
+class GlocalRidge(Method):
+    card = MethodCard("Glocal ridge", learns="nothing; it takes a whitening from labelled photos")
+    own_scores = ("E", "E_c", "E_f")
+
+    class State(NamedTuple):
+        proto: Tensor  # (N, D) class means of comparable lengths
+        vec: Tensor  # (S, D) of every support photo
+        local: Tensor  # (S, C, side, side) unit cells
+        alpha: Tensor  # (S, N) weights of the regression, 0 beyond ``MOST``
+
+    directions: Tensor
+    gains: Tensor
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        patch_channels: Sequence[int] = (),
+        side: int = 4,
+        rank: int = 256,
+        ridge: float = 0.1,
+        weight: float = 0.5,
+        temperature: float = 0.05,
+        open_score: str = "E",
+    ):
+        super().__init__()
+        self.patch_channels = tuple(patch_channels)
+        self.width = dim - sum(self.patch_channels)
+        if self.width < 1 or min(self.patch_channels, default=1) < 1:
+            raise RecipeError(
+                f"patch_channels must be those of earlier stages, behind the others of the {dim} of a map, got "
+                f"{list(patch_channels)}; a backbone with early = true has them in its patch_channels"
+            )
+        self.side, self.ridge = side, check_positive("ridge", ridge)
+        self.weight, self.temperature = check_weight("weight", weight), check_positive("temperature", temperature)
+        self.register_buffer("directions", torch.zeros(self.width, min(rank, self.width)))
+        self.register_buffer("gains", torch.zeros(min(rank, self.width)))
+        self.choose_score(open_score)
+
+    def fit(self, covariance: Tensor, *, shrink: float = 0.5) -> None:
+        """Whiten by the covariance (D, D) of square-root vectors within classes, drawn ``shrink`` of the way to its
+        mean variance; in the ``rank`` directions of most variance, the others alike."""
+        variance, vectors = torch.linalg.eigh(covariance.double())
+        drawn = (1 - shrink) * variance / variance.mean() + shrink
+        rank = len(self.gains)
+        rest = drawn[:-rank].mean() if rank < len(drawn) else drawn.min()
+        self.directions.copy_(vectors[:, -rank:])
+        self.gains.copy_(1 - (drawn[-rank:] / rest).rsqrt())
+
+    def roots(self, pooled: Tensor) -> Tensor:
+        """Square roots of pooled features (B, D), of length 1: what ``fit`` wants the covariance of."""
+        return F.normalize(pooled.clamp_min(TINY).sqrt(), dim=-1)
+
+    def embed(self, maps: Tensor) -> Views:
+        head, *early = maps.split([self.width, *self.patch_channels], dim=1)
+        pooled = pool(head)
+        roots = self.roots(pooled)
+        white = roots - (roots @ self.directions * self.gains) @ self.directions.mT
+        vec = torch.cat([F.normalize(pooled, dim=-1), F.normalize(white, dim=-1)], dim=-1) * math.sqrt(0.5)
+        side = min(self.side, *maps.shape[-2:])
+        *later, earliest = (F.normalize(cells(each, side), dim=1) for each in early or [head])
+        return Views(vec, torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1))
+
+    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        assert support.local is not None
+        one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
+        shots = one_hot.sum(dim=0)
+        proto = prototypes(class_mean(support.vec, label), shots)
+        if not torch.compiler.is_exporting() and len(support) > MOST:
+            return self.State(proto, support.vec, support.local, torch.zeros_like(one_hot))
+        kernel = support.vec @ support.vec.mT + cell_match(support.local, support.local)
+        alpha = solve(kernel, one_hot, self.ridge * one_hot @ (shots / shots.mean()))
+        return self.State(proto, support.vec, support.local, alpha)
+
+    def compare(self, state: Any, query: Views) -> Comparison:
+        assert query.local is not None
+        whole = query.vec @ state.proto.mT + self.weight * (query.vec @ state.vec.mT) @ state.alpha
+        if not torch.compiler.is_exporting() and len(state.vec) > MOST:
+            patches = torch.zeros_like(whole)
+        else:
+            patches = self.weight * cell_match(query.local, state.local) @ state.alpha
+        both = whole + patches
+        best = both.argmax(dim=1, keepdim=True)
+        own = {
+            "E": lambda: -both.max(dim=1).values,
+            "E_c": lambda: -whole.gather(1, best)[:, 0],
+            "E_f": lambda: -patches.gather(1, best)[:, 0],
+        }
+        return Comparison(both / self.temperature, own)
+
+
+def prototypes(mean: Tensor, shots: Tensor) -> Tensor:
+    """Means (N, D) of unit vectors, ``shots`` (N,) of each -> of the length that makes their products comparable."""
+    pairs = shots * (shots - 1)
+    alike = (shots**2 * mean.square().sum(dim=1) - shots).sum() / pairs.sum().clamp_min(1)  # rho: (K mean)² holds pairs
+    alike = torch.where(pairs.sum() > 0, alike, USUAL).clamp(*ALIKE)
+    return F.normalize(mean, dim=1) * ((1 + (shots - 1) * alike) / (shots * alike)).sqrt()[:, None]
+
+
+def cell_match(some: Tensor, others: Tensor) -> Tensor:
+    """Cells (A, C, h, w) and (B, C, h, w) -> (A, B): how well each finds its best partner, the mean of both ways."""
+    a, b = (x.flatten(2).mT for x in (some, others))  # (A, P, C), (B, P, C)
+    if torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
+        return _match(a, b)
+    pairs = a.shape[1] * b.shape[1]
+    columns = max(1, min(len(b), PAIRS // pairs))
+    rows = max(1, PAIRS // (pairs * columns))
+    return torch.cat([torch.cat([_match(x, y) for y in b.split(columns)], dim=1) for x in a.split(rows)])
+
+
+def _match(a: Tensor, b: Tensor) -> Tensor:
+    cosine = (a.flatten(0, 1) @ b.flatten(0, 1).mT).view(*a.shape[:2], *b.shape[:2])  # (A, P, B, P')
+    return (cosine.amax(dim=3).mean(dim=1) + cosine.amax(dim=1).mean(dim=2)) / 2
