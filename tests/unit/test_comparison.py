@@ -70,7 +70,7 @@ class TestBesideThePaper:
         assert five.values["acc"].mean > found.values["acc"].mean
 
     def test_variants_of_gel_have_rows_of_their_own(self, full: Backbone) -> None:
-        for settings, name in (({}, "gel"), ({"variant": "energy"}, "gel/energy")):
+        for settings, name in (({}, "gel"), ({"variant": "energy-maps"}, "gel/energy-maps")):
             found = published_beside(made(full, "gel", settings=settings), CIFAR)
             assert found is not None
             assert found.method == name
@@ -254,7 +254,7 @@ def test_mini_imagenet_of_table_one(method, numbers):
 @pytest.mark.parametrize(
     ("row", "metric", "number"),
     [
-        (("table-1", "cifar-fs", "gel/energy", 1), "auroc", 0.7943),
+        (("table-1", "cifar-fs", "gel/energy-maps", 1), "auroc", 0.7943),
         (("ablation", "tiered-imagenet", "gel/baseline", 5), "fpr95", 0.6891),
         (("combine", "cifar-fs", "gel/delay", 5), "auroc", 0.8601),
         (("coefficients", "cifar-fs", "gel/learnable", 5), "auroc", 0.8729),

@@ -23,7 +23,6 @@ CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] =
     ("resnet18", {}, 64, (256, 16), (512, 8)),
     ("resnet18", {}, 32, (256, 8), (512, 4)),
     ("resnet18", {"stem": "7x7"}, 84, (256, 6), (512, 3)),
-    ("resnet18", {"reduce": True, "stages": [4, 5]}, 32, (512, 4), (512, 2)),
 ]
 
 

@@ -14,8 +14,8 @@ from glocal.methods.protonet import ProtoNet
 from glocal.methods.snatcher import SnaTCHerF
 from reference import gel as slow
 
-TRAINED = {"baseline": None, "energy": "E_c", "pixel": "E_f", "delay": "E_f", "ahead": "E"}
-SCORED = {"baseline": "snatcher", "energy": "E_c", "pixel": "E_f", "delay": "delay", "ahead": "E"}
+TRAINED = {"baseline": None, "energy": "E_c", "energy-maps": "E_m", "pixel": "E_f", "delay": "E_f", "ahead": "E"}
+SCORED = {"baseline": "snatcher", "energy": "E_c", "energy-maps": "E_m", "pixel": "E_f", "delay": "delay", "ahead": "E"}
 
 
 def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:

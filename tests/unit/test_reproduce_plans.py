@@ -60,7 +60,9 @@ def test_the_paper_scale_has_three_stages_before_gel_and_its_published_settings(
     assert SCALES["paper"].own_top_k("mini-imagenet", 1) == 10
     wide = SCALES["paper"].on_resnet18("gel", "mini-imagenet", 1).chain()[0].resolved()
     assert wide.backbone is not None
-    assert wide.backbone.settings == {"image_size": 84, "resize": 92, "reduce": True}
+    assert wide.backbone.settings == {"image_size": 84, "resize": 92}
+    halved = {name: SCALES["paper"].on_resnet18("gel", name, 1).overrides for name in ("mini-imagenet", "cifar-fs")}
+    assert halved == {"mini-imagenet": ("method.reduce=true",), "cifar-fs": ()}
 
 
 def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:

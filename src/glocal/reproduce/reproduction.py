@@ -16,6 +16,7 @@ from glocal.reproduce.plans import (
     CONTROL,
     DELAY_COMBINE,
     ENERGY,
+    ENERGY_MAPS,
     SHOTS,
     TABLES,
     Line,
@@ -98,13 +99,32 @@ class Question:
     row: str
     against: str
     how: str  # what the difference tells
-    paper_against: str  # row whose published difference answers the same question
+    paper_row: str  # rows whose published difference answers the same question
+    paper_against: str
 
 
 QUESTIONS = (
-    Question("The energy loss", "ablation", ENERGY, CONTROL, "the same model and score without the loss", BASELINE),
-    Question("The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", ENERGY),
-    Question("Combining ahead", "combine", AHEAD_COMBINE, DELAY_COMBINE, "combining with delay", DELAY_COMBINE),
+    Question(
+        "The energy loss",
+        "ablation",
+        ENERGY,
+        CONTROL,
+        "the same model and score without the loss",
+        ENERGY_MAPS,
+        BASELINE,
+    ),
+    Question(
+        "The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", AHEAD, ENERGY_MAPS
+    ),
+    Question(
+        "Combining ahead",
+        "combine",
+        AHEAD_COMBINE,
+        DELAY_COMBINE,
+        "combining with delay",
+        AHEAD_COMBINE,
+        DELAY_COMBINE,
+    ),
 )
 
 
@@ -156,7 +176,7 @@ def _paper(question: Question, scale: Scale, dataset: str) -> str:
         lines = _lines(question.table, scale, dataset, shot)
         plan = TABLES[question.table]
         row, base = (
-            published_row(plan, lines[label], beside, shot) for label in (question.row, question.paper_against)
+            published_row(plan, lines[label], beside, shot) for label in (question.paper_row, question.paper_against)
         )
         if row is None or base is None:
             return ""

@@ -142,10 +142,14 @@ def _method(method: str, settings: tuple[str, ...], temperature: float) -> str:
 
 
 CPU_TEMPERATURE = 32.0  # for 192 channels
+PUBLISHED_MARGINS = ("method.m_known=-1.0", "method.m_unknown=1.0")
 # Where energies start differs by variant, and the margins with it (chosen on validation classes, docs/results).
 CPU_MARGINS = {
     ("tiered-64", "energy"): ("method.m_known=5.0", "method.m_unknown=5.6"),
     ("cifar-fs", "energy"): ("method.m_known=-7.5", "method.m_unknown=-5.5"),
+    # The published margins, and distances scaled so that energies start beside them, at about -1 as at full width.
+    ("tiered-64", "energy-maps"): ("method.map_temperature=2560.0", *PUBLISHED_MARGINS),
+    ("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS),
     ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
 }
 
@@ -193,6 +197,7 @@ TASKS = ("train.tasks=200",)
 RESNET18 = 'backbone={name = "resnet18", image_size = 36, stem = "7x7"}'
 EMBEDDED_TEMPERATURE = 16.0  # for 128 channels
 # Around the energies that known and unknown validation queries start with: of E_c or E_f alone, and of both together.
+EMBEDDED_MAP_TEMPERATURE = 1.0
 EMBEDDED_MARGINS = {"one": (-9.0, -7.0), "both": (-18.0, -14.0)}
 
 
@@ -224,7 +229,9 @@ class EmbeddedScale(Scale):
 
     def _gel(self, encoder: Run, shot: int, variant: str = "ahead", *overrides: str) -> Run:
         low, high = EMBEDDED_MARGINS["both" if variant == "ahead" else "one"]
-        margins = (f"method.m_known={low}", f"method.m_unknown={high}")
+        margins: tuple[str, ...] = (f"method.m_known={low}", f"method.m_unknown={high}")
+        if variant == "energy-maps":
+            margins = (f"method.map_temperature={EMBEDDED_MAP_TEMPERATURE}", *PUBLISHED_MARGINS)
         return self._head("demo-gel", encoder, shot, f"method.variant={variant}", *margins, *overrides)
 
     def _peer(self, method: str, encoder: Run, shot: int) -> Run:
@@ -283,11 +290,12 @@ class PaperScale(Scale):
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
         side, resize = SIZES[dataset]
-        # GEL's extra stage, 11x11 -> 6x6, is for large pictures; on 32 pixels maps are 4x4 without it.
         parts = [f"image_size = {side}", *([f"resize = {resize}"] if resize else [])]
-        parts += ["reduce = true"] if method == "gel" and side > 32 else []
         encoder = self._backbone(dataset, f'backbone={{name = "resnet18", {", ".join(parts)}}}')
-        return self._gel(encoder, dataset, shot) if method == "gel" else self._peer(method, encoder, dataset, shot)
+        if method != "gel":
+            return self._peer(method, encoder, dataset, shot)
+        # Its maps are 11x11 at 84 pixels and halved before pixels are compared; 4x4 at 32 pixels, and stay.
+        return self._gel(encoder, dataset, shot, *(("method.reduce=true",) if side > 32 else ()))
 
     def _backbone(self, dataset: str, *overrides: str) -> Run:
         return self._run("pretrain", f"{dataset}-pretrain", *overrides)
