@@ -3,13 +3,14 @@ so that the same (seed, step) gives the same pixels on every run and after every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from glocal.types import Preprocess
 from glocal_runtime.errors import RecipeError
 
 GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
@@ -34,6 +35,14 @@ class Augment:
             raise RecipeError(f"augment.jitter must be in [0, 1), got {self.jitter}")
         if self.rotate not in ("none", "one", "four"):
             raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
+
+    def source(self, preprocess: Preprocess) -> Preprocess:
+        """How pictures are prepared before: a random crop takes the picture as stored, border and all.
+
+        ``resize`` and the centre crop after it are for evaluation, and for training that does not crop by itself.
+        A picture of another shape or size than the backbone's is still brought to it.
+        """
+        return replace(preprocess, resize=None) if self.crop_padding or self.crop_size else preprocess
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four".

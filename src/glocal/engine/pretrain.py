@@ -46,7 +46,9 @@ class PretrainStage:
                 code="needs-base",
             )
         backbone = self.model.backbone
-        self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers).hold(rows)
+        self.augment = recipe.augment.build()
+        stored = self.augment.source(backbone.preprocess)
+        self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
         self.labels = torch.from_numpy(data.label[rows])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
@@ -56,7 +58,6 @@ class PretrainStage:
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
-        self.augment = recipe.augment.build()
 
     def losses(self, step: int) -> dict[str, Tensor]:
         epoch, batch = divmod(step, self.per_epoch)

@@ -66,7 +66,8 @@ class TrainStage:
                     "train.views is for the frozen backbone; a fine-tuned one takes [augment]", code="views-not-frozen"
                 )
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
-            self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers).hold(rows)
+            stored = self.augment.source(self.model.backbone.preprocess)
+            self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
         if settings.tasks_per_step % world().size:
             raise RecipeError(
