@@ -38,7 +38,9 @@ class ResidualBlock(nn.Module):
         """(B, inside, H, W) -> (B, outside, H // 2, W // 2)."""
         y = F.leaky_relu(self.bn1(self.conv1(x)), SLOPE, inplace=True)
         y = F.leaky_relu(self.bn2(self.conv2(y)), SLOPE, inplace=True)
-        y = self.bn3(self.conv3(y)).add_(self.downsample(x))
+        y = self.conv3(y)  # statement by statement: within one expression the old y would live until its end
+        y = self.bn3(y)
+        y += self.downsample(x)
         # LeakyReLU never changes which value is largest: pooling first gives the same numbers for less work.
         dropped: Tensor = self.drop(F.leaky_relu(F.max_pool2d(y, 2), SLOPE, inplace=True))
         return dropped

@@ -149,7 +149,7 @@ def run_stage(
         return stage.model
     if recipe.speed.compile:
         stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
-    losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
+    losses = us.averaging(StepLosses(stage))
     saved_at = time.monotonic()
     with _interruptible() as received:
         for step in range(start, stage.steps):

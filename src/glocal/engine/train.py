@@ -25,7 +25,7 @@ from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
 from glocal.engine.distributed import joined, world
 from glocal.engine.loop import run_stage, step_seed
-from glocal.engine.pretrain import part_of, pretrain, start_model
+from glocal.engine.pretrain import maps_of, part_of, pretrain, start_model
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.ops.similarity import class_mean, pool
@@ -90,17 +90,16 @@ class TrainStage:
         if self.recipe.train.backbone == "frozen":
             return self.model.method.loss(draw.episode(lambda rows: self._views(rows, generator)).to(self.device))
         episode = draw.episode(lambda rows: self._images(rows, generator)).to(self.device)
-        return self.model.method.loss(episode.encode(self.model.backbone))
+        return self.model.method.loss(episode.encode(lambda images: maps_of(self.model.backbone, images, self.recipe)))
 
     @cached_property
     def banks(self) -> list[FeatureBank]:
         """One per view, encoded at the first step: by then a resumed run has the backbone it stopped with."""
         backbone, workers = self.model.backbone.eval(), self.recipe.data.workers
-        with torch.autocast(self.device.type, enabled=False):  # exact: banks on disk serve other runs too
-            return [
-                FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
-                for view in self.views
-            ]
+        return [
+            FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
+            for view in self.views
+        ]
 
     def _views(self, rows: Indices, generator: torch.Generator) -> Tensor:
         """One view of each picture, chosen at random."""
@@ -122,8 +121,7 @@ def base_classes(
 ) -> BaseClasses:
     """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``."""
     backbone = model.backbone.eval()
-    with torch.autocast(device.type, enabled=False):
-        bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
+    bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
     with torch.no_grad():
         vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
     centre = class_mean(vec, torch.from_numpy(data.label[rows]))
