@@ -148,7 +148,8 @@ class Validation(Tasks):
 class Speed(Section):
     """Faster where the hardware has it, at a price: other roundings, and minutes of compilation."""
 
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the backbone while it trains; weights, heads and losses stay float32
+    # Of the backbone while it trains; weights, heads and losses stay float32.
+    precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False  # the backbone by torch.compile; on a CPU that needs a C++ compiler
 
 

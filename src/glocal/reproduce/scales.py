@@ -196,8 +196,8 @@ TASKS = ("train.tasks=200",)
 # As narrow as time allows: the stem of large pictures on 36 pixels gives maps of 2x2.
 RESNET18 = 'backbone={name = "resnet18", image_size = 36, stem = "7x7"}'
 EMBEDDED_TEMPERATURE = 16.0  # for 128 channels
+EMBEDDED_MAP_TEMPERATURE = 2048.0  # energies of maps start at about -1
 # Around the energies that known and unknown validation queries start with: of E_c or E_f alone, and of both together.
-EMBEDDED_MAP_TEMPERATURE = 1.0
 EMBEDDED_MARGINS = {"one": (-9.0, -7.0), "both": (-18.0, -14.0)}
 
 
