@@ -47,6 +47,10 @@ PICTURES = {
     "tiered-imagenet": Pictures(84, None, 8, 5),
     "cifar-fs": Pictures(32, 40, 4, 2),
 }
+NORMALISATION = {
+    "mean": [value / 255 for value in (120.39586422, 115.59361427, 104.54012653)],
+    "std": [value / 255 for value in (70.68188272, 68.27635443, 72.54505529)],
+}
 PRETRAINING = {
     "mini-imagenet": Pretraining(500, (350, 400, 440, 460, 480)),
     "tiered-imagenet": Pretraining(600, (400, 500, 550, 580)),
@@ -133,7 +137,7 @@ def test_pretraining_is_set_as_published(dataset: str):
     assert recipe.stage == "pretrain"
     assert (recipe.pretrain.epochs, recipe.pretrain.batch_size) == (published.epochs, 128)
     assert decays(recipe, published.epochs) == pytest.approx(published.decays, abs=1e-3)
-    settings = {"image_size": pictures.size, "resize": pictures.resize}
+    settings = {"image_size": pictures.size, "resize": pictures.resize, **NORMALISATION}
     assert recipe.backbone is not None
     assert recipe.backbone.name == "resnet12"
     assert recipe.backbone.settings == {key: value for key, value in settings.items() if value is not None}

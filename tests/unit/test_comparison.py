@@ -100,7 +100,7 @@ class TestBesideThePaper:
             ({"encoder": "conv4"}, "conv4 backbone instead of resnet12"),
             ({"method": "oslo"}, "it has no oslo on cifar-fs"),
             ({"settings": {"adapter": True}}, "not the published form: adapter = True instead of False"),
-            ({"method": "gel", "settings": {"m_known": -5.0}}, "not the published form: m_known = -5.0 instead of -1.0"),
+            ({"method": "gel", "settings": {"m_known": -5.0}}, "not the published form: m_known = -5.0 instead of -1"),
             ({"method": "gel", "settings": {"top_k": 3}}, "not the published form: top_k = 3 instead of 1"),
             (
                 {"method": "gel", "settings": {"distance": "cosine", "temperature": 0.1}},

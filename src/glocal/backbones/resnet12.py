@@ -16,7 +16,7 @@ from glocal.backbones.base import Backbone, check_image_size
 from glocal.types import Preprocess
 from glocal_runtime.errors import RecipeError
 
-# Of the published ResNet-12 weights (FEAT, SnaTCHer, GEL), written there as 0..255.
+# Of the published ResNet-12 weights, rounded; recipes at paper scale and imported weights have all digits.
 MEAN = (120.396 / 255, 115.594 / 255, 104.540 / 255)
 STD = (70.682 / 255, 68.276 / 255, 72.545 / 255)
 SLOPE = 0.1  # of every LeakyReLU

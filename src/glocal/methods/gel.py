@@ -107,7 +107,7 @@ class GEL(Method):
             arxiv="2304.11855",
             doi="10.1109/CVPR52729.2023.00725",
         ),
-        ("gel", *(f"gel/{row}" for row in (*VARIANTS, *COEFFICIENTS))),
+        ("gel", *(f"gel/{row}" for row in (*VARIANTS, *COEFFICIENTS) if row != "energy")),
         learns="attention over the prototypes, and the calibration of the maps",
     )
 
