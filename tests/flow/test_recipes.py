@@ -141,7 +141,8 @@ def test_pretraining_is_set_as_published(dataset: str):
     assert recipe.backbone is not None
     assert recipe.backbone.name == "resnet12"
     assert recipe.backbone.settings == {key: value for key, value in settings.items() if value is not None}
-    assert recipe.validation.choose == "acc"
+    validation = recipe.validation
+    assert (validation.choose, validation.way, validation.unknown_way, validation.tasks) == ("acc", 16, 0, 600)
 
 
 @pytest.mark.parametrize(("dataset", "shot"), FEAT)
@@ -174,7 +175,9 @@ def test_gel_is_set_as_published(dataset: str, shot: int, kind: str):
     check_tasks(recipe, shot)
     assert recipe.train.tasks == tasks
     assert decays(recipe, tasks) == pytest.approx(range(12_000, tasks, 12_000))
-    assert recipe.validation.choose == "auroc"
+    assert (recipe.validation.choose, recipe.validation.tasks) == ("auroc", 600)
+    beside = (recipe.train.dropblock_ramp, recipe.train.unknown_support, recipe.train.norm_momentum)
+    assert beside == ((None, False, None) if kind == "paper" else (10_000, True, 0.19))
     method = METHODS[recipe.method.name](640, **recipe.method.settings)
     assert (recipe.method.name, method.open_score, method.top_k) == ("gel", "E", TOP_K[dataset, shot])
     assert (method.variant.trained, method.coefficient.kind) == ("E", "fixed")
@@ -220,6 +223,7 @@ def run(home: Path, name: str) -> Path:
     cheap = ["validation.tasks=2", "validation.query=3", "data.part=all"]
     if init is None:
         start, cheap = [], [*cheap, f"backbone.width={list(WIDTH)}", "pretrain.epochs=1", "pretrain.batch_size=40"]
+        cheap += ["validation.way=5", "validation.unknown_way=5"]  # the stand-ins have ten classes
     else:
         start, cheap = ["--init", str(run(home, init))], [*cheap, "train.tasks=2", "train.query=3"]
     options = [part for override in cheap for part in ("--set", override)]

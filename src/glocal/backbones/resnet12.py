@@ -163,6 +163,14 @@ def shorten_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
             part.steps, part.passes = max(1, min(part.steps, steps)), passes
 
 
+def restart_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
+    """Let every DropBlock below ``module`` begin anew and reach full strength in ``steps`` steps of ``passes`` each."""
+    for part in module.modules():
+        if isinstance(part, DropBlock):
+            part.steps, part.passes = steps, passes
+            part.step.zero_()
+
+
 def drop_mask(maps: Tensor, block_size: int, keep: Tensor) -> Tensor:
     """(B, C, H, W) of 1 (kept) and 0 (inside a dropped block), drawn from torch's global generator."""
     b, c, h, w = maps.shape

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glocal.backbones.resnet12 import shorten_ramps
+from glocal.backbones.resnet12 import restart_ramps, shorten_ramps
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
@@ -110,7 +110,11 @@ def run_stage(
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
-    shorten_ramps(stage.model.backbone, stage.steps // 3, passes=_passes_per_step(recipe))
+    passes, ramp = _passes_per_step(recipe), recipe.train.dropblock_ramp if recipe.stage == "train" else None
+    if ramp is None:
+        shorten_ramps(stage.model.backbone, stage.steps // 3, passes=passes)
+    else:
+        restart_ramps(stage.model.backbone, ramp, passes=passes)
     validate = Validator(recipe, device)
     warn_of_shared_pictures(stage.data, validate.data)
     optimizer, names = _optimizer(stage, recipe)

@@ -129,6 +129,12 @@ class MetaTraining(Tasks):
     tasks_per_step: int = Field(1, ge=1)
     backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
     views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
+    # Fine-tuned: steps of this stage in which DropBlock comes to full strength, from none.  None: it goes on from where
+    # the run before stopped, and reaches full strength within a third of this one.
+    dropblock_ramp: int | None = Field(None, ge=1)
+    # Fine-tuned: the unknown classes' support goes through the backbone too, for the sake of its batch norm alone.
+    unknown_support: bool = False
+    norm_momentum: float | None = Field(None, gt=0, lt=1)  # fine-tuned: of the backbone's batch norm, if not its own
 
 
 class Validation(Tasks):

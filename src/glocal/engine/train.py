@@ -49,7 +49,11 @@ class TrainStage:
                 self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
         self.sampler = EpisodeSampler(
-            data, settings.spec, seed=recipe.seed, rows=rows, mirror=self.model.method.needs_mirror
+            data,
+            settings.spec,
+            seed=recipe.seed,
+            rows=rows,
+            mirror=self.model.method.needs_mirror or (settings.unknown_support and settings.backbone == "fine-tuned"),
         )
         self.augment = recipe.augment.build()
         if settings.backbone == "frozen":
@@ -69,6 +73,9 @@ class TrainStage:
             stored = self.augment.source(self.model.backbone.preprocess)
             self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
+            for norm in self.model.backbone.modules():
+                if isinstance(norm, nn.BatchNorm2d) and settings.norm_momentum is not None:
+                    norm.momentum = settings.norm_momentum
         if settings.tasks_per_step % world().size:
             raise RecipeError(
                 f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "

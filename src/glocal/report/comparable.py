@@ -143,7 +143,7 @@ def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any
     accepted = list(inspect.signature(METHODS[each.method]).parameters.values())[1:]  # the first is no setting
     defaults = {parameter.name: parameter.default for parameter in accepted}
     used = defaults | each.settings
-    published = {key: (usual,) for key, usual in defaults.items() if key not in FORMS}
+    published: dict[str, tuple[Any, ...]] = {key: (usual,) for key, usual in defaults.items() if key not in FORMS}
     if "temperature" in published:
         usual = defaults["temperature"] or TEMPERATURES[defaults.get("distance", "sq-euclidean")]
         published["temperature"] = (usual, *([None] if used.get("distance") == defaults.get("distance") else []))
