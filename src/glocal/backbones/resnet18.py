@@ -42,7 +42,7 @@ class ResNet18(Backbone):
     ``layer{2-4}.0.downsample.{0,1}``.  There is no ``fc``: drop it before loading.
 
     ``stem``: "7x7" or "3x3"; None chooses by ``image_size``.  ``stages``: [3, 4] packs the map of stage 3 behind the
-    last one (``ops.packing``), which must be half as wide: 32, 64, 80 px, not 84; None gives the last alone.
+    last one (``ops.packing``), which is half as wide; None gives the last alone.
     """
 
     def __init__(

@@ -160,6 +160,8 @@ class GEL(Method):
             )
         self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout)
         self.calibrate = ScaleCalibration(dim) if self.variant.pixel else None
+        if self.calibrate is not None:  # as the authors start it
+            nn.init.kaiming_normal_(self.calibrate.conv.weight, mode="fan_out", nonlinearity="leaky_relu")
         self.coefficient = Coefficients(dim, coefficients)
         self.reduce = Halving(dim) if reduce else None
 

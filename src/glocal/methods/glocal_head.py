@@ -12,7 +12,8 @@ near the margins on any map size; "learned" also learns r (1 / ``local_temperatu
 lets the embedding turn, x + W x with W = 0 at the start; ``channel_gains`` brings the channels of a wide backbone to
 one size first, by the base pictures; ``attention_width`` and ``local_width`` keep the head of a wide backbone small.
 
-Differs from the paper: in all of that.  With every setting off it is ``gel``.  Models and tables from before the two
+Differs from the paper: in all of that.  With every setting off it is ``gel``, but for the numbers that the calibration
+starts with.  Models and tables from before the two
 were told apart call it ``gel``; those models load as this method.
 
 >>> import torch

@@ -25,7 +25,7 @@ from glocal.reproduce.plans import (
 from glocal.reproduce.report_folder import Report, write_report
 from glocal.reproduce.report_parts import report_part
 from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
-from glocal.reproduce.scales import Scale
+from glocal.reproduce.scale import Scale
 from glocal_runtime.errors import RecipeError
 
 
@@ -58,7 +58,7 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
             found[dataset, shot] = measure(dataset, shot, lines, folders, how)
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
-        "Scale": scale.name,
+        "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
         "Test": f"{how.tasks} tasks per shot, seed {SEED}",
         "Data": ", ".join(f"{name} {digest[:12]}" for name, digest in manifests.items()),
         "Runs": str(len(folders)),
@@ -66,6 +66,7 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
     }
     numbers = {
         "scale": scale.name,
+        "settings": scale.settings,
         "asked": list(names),
         "seed": SEED,
         "tasks": how.tasks,
