@@ -106,8 +106,9 @@ class StepLosses(nn.Module):
         self.parts = nn.ModuleDict(stage.modules)
         self._losses = stage.losses
 
-    def forward(self, step: int) -> dict[str, Tensor]:
-        return {name: term.float() for name, term in self._losses(step).items()}
+    def forward(self, step: int, part: int = 0) -> dict[str, Tensor]:
+        terms = self._losses(step, part) if part else self._losses(step)
+        return {name: term.float() for name, term in terms.items()}
 
 
 def pick_device(name: str = "auto") -> torch.device:

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
-from glocal.data.loader import ImageLoader, views
+from glocal.data.loader import ImageLoader, on_device, views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
 from glocal.engine.distributed import joined, world
@@ -29,7 +30,7 @@ from glocal.engine.pretrain import maps_of, part_of, pretrain, start_model
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.ops.similarity import class_mean, pool
-from glocal.types import BaseClasses
+from glocal.types import BaseClasses, Episode
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -83,21 +84,28 @@ class TrainStage:
                 code="unequal-tasks",
             )
         self.steps = max(min(1, settings.tasks), settings.tasks // settings.tasks_per_step)
+        self.parts = 1
+        # A rank's tasks are one world apart.
+        self.episode = Ahead(self._episode, end=self.steps * settings.tasks_per_step, stride=world().size)
 
-    def losses(self, step: int) -> dict[str, Tensor]:
+    def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
         """Mean over the tasks of this step of each term, as far as they are this rank's."""
         n = self.recipe.train.tasks_per_step
         terms = [self._task(step * n + i) for i in world().share(n)]
         return {name: torch.stack([term[name] for term in terms]).mean() for name in terms[0]}
 
     def _task(self, index: int) -> dict[str, Tensor]:
+        episode = self.episode(index)
         torch.manual_seed(step_seed(self.recipe.seed, index))  # dropout, by task: the same on whichever rank it falls
-        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
-        draw = self.sampler[index]
         if self.recipe.train.backbone == "frozen":
-            return self.model.method.loss(draw.episode(lambda rows: self._views(rows, generator)).to(self.device))
-        episode = draw.episode(lambda rows: self._images(rows, generator)).to(self.device)
+            return self.model.method.loss(episode)
         return self.model.method.loss(episode.encode(lambda images: maps_of(self.model.backbone, images, self.recipe)))
+
+    def _episode(self, index: int) -> Episode:
+        """A task with its maps, or with its pictures when the backbone learns too."""
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
+        fetch = self._views if self.recipe.train.backbone == "frozen" else self._images
+        return self.sampler[index].episode(lambda rows: fetch(rows, generator)).to(self.device)
 
     @cached_property
     def banks(self) -> list[FeatureBank]:
@@ -119,7 +127,8 @@ class TrainStage:
         return maps
 
     def _images(self, rows: Indices, generator: torch.Generator) -> Tensor:
-        images = self.augment(self.images[torch.from_numpy(self.place[rows])], generator)
+        images = on_device(self.images[torch.from_numpy(self.place[rows])], self.device)
+        images = self.augment(images, generator)
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
 
 
