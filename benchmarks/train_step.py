@@ -89,7 +89,7 @@ def measure(side: str, size: int, folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder, size)
     stage = TrainStage(recipe, torch.device("cpu"))
     optimizer, _ = loop._optimizer(stage, recipe)
-    losses = PseudoCode(stage) if side == "pseudo-code" else StepLosses(stage, device=stage.device)
+    losses = PseudoCode(stage) if side == "pseudo-code" else StepLosses(stage)
     held, seconds, busy = memory("VmRSS"), [], []
     for step in range(CASES[size][1]):
         start, start_busy = time.perf_counter(), time.process_time()

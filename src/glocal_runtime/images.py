@@ -27,6 +27,7 @@ IMAGENET_MEAN = (0.485, 0.456, 0.406)
 IMAGENET_STD = (0.229, 0.224, 0.225)
 Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
+RESIZED_PIXELS = 1 << 24  # a picture that would have more after resizing, 48 MiB, is resized in its middle alone
 MIN_SIDE = 8  # below this there is nothing to recognise
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
@@ -153,14 +154,32 @@ def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
     size, height, width = preprocess.size, *image.shape[:2]
     if (height, width) == (size, size) and preprocess.resize in (None, size):
         return image
-    # Only the middle of a long banner survives the crop; resizing all of it could take any amount of memory.
-    image = _centre(image, min(height, 4 * width), min(width, 4 * height))
-    height, width = image.shape[:2]
     short, target = min(height, width), preprocess.resize or size
     if short != target:
         shape = (target * width // short, target * height // short)  # PIL wants (width, height)
+        if math.prod(shape) > RESIZED_PIXELS:
+            return _resized_middle(image, shape, preprocess)
         image = np.array(Image.fromarray(image).resize(shape, _RESAMPLING[preprocess.interpolation]))
     return np.ascontiguousarray(_centre(image, size, size))
+
+
+def _resized_middle(image: Pixels, shape: tuple[int, int], preprocess: Preprocess) -> Pixels:
+    """What is left of a long banner after resizing to ``shape`` and cutting; all of it could take any amount of memory.
+
+    Only a part around the middle is resized, at the same places and by the same factor as in the whole: the same pixels
+    up to the rounding of those places.
+    """
+    size, (width, height) = preprocess.size, shape
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    across, down = image.shape[1] / width, image.shape[0] / height
+    box = (left * across, top * down, (left + size) * across, (top + size) * down)
+    # The filter reaches beyond the box; of what is further away not even a view is made.
+    reach = 4 * max(1, math.ceil(max(across, down)))
+    x, y = max(0, math.floor(box[0]) - reach), max(0, math.floor(box[1]) - reach)
+    part = image[y : math.ceil(box[3]) + reach, x : math.ceil(box[2]) + reach]
+    inner = (box[0] - x, box[1] - y, box[2] - x, box[3] - y)
+    picture = Image.fromarray(np.ascontiguousarray(part))
+    return np.array(picture.resize((size, size), _RESAMPLING[preprocess.interpolation], box=inner))
 
 
 def check_side(height: int, width: int, where: str) -> None:

@@ -47,6 +47,10 @@ PICTURES = {
     "tiered-imagenet": Pictures(84, None, 8, 5),
     "cifar-fs": Pictures(32, 40, 4, 2),
 }
+NORMALISATION = {
+    "mean": [value / 255 for value in (120.39586422, 115.59361427, 104.54012653)],
+    "std": [value / 255 for value in (70.68188272, 68.27635443, 72.54505529)],
+}
 PRETRAINING = {
     "mini-imagenet": Pretraining(500, (350, 400, 440, 460, 480)),
     "tiered-imagenet": Pretraining(600, (400, 500, 550, 580)),
@@ -133,11 +137,12 @@ def test_pretraining_is_set_as_published(dataset: str):
     assert recipe.stage == "pretrain"
     assert (recipe.pretrain.epochs, recipe.pretrain.batch_size) == (published.epochs, 128)
     assert decays(recipe, published.epochs) == pytest.approx(published.decays, abs=1e-3)
-    settings = {"image_size": pictures.size, "resize": pictures.resize}
+    settings = {"image_size": pictures.size, "resize": pictures.resize, **NORMALISATION}
     assert recipe.backbone is not None
     assert recipe.backbone.name == "resnet12"
     assert recipe.backbone.settings == {key: value for key, value in settings.items() if value is not None}
-    assert recipe.validation.choose == "acc"
+    validation = recipe.validation
+    assert (validation.choose, validation.way, validation.unknown_way, validation.tasks) == ("acc", 16, 0, 600)
 
 
 @pytest.mark.parametrize(("dataset", "shot"), FEAT)
@@ -170,7 +175,9 @@ def test_gel_is_set_as_published(dataset: str, shot: int, kind: str):
     check_tasks(recipe, shot)
     assert recipe.train.tasks == tasks
     assert decays(recipe, tasks) == pytest.approx(range(12_000, tasks, 12_000))
-    assert recipe.validation.choose == "auroc"
+    assert (recipe.validation.choose, recipe.validation.tasks) == ("auroc", 600)
+    beside = (recipe.train.dropblock_ramp, recipe.train.unknown_support, recipe.train.norm_momentum)
+    assert beside == ((None, False, None) if kind == "paper" else (10_000, True, 0.19))
     method = METHODS[recipe.method.name](640, **recipe.method.settings)
     assert (recipe.method.name, method.open_score, method.top_k) == ("gel", "E", TOP_K[dataset, shot])
     assert (method.variant.trained, method.coefficient.kind) == ("E", "fixed")
@@ -216,6 +223,7 @@ def run(home: Path, name: str) -> Path:
     cheap = ["validation.tasks=2", "validation.query=3", "data.part=all"]
     if init is None:
         start, cheap = [], [*cheap, f"backbone.width={list(WIDTH)}", "pretrain.epochs=1", "pretrain.batch_size=40"]
+        cheap += ["validation.way=5", "validation.unknown_way=5"]  # the stand-ins have ten classes
     else:
         start, cheap = ["--init", str(run(home, init))], [*cheap, "train.tasks=2", "train.query=3"]
     options = [part for override in cheap for part in ("--set", override)]

@@ -95,14 +95,17 @@ def test_tables_have_published_numbers_differences_and_reasons(out: Path) -> Non
         "Baseline",
         "Control: no energy loss",
         "+ Energy loss",
+        "+ Energy loss on maps",
         "+ Pixel-wise",
         "+ Combine",
     ]
     assert one["metrics"] == ["acc", "auroc", "f1", "fpr95", "aupr"]
-    assert one["rows"][4]["published"]["auroc"]["mean"] == pytest.approx(0.7867)
-    assert five["rows"][4]["published"]["fpr95"]["mean"] == pytest.approx(0.5533)
+    assert one["rows"][5]["published"]["auroc"]["mean"] == pytest.approx(0.7867)
+    assert five["rows"][5]["published"]["fpr95"]["mean"] == pytest.approx(0.5533)
     assert not one["rows"][1].get("published"), "the control is ours"
-    assert set(one["rows"][4]["difference"]) == {"acc", "auroc"}
+    assert not one["rows"][2].get("published"), "the paper's number is that of the maps"
+    assert one["rows"][3]["published"]["auroc"]["mean"] == pytest.approx(0.7943)
+    assert set(one["rows"][5]["difference"]) == {"acc", "auroc"}
     for reason in ("narrow backbone", "frozen backbone", "other classes"):
         assert reason in one["caption"]
 

@@ -87,7 +87,7 @@ def test_same_loss_and_same_gradients(data: Path, task: int, shot: int, top_k: i
 def test_the_step_of_the_loop_is_that_step(data: Path) -> None:
     """StepLosses, which the loop calls, adds nothing but the rounding to float32."""
     stage = float64_stage(data, shot=1, top_k=1)
-    looped = StepLosses(stage, device=CPU).eval()(2)
+    looped = StepLosses(stage).eval()(2)
     assert {name: term.item() for name, term in looped.items()} == {
         name: term.float().item() for name, term in stage.losses(2).items()
     }

@@ -9,7 +9,7 @@ from glocal.methods.gel import GEL
 from glocal.types import Episode
 from reference.energy import energy, energy_margin
 from reference.feat import attend, cross_entropy, pooled
-from reference.similarity import class_mean, pixel_loops, similarity
+from reference.similarity import class_mean, neg_sq_euclidean, pixel_loops, similarity
 from reference.snatcher import movement
 
 
@@ -46,6 +46,10 @@ def scores(method: GEL, task: Episode, a: float = 1.0, b: float = 1.0) -> dict[s
         "E_c": [energy(row) for row in s_c.tolist()],
         "snatcher": movement(lambda rows: attend(method.attend, rows), raw, pooled(task.query), s_c).tolist(),
     }
+    if method.variant.maps:
+        class_map = class_mean(task.support, task.support_label)
+        distances = neg_sq_euclidean(task.query.flatten(1), class_map.flatten(1)) / method.map_temperature
+        found["E_m"] = [energy(row) for row in distances.tolist()]
     if method.variant.pixel:
         found["E_f"] = [energy(row) for row in pixel_similarity(method, task).tolist()]
         found["E"] = [a * e_c + b * e_f for e_c, e_f in zip(found["E_c"], found["E_f"], strict=True)]

@@ -32,13 +32,13 @@ def recall(method: RFDNet, z: Tensor, hidden: tuple[int, ...]) -> Tensor:
 def logits(method: RFDNet, support: Tensor, label: Tensor, query: Tensor, hidden: tuple[int, ...] = ()) -> Tensor:
     """support (S, C, H, W), query (Q, C, H, W) -> (Q, N)."""
     proto = class_mean(torch.stack([unit(x) for x in pooled(support)]), label)
-    first, second = (layer.weight for layer in method.relate)
+    first, second = method.relate
     rows = []
     for q in (unit(x) for x in pooled(query)):
         row = []
         for n, p in enumerate(proto):
             others = [(p - other).abs() for m, other in enumerate(proto) if m != n]
-            g = second @ (first @ (sum(others) / len(others)))
+            g = second.weight @ (first.weight @ (sum(others) / len(others)) + first.bias) + second.bias
             moved_p = p + g * recall(method, p, hidden)
             moved_q = q + g * recall(method, q, hidden)
             row.append(float(method.scale) * (float(method.bias) + cos(moved_q, moved_p)))

@@ -24,14 +24,14 @@ CASES: list[tuple[str, dict[str, Any], int, list[tuple[int, int]]]] = [
     ("resnet12", {"width": 4}, 84, [(4, 42), (10, 21), (20, 10), (40, 5)]),
     ("resnet12", {"width": (6, 12, 24, 48), "image_size": 32}, 32, [(6, 16), (12, 8), (24, 4), (48, 2)]),
     ("resnet18", {"image_size": 224}, 224, [(64, 56), (128, 28), (256, 14), (512, 7)]),
-    ("resnet18", {"reduce": True}, 84, [(64, 84), (128, 42), (256, 21), (512, 11), (512, 6)]),
+    ("resnet18", {}, 84, [(64, 84), (128, 42), (256, 21), (512, 11)]),
     ("efficientnet-lite0", {"pretrained": False}, 224, [(24, 56), (40, 28), (112, 14), (320, 7), (1280, 7)]),
     ("pixels", {"image_size": 8}, 8, [(192, 1)]),
 ]
 SMALL: list[tuple[str, dict[str, Any], int]] = [
     ("conv4", {"width": 8, "image_size": 32}, 32),
     ("resnet12", {"width": 4, "image_size": 32}, 32),
-    ("resnet18", {"image_size": 32, "reduce": True}, 32),
+    ("resnet18", {"image_size": 32}, 32),
     ("efficientnet-lite0", {"pretrained": False, "image_size": 64}, 64),
 ]
 
@@ -147,7 +147,7 @@ def test_conv4_and_resnet18_have_the_published_size_and_names() -> None:
     assert shapes["layer2.0.downsample.0.weight"] == (128, 64, 1, 1)
     assert shapes["layer4.1.bn2.running_var"] == (512,)
     assert len(shapes) == 120
-    assert not any(name.startswith(("layer1.0.downsample", "fc", "reduce")) for name in shapes)
+    assert not any(name.startswith(("layer1.0.downsample", "fc")) for name in shapes)
 
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 1, 32, 32), (1, 3, 8, 32)])
@@ -174,13 +174,10 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("resnet12", {"dropblock_size": 0}, "at least 1 pixel of the map, got 0"),
     ("resnet12", {"dropblock_steps": 0}, "at least 1 training step, got 0"),
     ("resnet12", {"drop_rate": 1.5}, "drop_rate must be in [0, 1), got 1.5"),
-    ("resnet18", PACKED | {"image_size": 84}, "84 pixels give 21x21 and 11x11"),
     ("resnet12", PACKED | {"image_size": 60}, "60 pixels give 7x7 and 3x3"),
-    ("resnet18", {"image_size": 224, "reduce": True, "stages": [4, 5]}, "224 pixels give 7x7 and 4x4"),
     ("resnet12", {"stages": [2, 4]}, "[4] or [3, 4], got [2, 4]"),
     ("resnet12", {"stages": [4, 3]}, "got [4, 3]"),
     ("resnet12", {"stages": []}, "got []"),
-    ("resnet18", PACKED | {"reduce": True}, "[5] or [4, 5], got [3, 4]"),
 ]
 
 

@@ -70,7 +70,7 @@ class TestBesideThePaper:
         assert five.values["acc"].mean > found.values["acc"].mean
 
     def test_variants_of_gel_have_rows_of_their_own(self, full: Backbone) -> None:
-        for settings, name in (({}, "gel"), ({"variant": "energy"}, "gel/energy")):
+        for settings, name in (({}, "gel"), ({"variant": "energy-maps"}, "gel/energy-maps")):
             found = published_beside(made(full, "gel", settings=settings), CIFAR)
             assert found is not None
             assert found.method == name
@@ -99,6 +99,15 @@ class TestBesideThePaper:
             ({"settings": {"open_score": "margin"}}, "open score margin instead of"),
             ({"encoder": "conv4"}, "conv4 backbone instead of resnet12"),
             ({"method": "oslo"}, "it has no oslo on cifar-fs"),
+            ({"settings": {"adapter": True}}, "not the published form: adapter = True instead of False"),
+            ({"method": "gel", "settings": {"m_known": -5.0}}, "not the published form: m_known = -5.0 instead of -1"),
+            ({"method": "gel", "settings": {"top_k": 3}}, "not the published form: top_k = 3 instead of 1"),
+            (
+                {"method": "gel", "settings": {"distance": "cosine", "temperature": 0.1}},
+                "not the published form: distance = cosine instead of sq-euclidean, temperature = 0.1 instead of 64.0",
+            ),
+            ({"method": "glocal-head", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
+            ({"method": "att-g", "settings": {"rows": "means"}}, "not the published form: rows = means instead of"),
         ],
     )
     def test_reasons_that_lie_in_the_model(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
@@ -106,6 +115,21 @@ class TestBesideThePaper:
         (found,) = why_not(each, CIFAR)
         assert found.startswith(reason)
         assert published_beside(each, CIFAR) is None
+
+    def test_published_settings_of_a_data_set_speak_not_against_it(self, full: Backbone) -> None:
+        regularised = {"temperature": 64.0, "contrast_weight": 0.01, "contrast_temperature": 64.0}
+        for method, settings in (
+            ("feat", regularised),
+            ("gel", {"temperature": 64.0, "top_k": 1}),
+            ("glocal-head", {"adapter": False}),
+            ("att-g", {"negative": "mlp"}),
+        ):
+            assert why_not(made(full, method, settings=settings), CIFAR) == [], method
+
+    def test_rfdnet_was_published_on_a_frozen_backbone(self, full: Backbone) -> None:
+        frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
+        assert why_not(made(full, "rfdnet", recipe=frozen), CIFAR) == []
+        assert why_not(made(full, "att-g", recipe=frozen), CIFAR) == ["frozen backbone (there fine-tuned)"]
 
     @pytest.mark.parametrize(
         ("change", "reason"),
@@ -254,7 +278,7 @@ def test_mini_imagenet_of_table_one(method, numbers):
 @pytest.mark.parametrize(
     ("row", "metric", "number"),
     [
-        (("table-1", "cifar-fs", "gel/energy", 1), "auroc", 0.7943),
+        (("table-1", "cifar-fs", "gel/energy-maps", 1), "auroc", 0.7943),
         (("ablation", "tiered-imagenet", "gel/baseline", 5), "fpr95", 0.6891),
         (("combine", "cifar-fs", "gel/delay", 5), "auroc", 0.8601),
         (("coefficients", "cifar-fs", "gel/learnable", 5), "auroc", 0.8729),

@@ -248,15 +248,34 @@ def test_fit_of_a_banner_takes_its_middle_and_little_memory(monkeypatch: pytest.
     sizes: list[tuple[int, int]] = []
     resize = Image.Image.resize
     monkeypatch.setattr(
-        Image.Image, "resize", lambda image, size, *rest: sizes.append(size) or resize(image, size, *rest)
+        Image.Image,
+        "resize",
+        lambda image, size, *rest, **box: sizes.extend([image.size, size]) or resize(image, size, *rest, **box),
     )
-    banner = np.zeros((8, 20_000, 3), dtype=np.uint8)
-    banner[:, 9_990:10_010] = 200
+    banner = np.zeros((8, 200_000, 3), dtype=np.uint8)
+    banner[:, 99_990:100_010] = 200
     for image in (banner, banner.transpose(1, 0, 2)):
         out = fit(image, Preprocess(32))
         assert out.shape == (32, 32, 3)
         assert (out == 200).all()
-    assert sizes == [(128, 32), (32, 128)]  # a whole banner would be (80_000, 32)
+    assert max(map(max, sizes)) <= 32, "a whole banner would become (800_000, 32)"
+
+
+@pytest.mark.parametrize("interpolation", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("shape", [(40, 333), (333, 40), (13, 97), (300, 1501)])
+def test_fit_of_a_banner_equals_resizing_all_of_it(
+    interpolation: str, shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = np.random.default_rng(0).integers(0, 256, (*shape, 3), dtype=np.uint8)
+    short = min(shape)
+    scaled = (48 * shape[1] // short, 48 * shape[0] // short)
+    whole = np.asarray(Image.fromarray(image).resize(scaled, Image.Resampling[interpolation.upper()]))
+    top, left = round((whole.shape[0] - 32) / 2), round((whole.shape[1] - 32) / 2)
+    out = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
+    np.testing.assert_array_equal(out, whole[top : top + 32, left : left + 32])
+    monkeypatch.setattr(images, "RESIZED_PIXELS", 0)
+    middle = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
+    assert np.abs(middle.astype(int) - out).max() <= 1, "in its middle alone, when there is too much of it"
 
 
 def test_heic_is_read_once_its_plugin_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

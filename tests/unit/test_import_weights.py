@@ -23,7 +23,8 @@ from glocal.types import Episode, Preprocess
 from glocal_runtime.errors import RecipeError
 from reference.published import WIDTHS, Feat, Gel, Pretrained, Tane, shaken, write
 
-MEAN, STD = (120.396 / 255, 115.594 / 255, 104.540 / 255), (70.682 / 255, 68.276 / 255, 72.545 / 255)
+MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
+STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 
 
 def images(n: int, size: int = 32) -> Tensor:
@@ -99,6 +100,24 @@ def test_gel_computes_what_the_source_computes(tmp_path, prefix):
         out = model.method(task(maps))
         torch.testing.assert_close(out.logits, s_class, rtol=1e-5, atol=1e-6)
         torch.testing.assert_close(out.open_score, -s_class.logsumexp(1) - s_pixel.logsumexp(1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["max_auroc.pth", "CIFAR-FS-OpenNet-Res12-10w01s15q-DIS-Energy/run/max_acc.pth"])
+def test_gel_without_pixels_is_recognised_by_where_its_program_puts_it(tmp_path, name):
+    source = shaken(Feat())
+    (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+    imported = import_weights(write(tmp_path / name, source), dataset="cifar-fs")
+    assert (imported.report.layout, imported.report.method) == ("gel-maps", "gel")
+    assert imported.report.settings == {"variant": "energy-maps"}
+    with torch.no_grad():
+        maps = source.encoder(images(8))
+        class_maps = torch.stack([maps[:2].mean(dim=0), maps[2], maps[3]])
+        logits = -(maps[4:, None] - class_maps).square().sum(dim=(2, 3, 4)) / 64 / 10
+        out = stored(imported, tmp_path / "m.safetensors").method(task(maps))
+        torch.testing.assert_close(out.open_score, -logits.logsumexp(1), rtol=1e-5, atol=1e-6)
+    elsewhere = import_weights(write(tmp_path / "mine.pth", source), dataset="cifar-fs").report
+    assert elsewhere.layout == "feat"
+    assert "gel-maps" in " ".join(elsewhere.notes), "the same names: the file alone does not tell"
 
 
 @pytest.mark.parametrize(

@@ -135,7 +135,7 @@ def test_files_that_cannot_be_opened_and_wrong_choices(tmp_path):
     for wrong, match in (
         (
             {"layout": "peeler"},
-            "layout must be one of auto, feat, snatcher, gel, att-g, att, tane, pretrained, got 'peeler'",
+            "layout must be one of auto, feat, snatcher, gel-maps, gel, att-g, att, tane, pretrained, got 'peeler'",
         ),
         ({"dataset": "cub"}, "dataset must be one of mini-imagenet, tiered-imagenet, cifar-fs, got 'cub'"),
         ({"shot": 3}, "shot must be one of 1, 5, got 3"),

@@ -337,7 +337,7 @@ class TestStages:
         recipe = recipe_of(dataset, backbone={"width": 16}, **changed)
         stage = PretrainStage(recipe, torch.device("cpu"))
         optimizer, _ = loop._optimizer(stage, recipe)
-        forward = StepLosses(stage, device=torch.device("cpu"))
+        forward = StepLosses(stage)
         losses = [loop._step(forward, recipe, optimizer, step, Path())["base"] for step in range(40)]
         assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
 

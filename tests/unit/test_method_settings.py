@@ -26,7 +26,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("att", {"negative": "max"}, "one of mean, mlp, got 'max'"),
     ("att-g", {"rows": "columns"}, "one of classifier, means, got 'columns'"),
     ("open-prototype", {"distance": "manhattan"}, "distance must"),
-    ("gel", {"variant": "early"}, "one of baseline, energy, pixel, delay, ahead, got 'early'"),
+    ("gel", {"variant": "early"}, "one of baseline, energy, energy-maps, pixel, delay, ahead, got 'early'"),
     ("gel", {"variant": "pixel", "coefficients": "learnable"}, "needs variant 'ahead'"),
     ("gel", {"coefficients": "free"}, "one of fixed, learnable, task-adaptive, got 'free'"),
     ("gel", {"variant": "energy", "open_score": "E_f"}, "got 'E_f'"),

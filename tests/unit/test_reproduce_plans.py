@@ -45,9 +45,7 @@ def test_every_published_row_stands_in_a_table_of_the_paper_scale() -> None:
         for shot in SHOTS
         for line in plan.lines(scale, dataset, shot)
     }
-    missing = [row for row in published() if id(row) not in shown]
-    # PEELER as first published, on ResNet-18, is not run: its row here is the ResNet-12 one.
-    assert {(row.method, row.backbone, row.dataset) for row in missing} == {("peeler", "resnet18", "mini-imagenet")}
+    assert [row for row in published() if id(row) not in shown] == []
 
 
 def test_the_paper_scale_has_three_stages_before_gel_and_its_published_settings() -> None:
@@ -60,7 +58,34 @@ def test_the_paper_scale_has_three_stages_before_gel_and_its_published_settings(
     assert SCALES["paper"].own_top_k("mini-imagenet", 1) == 10
     wide = SCALES["paper"].on_resnet18("gel", "mini-imagenet", 1).chain()[0].resolved()
     assert wide.backbone is not None
-    assert wide.backbone.settings == {"image_size": 84, "resize": 92, "reduce": True}
+    assert wide.backbone.settings == {"image_size": 84, "resize": 92}
+    halved = {name: SCALES["paper"].on_resnet18("gel", name, 1).overrides for name in ("mini-imagenet", "cifar-fs")}
+    assert halved == {"mini-imagenet": ("method.reduce=true",), "cifar-fs": ()}
+
+
+def test_the_settings_of_the_authors_program() -> None:
+    paper, authors = SCALES["paper"], SCALES["paper"].set_as("authors")
+    pretrained, feat, gel = (step.resolved(start="?") for step in authors.gel("cifar-fs", 1).chain())
+    assert pretrained.augment.crop_padding == 4
+    assert (feat.method.name, feat.augment.crop_padding, feat.augment.flip) == ("feat", 0, False)
+    assert (gel.optimizer.gamma, gel.train.unknown_support) == (0.5, True)
+    assert paper.gel("cifar-fs", 1).chain()[1].resolved(start="?").augment.flip
+    directly = paper.gel_without_feat("cifar-fs", 1)
+    assert directly is not None
+    assert [step.recipe for step in directly.chain()] == ["cifar-fs-pretrain", "cifar-fs-gel-paper-1shot"]
+    with refused("recipe", "--settings authors", "cpu"):
+        SCALES["cpu"].set_as("authors")
+
+
+def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
+    scale = SCALES["paper"].set_as(
+        "paper", ["speed.precision=bfloat16", "pretrain:pretrain.epochs=3", "data.workers=8"]
+    )
+    pretrained, feat, gel = (step.resolved(start="?") for step in scale.gel("cifar-fs", 1).chain())
+    for recipe in (pretrained, feat, gel):
+        assert (recipe.speed.precision, recipe.data.workers) == ("bfloat16", 8)
+    assert (pretrained.pretrain.epochs, gel.pretrain.epochs) == (3, 500)
+    assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
 def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:

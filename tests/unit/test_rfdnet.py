@@ -25,6 +25,7 @@ def build(**settings) -> RFDNet:
         method.bias.fill_(0.4)
         for layer in method.relate:
             layer.weight.add_(0.5 * torch.randn(DIM, DIM, dtype=torch.float64))
+            layer.bias.add_(0.5 * torch.randn(DIM, dtype=torch.float64))
     return method.eval()
 
 
@@ -83,9 +84,6 @@ def test_starts_as_published():
     assert method.key.rows.shape == base.centre.shape
     assert method.key.rows.std().item() == pytest.approx(math.sqrt(2 / DIM), rel=0.1)
     assert (method.scale.item(), method.attention_scale.item(), method.bias.item()) == (1, 1, 0)
-    for layer in method.relate:
-        assert layer.bias is None
-        assert 0.005 < (layer.weight - torch.eye(DIM)).std().item() < 0.02
 
 
 def test_gradient_of_the_products():
@@ -93,3 +91,16 @@ def test_gradient_of_the_products():
     method, label = build(), torch.tensor([0, 1, 1])
     x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
     assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))
+
+
+def test_linear_maps_start_as_released_and_old_heads_load_with_a_bias_of_zero():
+    torch.manual_seed(0)
+    method = RFDNet(64)
+    for layer in method.relate:
+        assert not layer.bias.any()
+        assert (layer.weight - torch.eye(64)).std().item() == pytest.approx(0.001, rel=0.1)
+    old = {name: value for name, value in build().state_dict().items() if not name.endswith(".bias")}
+    loaded = RFDNet(DIM).double()
+    loaded.load_state_dict(old)
+    assert not any(layer.bias.any() for layer in loaded.relate)
+    assert torch.equal(loaded.relate[1].weight, old["relate.1.weight"])

@@ -57,7 +57,7 @@ class TestPrecision:
                 if stage == "pretrain"
                 else TrainStage(gel(dataset, precision), CPU)
             )
-            losses = StepLosses(built, device=CPU, precision=getattr(torch, precision)).train()
+            losses = StepLosses(built).train()
             terms[precision] = losses(0)
         exact, rounded = terms.values()
         assert exact.keys() == rounded.keys()
@@ -66,12 +66,34 @@ class TestPrecision:
             assert rounded[name].item() != exact[name].item(), "something must have been rounded"
             torch.testing.assert_close(rounded[name], exact[name], rtol=0.05, atol=0.02)
 
+    def test_it_stops_before_the_head(self, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An energy of bfloat16 maps is computed from them exactly: only the backbone rounds."""
+        stage = TrainStage(gel(dataset, "bfloat16"), CPU)
+        method, tasks, inside = stage.model.method, [], []
+        loss = method.loss
+
+        def seen(episode: Any) -> Any:
+            tasks.append(episode)
+            inside.append(torch.is_autocast_enabled("cpu"))
+            return loss(episode)
+
+        monkeypatch.setattr(method, "loss", seen)
+        stage.model.eval()  # no dropout between the two
+        terms = StepLosses(stage)(0)
+        (task,) = tasks
+        assert inside == [False]
+        assert task.query.dtype == torch.float32
+        assert torch.equal(task.query, task.query.bfloat16().float()), "the backbone itself has rounded"
+        exact = method.double().loss(task.to(dtype=torch.float64))
+        for name, term in terms.items():
+            assert term.item() == pytest.approx(exact[name].item(), abs=1e-5), name
+
     def test_gradients_point_the_same_way_and_are_float32(self, dataset: Path) -> None:
         gradients = []
         for precision in SPEEDS:
             stage = TrainStage(gel(dataset, precision), CPU)
             stage.model.eval()  # dropout draws other masks for other types
-            sum(StepLosses(stage, device=CPU, precision=getattr(torch, precision)).eval()(0).values()).backward()
+            sum(StepLosses(stage).eval()(0).values()).backward()
             weights = [p for module in stage.modules.values() for p in module.parameters() if p.grad is not None]
             assert {p.grad.dtype for p in weights} == {torch.float32}
             gradients.append(torch.cat([p.grad.flatten() for p in weights]))
@@ -107,7 +129,7 @@ class TestPrecision:
         maps = []
         for precision in reversed(SPEEDS):
             stage = TrainStage(gel(dataset, precision, backbone="frozen"), CPU)
-            StepLosses(stage, device=CPU, precision=getattr(torch, precision))(0)
+            StepLosses(stage)(0)
             (bank,) = stage.banks
             backbone, rows = stage.model.backbone, stage.rows
             fresh = features.FeatureBank.in_memory(backbone, stage.data, wanted=rows)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from glocal.ops.packing import PACKED, RATIO, pack
+from glocal.ops.packing import PACKED, fits, pack
 from glocal.types import Preprocess, tensor_hash
 from glocal_runtime.errors import DataError, RecipeError
 
@@ -62,7 +62,7 @@ class Backbone(nn.Module):
             raise RecipeError(f"stages of {name} must be [{last}] or [{last - 1}, {last}], got {wanted}")
         self.early_stage = last - 1 if len(wanted) > 1 else None
         before, after = sides[-2:]
-        if self.early_stage and before != RATIO * after:
+        if self.early_stage and not fits(before, after):
             raise RecipeError(
                 f"stages = {wanted} of {name} needs an early map that is twice as wide as the last, and images of "
                 f"{self.preprocess.size} pixels give {before}x{before} and {after}x{after}; "

@@ -16,7 +16,7 @@ from glocal.backbones.base import Backbone, check_image_size
 from glocal.types import Preprocess
 from glocal_runtime.errors import RecipeError
 
-# Of the published ResNet-12 weights (FEAT, SnaTCHer, GEL), written there as 0..255.
+# Of the published ResNet-12 weights, rounded; recipes at paper scale and imported weights have all digits.
 MEAN = (120.396 / 255, 115.594 / 255, 104.540 / 255)
 STD = (70.682 / 255, 68.276 / 255, 72.545 / 255)
 SLOPE = 0.1  # of every LeakyReLU
@@ -39,7 +39,9 @@ class ResidualBlock(nn.Module):
         """(B, inside, H, W) -> (B, outside, H // 2, W // 2)."""
         y = F.leaky_relu(self.bn1(self.conv1(x)), SLOPE, inplace=True)
         y = F.leaky_relu(self.bn2(self.conv2(y)), SLOPE, inplace=True)
-        y = self.bn3(self.conv3(y)).add_(self.downsample(x))
+        y = self.conv3(y)  # statement by statement: within one expression the old y would live until its end
+        y = self.bn3(y)
+        y += self.downsample(x)
         # LeakyReLU never changes which value is largest: pooling first gives the same numbers for less work.
         dropped: Tensor = self.drop(F.leaky_relu(F.max_pool2d(y, 2), SLOPE, inplace=True))
         return dropped
@@ -177,6 +179,14 @@ def shorten_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
     for part in module.modules():
         if isinstance(part, DropBlock):
             part.steps, part.passes = max(1, min(part.steps, steps)), passes
+
+
+def restart_ramps(module: nn.Module, steps: int, *, passes: int = 1) -> None:
+    """Let every DropBlock below ``module`` begin anew and reach full strength in ``steps`` steps of ``passes`` each."""
+    for part in module.modules():
+        if isinstance(part, DropBlock):
+            part.steps, part.passes = steps, passes
+            part.step.zero_()
 
 
 def drop_mask(maps: Tensor, block_size: int, keep: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """ResNet-18 (He et al. 2016), with the ImageNet stem for large pictures and the stem of the few-shot papers for 84 px.
 
 7x7 stem (stride 2, then a 3x3 max-pool of stride 2): 224 px -> 56, 28, 14, 7.
-3x3 stem (stride 1, no pool, as RFDNet's ResNet-18): 84 px -> 84, 42, 21, 11; with ``reduce`` a fifth stage of 6x6.
+3x3 stem (stride 1, no pool, as RFDNet's ResNet-18): 84 px -> 84, 42, 21, 11.  What brings 11x11 to 6x6 is part of GEL.
 """
 
 from __future__ import annotations
@@ -39,11 +39,10 @@ class BasicBlock(nn.Module):
 
 class ResNet18(Backbone):
     """Names of the weights as in torchvision: ``conv1``, ``bn1``, ``layer{1-4}.{0,1}.conv{1,2}`` / ``.bn{1,2}``,
-    ``layer{2-4}.0.downsample.{0,1}``; beside them only ``reduce.{0,1}``.  There is no ``fc``: drop it before loading.
+    ``layer{2-4}.0.downsample.{0,1}``.  There is no ``fc``: drop it before loading.
 
-    ``stem``: "7x7" or "3x3"; None chooses by ``image_size``.  ``reduce``: a stride-2 1x1 convolution and BN on top,
-    which brings the 11x11 map of 84 px to 6x6 for GEL's pixel branch.  ``stages``: [3, 4] packs the map of stage 3
-    behind the last one (``ops.packing``), which must be half as wide: 32, 64, 80 px, not 84; None gives the last alone.
+    ``stem``: "7x7" or "3x3"; None chooses by ``image_size``.  ``stages``: [3, 4] packs the map of stage 3 behind the
+    last one (``ops.packing``), which is half as wide; None gives the last alone.
     """
 
     def __init__(
@@ -51,7 +50,6 @@ class ResNet18(Backbone):
         *,
         image_size: int = 84,
         stem: str | None = None,
-        reduce: bool = False,
         resize: int | None = None,
         mean: Sequence[float] = IMAGENET_MEAN,
         std: Sequence[float] = IMAGENET_STD,
@@ -70,8 +68,7 @@ class ResNet18(Backbone):
             nn.Sequential(BasicBlock(inside, outside, 1 if inside == outside else 2), BasicBlock(outside, outside, 1))
             for inside, outside in zip((64, *WIDTHS[:-1]), WIDTHS, strict=True)
         )
-        self.reduce = pointwise(WIDTHS[-1], WIDTHS[-1], 2) if reduce else None
-        self.stage_channels = (*WIDTHS, WIDTHS[-1]) if reduce else WIDTHS
+        self.stage_channels = WIDTHS
         halvings = 2 if self.large_stem else 0  # before stage 1, which keeps the side
         self.hand_out(stages, sides=[-(-image_size // 2 ** (halvings + n)) for n in range(len(self.stage_channels))])
         for module in self.modules():
@@ -83,8 +80,6 @@ class ResNet18(Backbone):
         maps = [F.relu(F.max_pool2d(x, 3, 2, padding=1) if self.large_stem else x, inplace=True)]
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps.append(layer(maps[-1]))
-        if self.reduce is not None:
-            maps.append(self.reduce(maps[-1]))
         return maps[1:]
 
 

@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from glocal.reproduce.runs import Estimate
 
 
+class SettingsName(StrEnum):
+    paper = "paper"
+    authors = "authors"
+
+
 class ScaleName(StrEnum):
     paper = "paper"
     cpu = "cpu"
@@ -60,6 +65,17 @@ def reproduce(
     ] = ScaleName.embedded,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),
     tasks: Annotated[int | None, typer.Option(min=2, help="Test tasks per shot, if not those of the scale.")] = None,
+    settings: Annotated[
+        SettingsName, typer.Option(help="At paper scale: as the paper's text has them, or as the authors' program.")
+    ] = SettingsName.paper,
+    overrides: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            help="path=value for every recipe, as in speed.precision=bfloat16; train:path=value or pretrain:path=value "
+            "for one stage.",
+        ),
+    ] = [],  # noqa: B006
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
     workers: Workers = 2,
     device: Device = "auto",
@@ -73,7 +89,7 @@ def reproduce(
     from glocal.reproduce.runs import Settings
     from glocal.reproduce.scales import SCALES
 
-    chosen = SCALES[scale.value]
+    chosen = SCALES[scale.value].set_as(settings.value, overrides)
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
@@ -84,7 +100,9 @@ def reproduce(
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
-    again += ["--scale", chosen.name, *(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
+    again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
+    again += [word for override in overrides for word in ("--set", override)]
+    again += [*(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
     with bars() as progress:
         bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, pick_device(device), workers, bar, stages(progress))

@@ -256,7 +256,9 @@ def _terminal(found: Comparison, out: Path | None) -> Any:
 def convert(
     file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL or TANE.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
-    layout: Annotated[str, typer.Option(help="auto, feat, snatcher, gel, att-g, att, tane or pretrained.")] = "auto",
+    layout: Annotated[
+        str, typer.Option(help="auto, feat, snatcher, gel, gel-maps, att-g, att, tane or pretrained.")
+    ] = "auto",
     dataset: Annotated[
         str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
     ] = None,

@@ -3,13 +3,14 @@ so that the same (seed, step) gives the same pixels on every run and after every
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
+from glocal.types import Preprocess
 from glocal_runtime.errors import RecipeError
 
 GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
@@ -35,16 +36,30 @@ class Augment:
         if self.rotate not in ("none", "one", "four"):
             raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
 
+    def source(self, preprocess: Preprocess) -> Preprocess:
+        """How pictures are prepared before: a random crop takes the picture as stored, border and all.
+
+        ``resize`` and the centre crop after it are for evaluation, and for training that does not crop by itself.
+        A picture of another shape or size than the backbone's is still brought to it.
+        """
+        return replace(preprocess, resize=None) if self.crop_padding or self.crop_size else preprocess
+
+    @property
+    def copies(self) -> int:
+        """How many pictures come out for each that goes in."""
+        return 4 if self.rotate == "four" else 1
+
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four".
 
-        H' = W' = crop_size, or H and W.  A switched-off part draws no random numbers.
+        H' = W' = crop_size, or H and W.  A switched-off part draws no random numbers.  Those that are drawn come from
+        ``generator``, which is on the CPU, whatever device the pictures are on.
         """
         if self.crop_padding or self.crop_size:
             images = random_crop(images, self.crop_padding, generator, self.crop_size)
         if self.flip:
             half = torch.rand(len(images), generator=generator) < 0.5
-            images = torch.where(half.view(-1, 1, 1, 1), images.flip(-1), images)
+            images = torch.where(half.to(images.device).view(-1, 1, 1, 1), images.flip(-1), images)
         if self.jitter:
             images = colour_jitter(images, self.jitter, generator)
         if self.rotate == "one":
@@ -70,6 +85,7 @@ def window(images: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
     rows = corner[0].view(-1, 1, 1) + torch.arange(size[0]).view(1, -1, 1)  # (B, h, 1)
     columns = corner[1].view(-1, 1, 1) + torch.arange(size[1]).view(1, 1, -1)  # (B, 1, w)
     picture = torch.arange(len(images)).view(-1, 1, 1)
+    rows, columns, picture = (index.to(images.device) for index in (rows, columns, picture))
     return images.permute(0, 2, 3, 1)[picture, rows, columns].permute(0, 3, 1, 2)
 
 
@@ -88,7 +104,7 @@ def turn(images: Tensor, quarters: Tensor) -> Tensor:
     h, w = images.shape[-2:]
     if h != w:
         raise RecipeError(f"quarter turns need square pictures, got {h} x {w}")
-    out = images.clone()
+    out, quarters = images.clone(), quarters.to(images.device)
     for k in (1, 2, 3):
         out[quarters == k] = images[quarters == k].rot90(k, (-2, -1))
     return out
@@ -97,7 +113,7 @@ def turn(images: Tensor, quarters: Tensor) -> Tensor:
 def colour_jitter(images: Tensor, strength: float, generator: Generator) -> Tensor:
     """Brightness, contrast, saturation: blend with black, with the mean grey, with the grey picture."""
     factor = 1 + strength * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
-    weight = torch.tensor(GREY).view(1, 3, 1, 1)
+    factor, weight = factor.to(images.device), torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
     x = (images.float() * factor[0]).clamp(0, 255)
     mean = (x * weight).sum(1, keepdim=True).mean((-2, -1), keepdim=True)
     x = (mean + (x - mean) * factor[1]).clamp(0, 255)

@@ -99,20 +99,15 @@ def _wire() -> torch.device:
 
 
 class StepLosses(nn.Module):
-    """``stage.losses`` as a forward pass, which is what DistributedDataParallel hooks into.
+    """``stage.losses`` as a forward pass, which is what DistributedDataParallel hooks into."""
 
-    ``precision`` other than float32 is that of the matrix products and convolutions within; what comes out is float32.
-    """
-
-    def __init__(self, stage: Any, *, device: torch.device, precision: torch.dtype = torch.float32):
+    def __init__(self, stage: Any):
         super().__init__()
         self.parts = nn.ModuleDict(stage.modules)
         self._losses = stage.losses
-        self._device, self._precision = device.type, precision
 
-    def forward(self, step: int) -> dict[str, Tensor]:
-        with torch.autocast(self._device, self._precision, enabled=self._precision != torch.float32):
-            terms: dict[str, Tensor] = self._losses(step)
+    def forward(self, step: int, part: int = 0) -> dict[str, Tensor]:
+        terms = self._losses(step, part) if part else self._losses(step)
         return {name: term.float() for name, term in terms.items()}
 
 

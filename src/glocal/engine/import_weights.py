@@ -147,6 +147,10 @@ def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
             f"{path} has no ResNet-12 that FEAT, SnaTCHer, GEL (encoder.layer1.0.conv1.weight) or TANE "
             f"(feature.layer1.conv1.weight) would write; its entries begin with {_some(heads)}"
         )
+    # GEL without pixels has the same names as FEAT: only where its program puts a file tells them apart.
+    named_by_gel = path.name == "max_auroc.pth" or any(re.search("-DIS(-New)?-Energy", part) for part in path.parts)
+    if named_by_gel and "slf_attn" in heads and not {"conv", "EnergyLoss"} & set(heads):
+        return "gel-maps", "slf_attn and no conv, in a file named as GEL's program names its own"
     for layout, marks in (("gel", ("conv", "EnergyLoss")), ("feat", ("slf_attn",))):
         found = [mark for mark in marks if mark in heads]
         if found:
@@ -165,10 +169,13 @@ def _dataset_of(state: Mapping[str, Tensor], path: Path) -> tuple[str, str]:
 def _notes(form: Layout, layout: str, why: str, shot: int, settings: Mapping[str, Any]) -> list[str]:
     notes = [form.note] if form.note else []
     if layout == "feat" and why != "asked for":
-        notes.append("SnaTCHer's files have the same names: --layout snatcher gives its open score.")
+        notes.append(
+            "SnaTCHer's files have the same names, and so have GEL's without pixels: --layout snatcher or gel-maps "
+            "gives their open scores."
+        )
     if layout == "att-g" and why != "asked for":
         notes.append("ATT's files have the same names: --layout att gives that method.")
-    if form.method not in ("protonet", "att", "att-g"):
+    if form.method not in ("protonet", "att", "att-g") and layout != "gel-maps":
         shown = ", ".join(f"{name} {value}" for name, value in settings.items())
         notes.append(f"Not in the file, as published for {shot}-shot: {shown}. --shot chooses 1 or 5.")
     return notes

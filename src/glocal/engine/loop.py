@@ -13,7 +13,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from glocal.backbones.resnet12 import shorten_ramps
+from glocal.backbones.resnet12 import restart_ramps, shorten_ramps
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
@@ -60,9 +60,10 @@ class Stage(Protocol):
     model: Model
     modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
     steps: int
+    parts: int  # of a step, one after the other: each is let go of before the next, and their gradients are added up
 
-    def losses(self, step: int) -> dict[str, Tensor]:
-        """Named, weighted terms of one step; the loop adds them up."""
+    def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
+        """Named, weighted terms of one part of a step; the loop adds up all of them."""
         ...
 
 
@@ -110,7 +111,12 @@ def run_stage(
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
-    shorten_ramps(stage.model.backbone, stage.steps // 3, passes=_passes_per_step(recipe))
+    passes = _passes_per_step(recipe) * stage.parts
+    ramp = recipe.train.dropblock_ramp if recipe.stage == "train" else None
+    if ramp is None:
+        shorten_ramps(stage.model.backbone, stage.steps // 3, passes=passes)
+    else:
+        restart_ramps(stage.model.backbone, ramp, passes=passes)
     validate = Validator(recipe, device)
     warn_of_shared_pictures(stage.data, validate.data)
     optimizer, names = _optimizer(stage, recipe)
@@ -149,13 +155,13 @@ def run_stage(
         return stage.model
     if recipe.speed.compile:
         stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
-    losses = us.averaging(StepLosses(stage, device=device, precision=getattr(torch, recipe.speed.precision)))
+    losses = us.averaging(StepLosses(stage))
     saved_at = time.monotonic()
     with _interruptible() as received:
         for step in range(start, stage.steps):
             for group in optimizer.param_groups:
                 group["lr"] = group["base_lr"] * recipe.optimizer.factor(step / stage.steps)
-            terms = us.mean(_step(losses, recipe, optimizer, step, folder))
+            terms = us.mean(_step(losses, recipe, optimizer, step, folder, parts=stage.parts))
             average.update(step)
             done, number = step + 1, us.largest(received())
             callback.step(done, stage.steps, terms)
@@ -191,21 +197,26 @@ def step_seed(seed: int, step: int, salt: int = 0) -> int:
 
 
 def _step(
-    losses: nn.Module, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path
+    losses: nn.Module, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path, *, parts: int = 1
 ) -> dict[str, float]:
-    terms = losses.train()(step)
-    total = torch.stack(list(terms.values())).sum()
-    if not torch.isfinite(total):
-        found = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
-        raise _not_finite(f"the loss ({found})", recipe, step, folder)
     optimizer.zero_grad(set_to_none=True)
-    total.backward()  # type: ignore[no-untyped-call]
+    found: dict[str, float] = {}
+    for part in range(parts):
+        # Ranks exchange gradients once, with the last part.
+        with getattr(losses, "no_sync", nullcontext)() if part + 1 < parts else nullcontext():
+            terms = losses.train()(step, part)
+            total = torch.stack(list(terms.values())).sum()
+            if not torch.isfinite(total):
+                said = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
+                raise _not_finite(f"the loss ({said})", recipe, step, folder)
+            total.backward()  # type: ignore[no-untyped-call]
+        found = {name: found.get(name, 0.0) + value.item() for name, value in terms.items()}
     learning = [p for group in optimizer.param_groups for p in group["params"]]
     norm = nn.utils.clip_grad_norm_(learning, recipe.optimizer.clip or math.inf)
     if not torch.isfinite(norm):  # one step with it would spoil the weights for good
         raise _not_finite(f"the gradient (norm {norm.item():g})", recipe, step, folder)
     optimizer.step()
-    return {name: value.item() for name, value in terms.items()}
+    return found
 
 
 def _not_finite(what: str, recipe: Recipe, step: int, folder: Path) -> TrainingStopped:

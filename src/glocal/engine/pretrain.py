@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.backbones import build_backbone
+from glocal.backbones import Backbone, build_backbone
+from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
-from glocal.data.loader import ImageLoader
+from glocal.data.loader import ImageLoader, on_device
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, is_shipped, load_model
 from glocal.engine.distributed import world
@@ -23,6 +24,12 @@ from glocal.engine.recipe import Recipe
 from glocal.methods import build_method
 from glocal.ops.similarity import pool
 from glocal_runtime.errors import DataError, RecipeError
+
+
+class Batch(NamedTuple):
+    images: Tensor  # uint8 (B, 3, H, W)
+    label: Tensor  # (B,)
+    weight: float  # of its mean among those of all ranks
 
 
 class PretrainStage:
@@ -46,7 +53,9 @@ class PretrainStage:
                 code="needs-base",
             )
         backbone = self.model.backbone
-        self.images = ImageLoader(data, backbone.preprocess, workers=recipe.data.workers).hold(rows)
+        self.augment = recipe.augment.build()
+        stored = self.augment.source(backbone.preprocess)
+        self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
         self.labels = torch.from_numpy(data.label[rows])
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
@@ -56,23 +65,33 @@ class PretrainStage:
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
-        self.augment = recipe.augment.build()
+        share = -(-min(recipe.pretrain.batch_size, len(rows)) // world().size) * self.augment.copies
+        self.parts = -(-share // (recipe.pretrain.micro_batch or share))
+        self.batch = Ahead(self._batch, end=self.steps)
 
-    def losses(self, step: int) -> dict[str, Tensor]:
+    def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
+        us, batch = world(), self.batch(step)
+        salt = 5 + us.rank + us.size * part if part else 5 + us.rank
+        torch.manual_seed(step_seed(self.recipe.seed, step, salt=salt))  # dropout
+        # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
+        images, label = batch.images[part :: self.parts], batch.label[part :: self.parts]
+        maps = maps_of(self.model.backbone, self._prepare(images), self.recipe)
+        smoothing = self.recipe.pretrain.label_smoothing
+        loss = F.cross_entropy(self.classifier(pool(maps)), label.to(self.device), label_smoothing=smoothing)
+        return {"base": loss * (batch.weight * len(images) / len(batch.images))}
+
+    def _batch(self, step: int) -> Batch:
+        """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
         epoch, batch = divmod(step, self.per_epoch)
         size = self.recipe.pretrain.batch_size
         order = np.random.default_rng((self.recipe.seed, epoch)).permutation(len(self.images))
         us, chosen = world(), order[batch * size : (batch + 1) * size]
         rows = torch.from_numpy(chosen[us.rank :: us.size])
-        torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank))  # dropout
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
-        images = shrink(self.augment(self.images[rows], generator), self._size(step / self.steps))
-        label = self.labels[rows].repeat(len(images) // len(rows))  # four rotations make four of each
-        maps = self.model.backbone(self._prepare(images))
-        smoothing = self.recipe.pretrain.label_smoothing
-        logits = self.classifier(pool(maps))
-        loss = F.cross_entropy(logits, label.to(self.device), label_smoothing=smoothing)
-        return {"base": loss * (len(rows) * us.size / len(chosen))}  # ranks are averaged, and shares may be unequal
+        images = self.augment(on_device(self.images[rows], self.device), generator)
+        images = shrink(images, self._size(step / self.steps))
+        # Ranks are averaged, and shares may be unequal.
+        return Batch(images, self.labels[rows].repeat(self.augment.copies), len(rows) * us.size / len(chosen))
 
     def _size(self, progress: float) -> int | None:
         """Side of the pictures at this share of the run; None for as they are."""
@@ -86,6 +105,15 @@ class PretrainStage:
 
 
 pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+
+
+def maps_of(backbone: Backbone, images: Tensor, recipe: Recipe) -> Tensor:
+    """The maps, computed in the recipe's precision.  Heads, energies and losses get them in float32: an energy differs
+    by tenths between known and unknown, of which bfloat16 keeps little."""
+    precision = getattr(torch, recipe.speed.precision)
+    with torch.autocast(images.device.type, precision, enabled=precision != torch.float32):
+        maps: Tensor = backbone(images)
+    return maps if precision == torch.float32 else maps.float()
 
 
 def shrink(images: Tensor, size: int | None) -> Tensor:

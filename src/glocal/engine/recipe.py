@@ -97,6 +97,9 @@ class Optimizer(Section):
 class Pretraining(Section):
     epochs: int = Field(500, ge=1)
     batch_size: int = Field(128, ge=2)
+    # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all of
+    # them.  Batch norm sees this many at a time.
+    micro_batch: int | None = Field(None, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
     # Small pictures are learned from several times as fast; the last part gets used to the full size.
@@ -129,6 +132,12 @@ class MetaTraining(Tasks):
     tasks_per_step: int = Field(1, ge=1)
     backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
     views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
+    # Fine-tuned: steps of this stage in which DropBlock comes to full strength, from none.  None: it goes on from where
+    # the run before stopped, and reaches full strength within a third of this one.
+    dropblock_ramp: int | None = Field(None, ge=1)
+    # Fine-tuned: the unknown classes' support goes through the backbone too, for the sake of its batch norm alone.
+    unknown_support: bool = False
+    norm_momentum: float | None = Field(None, gt=0, lt=1)  # fine-tuned: of the backbone's batch norm, if not its own
 
 
 class Validation(Tasks):
@@ -148,7 +157,8 @@ class Validation(Tasks):
 class Speed(Section):
     """Faster where the hardware has it, at a price: other roundings, and minutes of compilation."""
 
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the matrix products; weights and losses stay float32
+    # Of the backbone while it trains; weights, heads and losses stay float32.
+    precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False  # the backbone by torch.compile; on a CPU that needs a C++ compiler
 
 

@@ -17,19 +17,20 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
-from glocal.data.loader import ImageLoader, views
+from glocal.data.loader import ImageLoader, on_device, views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
 from glocal.engine.distributed import joined, world
 from glocal.engine.loop import run_stage, step_seed
-from glocal.engine.pretrain import part_of, pretrain, start_model
+from glocal.engine.pretrain import maps_of, part_of, pretrain, start_model
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.ops.similarity import class_mean, pool
-from glocal.types import BaseClasses
+from glocal.types import BaseClasses, Episode
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
@@ -49,7 +50,11 @@ class TrainStage:
                 self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
         self.sampler = EpisodeSampler(
-            data, settings.spec, seed=recipe.seed, rows=rows, mirror=self.model.method.needs_mirror
+            data,
+            settings.spec,
+            seed=recipe.seed,
+            rows=rows,
+            mirror=self.model.method.needs_mirror or (settings.unknown_support and settings.backbone == "fine-tuned"),
         )
         self.augment = recipe.augment.build()
         if settings.backbone == "frozen":
@@ -66,8 +71,12 @@ class TrainStage:
                     "train.views is for the frozen backbone; a fine-tuned one takes [augment]", code="views-not-frozen"
                 )
             self.place = np.cumsum(np.isin(np.arange(len(data)), rows)) - 1  # dataset index -> row of self.images
-            self.images = ImageLoader(data, self.model.backbone.preprocess, workers=recipe.data.workers).hold(rows)
+            stored = self.augment.source(self.model.backbone.preprocess)
+            self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
             self.modules = {"backbone": self.model.backbone, "method": self.model.method}
+            for norm in self.model.backbone.modules():
+                if isinstance(norm, nn.BatchNorm2d) and settings.norm_momentum is not None:
+                    norm.momentum = settings.norm_momentum
         if settings.tasks_per_step % world().size:
             raise RecipeError(
                 f"train.tasks_per_step must be a multiple of the number of processes, {world().size}, so that every "
@@ -75,31 +84,37 @@ class TrainStage:
                 code="unequal-tasks",
             )
         self.steps = max(min(1, settings.tasks), settings.tasks // settings.tasks_per_step)
+        self.parts = 1
+        # A rank's tasks are one world apart.
+        self.episode = Ahead(self._episode, end=self.steps * settings.tasks_per_step, stride=world().size)
 
-    def losses(self, step: int) -> dict[str, Tensor]:
+    def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
         """Mean over the tasks of this step of each term, as far as they are this rank's."""
         n = self.recipe.train.tasks_per_step
         terms = [self._task(step * n + i) for i in world().share(n)]
         return {name: torch.stack([term[name] for term in terms]).mean() for name in terms[0]}
 
     def _task(self, index: int) -> dict[str, Tensor]:
+        episode = self.episode(index)
         torch.manual_seed(step_seed(self.recipe.seed, index))  # dropout, by task: the same on whichever rank it falls
-        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
-        draw = self.sampler[index]
         if self.recipe.train.backbone == "frozen":
-            return self.model.method.loss(draw.episode(lambda rows: self._views(rows, generator)).to(self.device))
-        episode = draw.episode(lambda rows: self._images(rows, generator)).to(self.device)
-        return self.model.method.loss(episode.encode(self.model.backbone))
+            return self.model.method.loss(episode)
+        return self.model.method.loss(episode.encode(lambda images: maps_of(self.model.backbone, images, self.recipe)))
+
+    def _episode(self, index: int) -> Episode:
+        """A task with its maps, or with its pictures when the backbone learns too."""
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, index, salt=4))
+        fetch = self._views if self.recipe.train.backbone == "frozen" else self._images
+        return self.sampler[index].episode(lambda rows: fetch(rows, generator)).to(self.device)
 
     @cached_property
     def banks(self) -> list[FeatureBank]:
         """One per view, encoded at the first step: by then a resumed run has the backbone it stopped with."""
         backbone, workers = self.model.backbone.eval(), self.recipe.data.workers
-        with torch.autocast(self.device.type, enabled=False):  # exact: banks on disk serve other runs too
-            return [
-                FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
-                for view in self.views
-            ]
+        return [
+            FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
+            for view in self.views
+        ]
 
     def _views(self, rows: Indices, generator: torch.Generator) -> Tensor:
         """One view of each picture, chosen at random."""
@@ -112,7 +127,8 @@ class TrainStage:
         return maps
 
     def _images(self, rows: Indices, generator: torch.Generator) -> Tensor:
-        images = self.augment(self.images[torch.from_numpy(self.place[rows])], generator)
+        images = on_device(self.images[torch.from_numpy(self.place[rows])], self.device)
+        images = self.augment(images, generator)
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
 
 
@@ -121,8 +137,7 @@ def base_classes(
 ) -> BaseClasses:
     """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``."""
     backbone = model.backbone.eval()
-    with torch.autocast(device.type, enabled=False):
-        bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
+    bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
     with torch.no_grad():
         vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
     centre = class_mean(vec, torch.from_numpy(data.label[rows]))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from glocal.backbones.resnet12 import MEAN, STD
-
+# Of the ResNet-12 of FEAT, SnaTCHer and GEL, to the digits that those programs have; written there as 0..255.
+MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
+STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 BASE_ROWS = ("fc.weight", "cls_classifier.weight", "cls_classifier.classifier.weight", "cls_classifier.weight_base")
 
 
@@ -39,6 +40,7 @@ TANE_IGNORED = {
 LAYOUTS = {
     "feat": Layout("FEAT", "feat", ENCODER, ATTENTION),
     "snatcher": Layout("SnaTCHer", "snatcher-f", ENCODER, ATTENTION),
+    "gel-maps": Layout("GEL without pixels", "gel", ENCODER, ATTENTION),
     "gel": Layout(
         "GEL",
         "gel",
@@ -109,6 +111,8 @@ def images_of(form: Layout, dataset: str) -> dict[str, Any]:
 
 def settings_of(form: Layout, dataset: str, shot: int, names: Iterable[str]) -> dict[str, Any]:
     at = (1, 5).index(shot)
+    if form is LAYOUTS["gel-maps"]:
+        return {"variant": "energy-maps"}
     if form.method == "gel":
         return {"variant": "ahead", "top_k": TOP_K[dataset][at]}
     if form.method == "protonet":

@@ -95,6 +95,19 @@ class ScaleCalibration(nn.Sequential):
             conv, nn.Identity() if gentle else nn.BatchNorm2d(width), nn.PReLU(init=1.0 if gentle else 0.25)
         )
 
+    @property
+    def conv(self) -> nn.Conv2d:
+        first = self[0]
+        assert isinstance(first, nn.Conv2d)
+        return first
+
+
+class Halving(nn.Sequential):
+    """BN(Conv1x1 of stride 2 (f)): 11x11 -> 6x6, the maps that GEL compares on ResNet-18 at 84 pixels."""
+
+    def __init__(self, dim: int):
+        super().__init__(nn.Conv2d(dim, dim, 1, stride=2, bias=False), nn.BatchNorm2d(dim))
+
 
 class ResidualLinear(nn.Linear):
     """x + W x with W = 0 at the start: may turn the embedding a little, and begins as if it were not there."""

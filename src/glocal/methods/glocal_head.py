@@ -12,7 +12,8 @@ near the margins on any map size; "learned" also learns r (1 / ``local_temperatu
 lets the embedding turn, x + W x with W = 0 at the start; ``channel_gains`` brings the channels of a wide backbone to
 one size first, by the base pictures; ``attention_width`` and ``local_width`` keep the head of a wide backbone small.
 
-Differs from the paper: in all of that.  With every setting off it is ``gel``.  Models and tables from before the two
+Differs from the paper: in all of that.  With every setting off it is ``gel``, but for the numbers that the calibration
+starts with.  Models and tables from before the two
 were told apart call it ``gel``; those models load as this method.
 
 >>> import torch
@@ -34,9 +35,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal.methods.base import MethodCard, check_choice, check_positive, check_weight
-from glocal.methods.blocks import ResidualLinear, ScaleCalibration, SetAttention
+from glocal.methods.blocks import Halving, ResidualLinear, ScaleCalibration, SetAttention
 from glocal.methods.gel import GEL, Coefficients
-from glocal.ops.similarity import SIMILARITIES, pixel_similarity, pool
+from glocal.ops.similarity import SIMILARITIES, pool
 from glocal.types import BaseClasses, Views
 from glocal_runtime.errors import RecipeError
 
@@ -60,6 +61,8 @@ class GlocalHead(GEL):
         m_unknown: float = 1.0,
         distance: str = "sq-euclidean",
         temperature: float | None = None,
+        map_temperature: float = 640.0,
+        reduce: bool = False,
         learn_temperature: bool = False,
         local_scale: str = "sum",
         local_temperature: float = 0.1,
@@ -85,6 +88,8 @@ class GlocalHead(GEL):
                 m_unknown=m_unknown,
                 distance=distance,
                 temperature=temperature,
+                map_temperature=map_temperature,
+                reduce=reduce,
                 open_score=open_score,
             )
         for name, width in (("local_width", local_width), ("attention_width", attention_width)):
@@ -109,6 +114,7 @@ class GlocalHead(GEL):
         factor = 1 / check_positive("local_temperature", local_temperature)
         self.local_affine = LearnedScale(factor) if self.variant.pixel and local_scale == "learned" else None
         self.coefficient = Coefficients(dim, coefficients)
+        self.reduce = Halving(dim) if reduce else None
 
     def set_base(self, base: BaseClasses) -> None:
         if self.gains is not None:
@@ -126,7 +132,7 @@ class GlocalHead(GEL):
 
     def embed(self, maps: Tensor) -> Views:
         maps = self._gained(maps)
-        return Views(self._vectors(maps), None if self.calibrate is None else self.calibrate(maps))
+        return Views(self._vectors(maps), self.local(maps))
 
     def similarities(self, state: Any, query: Views) -> tuple[Tensor, Tensor | None]:
         s_class = SIMILARITIES[self.distance](query.vec, state.proto)
@@ -135,12 +141,13 @@ class GlocalHead(GEL):
         s_class = s_class / self.temperature
         if self.sharpness is not None:
             s_class = s_class * self.sharpness.exp()
-        if query.local is None:
-            return s_class, None
-        s_pixel = pixel_similarity(query.local, state.local, self.top_k)
-        if self.local_scale != "sum":
-            s_pixel = s_pixel / math.prod(query.local.shape[2:])
-        return s_class, s_pixel if self.local_affine is None else self.local_affine(s_pixel)
+        return s_class, None if query.local is None else self.local_similarity(query.local, state.local)
+
+    def local_similarity(self, query: Tensor, class_map: Tensor) -> Tensor:
+        similarity = super().local_similarity(query, class_map)
+        if self.variant.pixel and self.local_scale != "sum":
+            similarity = similarity / math.prod(query.shape[2:])
+        return similarity if self.local_affine is None else self.local_affine(similarity)
 
 
 class ChannelGains(nn.Module):

@@ -4,7 +4,7 @@ Embeddings have length one, :math:`\hat x = x / \lVert x \rVert`, and :math:`p_n
 What the base classes b say about a vector, and how much class n stands out against the other classes of the task:
 
 .. math:: D(z) = \sum_b \mathrm{softmax}_b(s_{att} \cos(z, k_b)) \frac{w_b}{\lVert w_b \rVert}, \qquad
-          g_n = F_2 F_1 \frac1{N-1} \sum_{m \ne n} |p_n - p_m|
+          g_n = F_2\Bigl(F_1\Bigl(\frac1{N-1} \sum_{m \ne n} |p_n - p_m|\Bigr)\Bigr)
 
 .. math:: \tilde p_n = p_n + g_n \odot D(p_n), \quad \tilde q_n = \hat q + g_n \odot D(\hat q), \quad
           s_n(q) = s\,(b + \cos(\tilde q_n, \tilde p_n))
@@ -17,8 +17,11 @@ Open score: -max_n s_n, ``distance`` in ``OPEN_SCORES``; any other of them by na
 
 Published training: SGD .1, momentum .9, weight decay 1e-4, 12,000 tasks, x.1 every 2,000, features frozen.
 
-Differs from the paper: b starts at 0, F1 and F2 have no bias and start at the identity + N(0, 0.01), which the text
-leaves open.  Queries are never displaced one class at a time: the cosines come from four matrix products.
+As released: b starts at 0; F1 and F2 are linear with a bias, which starts at 0, and with weights of the identity plus
+N(0, 0.001).  Heads from before had no bias; they load with one of 0.
+
+Differs from the paper: nothing in the numbers.  Queries are never displaced one class at a time: the cosines come from
+four matrix products.
 
 >>> import torch
 >>> from glocal.types import BaseClasses, Views
@@ -46,7 +49,7 @@ from glocal.ops.similarity import class_mean, cosine, pool
 from glocal.types import BaseClasses, Episode, Views
 from glocal_runtime.errors import RecipeError
 
-NOISE = 0.01  # of F1 and F2 around the identity
+NOISE = 0.001  # of F1 and F2 around the identity
 SHORTEST = 1e-12  # squared length below which a displaced query has no direction
 
 
@@ -80,6 +83,13 @@ class RFDNet(Method):
         b, d = base.centre.shape
         self.centre.fill(base.centre)
         self.key.fill(math.sqrt(2 / d) * torch.randn(b, d))
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+        for i in range(len(self.relate)):  # a linear map without a bias is one with a bias of 0
+            weight = state_dict.get(f"{prefix}relate.{i}.weight")
+            if weight is not None and f"{prefix}relate.{i}.bias" not in state_dict:
+                state_dict[f"{prefix}relate.{i}.bias"] = weight.new_zeros(len(weight))
+        super()._load_from_state_dict(state_dict, prefix, *how)
 
     def embed(self, maps: Tensor) -> Views:
         return Views(F.normalize(pool(maps), dim=-1))
@@ -124,8 +134,9 @@ class RFDNet(Method):
 
 
 def near_identity(dim: int) -> nn.Linear:
-    layer = nn.Linear(dim, dim, bias=False)
+    layer = nn.Linear(dim, dim)
     layer.weight.data = torch.eye(dim) + NOISE * torch.randn(dim, dim)
+    nn.init.zeros_(layer.bias)
     return layer
 
 

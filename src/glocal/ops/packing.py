@@ -25,13 +25,25 @@ PACKED = RATIO * RATIO  # channels that one channel of the early map becomes
 
 
 def pack(last: Tensor, early: Tensor) -> Tensor:
-    """last (B, C, H, W), early (B, E, 2H, 2W) -> (B, C + 4E, H, W)."""
-    if tuple(early.shape[2:]) != tuple(RATIO * side for side in last.shape[2:]):
+    """last (B, C, H, W), early (B, E, 2H, 2W) -> (B, C + 4E, H, W).
+
+    An early map that lacks one row and column (21x21 before 11x11) gets them as zeros: a convolution of stride 2, which
+    is what follows it, pads just there.
+    """
+    if not all(fits(*sides) for sides in zip(early.shape[2:], last.shape[2:], strict=True)):
         raise DataError(
             f"an early map must be twice as high and wide as the last to be packed behind it, got "
             f"{early.shape[2]}x{early.shape[3]} and {last.shape[2]}x{last.shape[3]}"
         )
+    lacking = [RATIO * after - before for before, after in zip(early.shape[2:], last.shape[2:], strict=True)]
+    if any(lacking):
+        early = F.pad(early, (0, lacking[1], 0, lacking[0]))
     return torch.cat([last, F.pixel_unshuffle(early, RATIO)], dim=1)
+
+
+def fits(before: int, after: int) -> bool:
+    """May a map of this side be packed behind one of that side?"""
+    return RATIO * after - 1 <= before <= RATIO * after
 
 
 def unpack(maps: Tensor, early_channels: int) -> tuple[Tensor, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -13,7 +14,9 @@ from typing import Any
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
 from glocal.engine.named_models import NamedModel
+from glocal.engine.weight_layouts import CONTRAST, TOP_K
 from glocal.methods import METHODS, build_method
+from glocal.methods.base import TEMPERATURES
 from glocal.metrics import METRICS, Interval
 
 TASKS = 600  # over which the paper takes its means
@@ -48,6 +51,9 @@ def _published(fields: dict[str, Any]) -> Published:
 PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # side of a picture in pixels
 PAPER_WIDTHS = {"resnet12": [64, 160, 320, 640]}
 PAPER_TASK = EpisodeSpec()
+PUBLISHED_FROZEN = ("rfdnet",)  # trained on frozen maps in their own papers
+# Settings that choose among published forms, follow from the backbone, or are judged elsewhere.
+FORMS = ("variant", "coefficients", "memory", "negative", "reduce", "early_channels", "sigma_channels", "open_score")
 
 
 @dataclass(frozen=True)
@@ -118,7 +124,10 @@ def _other_model(each: NamedModel, on: Conditions) -> Iterator[str]:
     size = each.model.backbone.preprocess.size
     if size != PAPER_SIZES[on.name]:
         yield f"pictures of {size} pixels instead of {PAPER_SIZES[on.name]}"
-    yield from _other_training(record, on)
+    yield from _other_training(record, each.method, on)
+    changed = [f"{key} = {value} instead of {usual}" for key, value, usual in _other_settings(each, on)]
+    if changed:
+        yield f"not the published form: {', '.join(changed)}"
     settings = {key: value for key, value in each.settings.items() if key != "open_score"}
     if settings.pop("centre", False):
         yield "centred features"
@@ -127,14 +136,36 @@ def _other_model(each: NamedModel, on: Conditions) -> Iterator[str]:
         yield f"open score {each.score} instead of {usual}"
 
 
-def _other_training(record: Mapping[str, Any], on: Conditions) -> Iterator[str]:
+def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any, Any]]:
+    """Settings of the method with other values than were published: the defaults, unless a data set has its own."""
+    if each.method not in METHODS:
+        return
+    accepted = list(inspect.signature(METHODS[each.method]).parameters.values())[1:]  # the first is no setting
+    defaults = {parameter.name: parameter.default for parameter in accepted}
+    used = defaults | each.settings
+    published: dict[str, tuple[Any, ...]] = {key: (usual,) for key, usual in defaults.items() if key not in FORMS}
+    if "temperature" in published:
+        usual = defaults["temperature"] or TEMPERATURES[defaults.get("distance", "sq-euclidean")]
+        published["temperature"] = (usual, *([None] if used.get("distance") == defaults.get("distance") else []))
+    at = 0 if on.spec.shot == PAPER_TASK.shot else 1
+    if "top_k" in published and on.name in TOP_K:
+        published["top_k"] = (TOP_K[on.name][at],)
+    if "contrast_weight" in published and on.name in CONTRAST:
+        own = zip(("contrast_weight", "temperature", "contrast_temperature"), CONTRAST[on.name][at], strict=True)
+        published |= {key: (value, *published[key]) for key, value in own}
+    for key, usual_ones in published.items():
+        if used[key] not in usual_ones:
+            yield key, used[key], usual_ones[0]
+
+
+def _other_training(record: Mapping[str, Any], method: str, on: Conditions) -> Iterator[str]:
     recipe = record.get("recipe") or {}
     data = record.get("data", {}).get("dataset") or recipe.get("dataset") or "other pictures"
     if Path(data).name != on.name:
         yield f"trained on {Path(data).name}"
     stage = recipe.get("stage")
     if stage == "train":
-        if recipe["train"]["backbone"] == "frozen":
+        if recipe["train"]["backbone"] == "frozen" and method not in PUBLISHED_FROZEN:
             yield "frozen backbone (there fine-tuned)"
         if recipe["train"]["shot"] != on.spec.shot:
             yield f"trained on {recipe['train']['shot']}-shot tasks"

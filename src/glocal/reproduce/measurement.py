@@ -130,6 +130,6 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
 
 
 def published_row(plan: TablePlan, line: Line, dataset: str, shot: int) -> Published | None:
-    wanted = (plan.name, dataset, line.published, shot, plan.backbone)
+    wanted = (plan.name, dataset, line.published, shot, line.backbone or plan.backbone)
     same = (row for row in published() if (row.table, row.dataset, row.method, row.shot, row.backbone) == wanted)
     return next(same, None)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from glocal.reproduce.runs import Run
-from glocal.reproduce.scales import Scale
+from glocal.reproduce.scale import Scale
 
 SHOTS = (1, 5)
 FIGURE_SHOT = 1  # all figures of the paper are 5-way 1-shot
@@ -22,6 +22,7 @@ class Line:
     score: str | None = None  # None: the one it was trained with
     published: str = ""  # its method in published.json; empty when the paper has no such row
     note: str = ""
+    backbone: str = ""  # of the published row, where it is not that of the table
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class TablePlan:
 
 
 BASELINE, CONTROL, ENERGY = "Baseline", "Control: no energy loss", "+ Energy loss"
+ENERGY_MAPS = "+ Energy loss on maps"
+WITHOUT_FEAT = "+ Combine, no FEAT stage"
 PIXEL, AHEAD = "+ Pixel-wise", "+ Combine"
 DELAY_COMBINE, AHEAD_COMBINE = "Delay combine", "Ahead combine"
 
@@ -45,9 +48,11 @@ def _table_1(scale: Scale, dataset: str, shot: int) -> list[Line]:
         means = run.resolved(start="?").method.settings.get("rows") == "means"
         return Line(label, run, score, method, "remembers class means, not classifier rows" if means else "")
 
+    peeler = scale.full_peeler(dataset, shot)
     return [
         peer("ProtoNet", "protonet", "entropy"),
         peer("FEAT", "feat", "entropy"),
+        *([] if peeler is None else [Line("PEELER", peeler, None, "peeler", "on ResNet-18", "resnet18")]),
         peer("PEELER*", "peeler"),
         peer("SnaTCHer-F", "snatcher-f"),
         peer("SnaTCHer-T", "snatcher-t"),
@@ -56,11 +61,12 @@ def _table_1(scale: Scale, dataset: str, shot: int) -> list[Line]:
         peer("ATT-G", "att-g"),
         peer("RFDNet*", "rfdnet"),
         Line("GEL", scale.gel(dataset, shot), published="gel"),
-        Line("GEL without pixels", scale.gel(dataset, shot, "energy"), published="gel/energy"),
+        Line("GEL without pixels", scale.gel(dataset, shot, "energy-maps"), published="gel/energy-maps"),
     ]
 
 
 def _ablation(scale: Scale, dataset: str, shot: int) -> list[Line]:
+    directly = scale.gel_without_feat(dataset, shot)
     return [
         Line(BASELINE, scale.baseline(dataset, shot), "snatcher", "gel/baseline"),
         Line(
@@ -68,9 +74,16 @@ def _ablation(scale: Scale, dataset: str, shot: int) -> list[Line]:
             scale.gel(dataset, shot, "baseline", "method.open_score=E_c"),  # also chosen by that score
             note="ours: trained like the rows below without their loss, and read by E_c",
         ),
-        Line(ENERGY, scale.gel(dataset, shot, "energy"), published="gel/energy"),
+        Line(ENERGY, scale.gel(dataset, shot, "energy"), note="E_c, as the text reads"),
+        Line(
+            ENERGY_MAPS,
+            scale.gel(dataset, shot, "energy-maps"),
+            published="gel/energy-maps",
+            note="E_m, as the authors ran it",
+        ),
         Line(PIXEL, scale.gel(dataset, shot, "pixel"), published="gel/pixel", note="E_f alone, our reading"),
         Line(AHEAD, scale.gel(dataset, shot), published="gel/ahead", note="E = E_c + E_f: the full GEL"),
+        *([] if directly is None else [Line(WITHOUT_FEAT, directly, note="ours: from pre-training straight to GEL")]),
     ]
 
 

@@ -23,7 +23,7 @@ from glocal.reproduce.plans import (
 )
 from glocal.reproduce.report_folder import Drawing, ReportPart, figure_part, table_part
 from glocal.reproduce.runs import Settings
-from glocal.reproduce.scales import Scale
+from glocal.reproduce.scale import Scale
 
 
 def report_part(

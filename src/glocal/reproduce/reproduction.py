@@ -16,6 +16,7 @@ from glocal.reproduce.plans import (
     CONTROL,
     DELAY_COMBINE,
     ENERGY,
+    ENERGY_MAPS,
     SHOTS,
     TABLES,
     Line,
@@ -24,7 +25,7 @@ from glocal.reproduce.plans import (
 from glocal.reproduce.report_folder import Report, write_report
 from glocal.reproduce.report_parts import report_part
 from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
-from glocal.reproduce.scales import Scale
+from glocal.reproduce.scale import Scale
 from glocal_runtime.errors import RecipeError
 
 
@@ -57,7 +58,7 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
             found[dataset, shot] = measure(dataset, shot, lines, folders, how)
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
-        "Scale": scale.name,
+        "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
         "Test": f"{how.tasks} tasks per shot, seed {SEED}",
         "Data": ", ".join(f"{name} {digest[:12]}" for name, digest in manifests.items()),
         "Runs": str(len(folders)),
@@ -65,6 +66,7 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
     }
     numbers = {
         "scale": scale.name,
+        "settings": scale.settings,
         "asked": list(names),
         "seed": SEED,
         "tasks": how.tasks,
@@ -98,13 +100,32 @@ class Question:
     row: str
     against: str
     how: str  # what the difference tells
-    paper_against: str  # row whose published difference answers the same question
+    paper_row: str  # rows whose published difference answers the same question
+    paper_against: str
 
 
 QUESTIONS = (
-    Question("The energy loss", "ablation", ENERGY, CONTROL, "the same model and score without the loss", BASELINE),
-    Question("The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", ENERGY),
-    Question("Combining ahead", "combine", AHEAD_COMBINE, DELAY_COMBINE, "combining with delay", DELAY_COMBINE),
+    Question(
+        "The energy loss",
+        "ablation",
+        ENERGY,
+        CONTROL,
+        "the same model and score without the loss",
+        ENERGY_MAPS,
+        BASELINE,
+    ),
+    Question(
+        "The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", AHEAD, ENERGY_MAPS
+    ),
+    Question(
+        "Combining ahead",
+        "combine",
+        AHEAD_COMBINE,
+        DELAY_COMBINE,
+        "combining with delay",
+        AHEAD_COMBINE,
+        DELAY_COMBINE,
+    ),
 )
 
 
@@ -156,7 +177,7 @@ def _paper(question: Question, scale: Scale, dataset: str) -> str:
         lines = _lines(question.table, scale, dataset, shot)
         plan = TABLES[question.table]
         row, base = (
-            published_row(plan, lines[label], beside, shot) for label in (question.row, question.paper_against)
+            published_row(plan, lines[label], beside, shot) for label in (question.paper_row, question.paper_against)
         )
         if row is None or base is None:
             return ""

@@ -26,7 +26,7 @@ from glocal.backbones import build_backbone
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.engine.evaluate import Progress
-from glocal.engine.recipe import Recipe, load_recipe
+from glocal.engine.recipe import Data, Recipe, load_recipe
 from glocal.engine.run_folder import Callback
 from glocal.engine.train import STAGES
 from glocal_runtime.errors import DataError
@@ -81,6 +81,7 @@ def folder_of(run: Run, home: Path) -> Path:
     start = folder_of(run.init, home) if isinstance(run.init, Run) else None
     recipe = run.resolved(None if start is None else str(start))
     fields = recipe.model_dump(mode="json") | {"init": _identity(recipe, start)}
+    fields["data"]["workers"] = Data.model_fields["workers"].default  # how many of them changes no number
     parts = [fields, pictures(recipe.data.dataset, recipe.data.skip_bad), __version__]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return home / f"{recipe.method.name}-{digest[:ID]}"

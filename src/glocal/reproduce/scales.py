@@ -6,146 +6,19 @@ published training for a GPU.  A scale only says which runs are wanted; ``runs``
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import NamedTuple
-
+from glocal.reproduce.peers import fine_tuned, head_of, learns_frozen
 from glocal.reproduce.runs import Run
-from glocal_runtime.errors import RecipeError
-
-# Values of top-k that a sweep tries, by the pixels of a map.
-SWEPT_TOP_K = {4: (1, 2, 3, 4), 9: (1, 2, 3, 5, 7, 9), 16: (1, 2, 3, 4, 6, 8, 12, 16), 25: (1, 2, 5, 10, 15, 20, 25)}
-SWEPT_MARGINS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)  # factors on the margin distance of the recipe
-
-
-@dataclass(frozen=True)
-class Scale(ABC):
-    name: str
-    tasks: int  # test tasks of every number
-    beside: Mapping[str, str]  # data set -> the paper's data set whose numbers stand beside ours
-    pixels: Mapping[str, int]  # of one feature map, by data set
-    # Where coefficients learn: they multiply energies, and at the rate of a frozen head a step may throw the loss far.
-    learned_coefficients: tuple[str, ...] = ()
-    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # last overrides by stage, for a smoke test
-
-    @property
-    def datasets(self) -> list[str]:
-        return list(self.beside)
-
-    @abstractmethod
-    def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        """GEL; ``overrides`` on top of the variant."""
-
-    @abstractmethod
-    def baseline(self, dataset: str, shot: int) -> Run:
-        """The paper's baseline: attention without an energy loss, scored as SnaTCHer-F."""
-
-    @abstractmethod
-    def peer(self, method: str, dataset: str, shot: int) -> Run:
-        """A method of the comparison."""
-
-    def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
-        """RFDNet or GEL on ResNet-18."""
-        raise RecipeError(
-            f"resnet-18 is not part of the scale {self.name}: pre-training it takes a GPU; use --scale paper"
-        )
-
-    @property
-    def has_resnet18(self) -> bool:
-        return type(self).on_resnet18 is not Scale.on_resnet18
-
-    def check(self, dataset: str) -> str:
-        if dataset not in self.beside:
-            raise RecipeError(
-                f"the scale {self.name} has the data sets {', '.join(self.beside)}, got {dataset!r}; see --scale"
-            )
-        return dataset
-
-    def margin_distances(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
-        """Runs of GEL over M_u - M_k, centred where the recipe's margins are."""
-        settings = self.gel(dataset, shot).resolved(start="?").method.settings
-        low, high = settings.get("m_known", -1.0), settings.get("m_unknown", 1.0)
-        middle, found = (low + high) / 2, []
-        for factor in SWEPT_MARGINS:
-            half = factor * (high - low) / 2
-            margins = (f"method.m_known={middle - half}", f"method.m_unknown={middle + half}")
-            # At the recipe's own margins it is the run of the tables, not a second one.
-            found.append((2 * half, self.gel(dataset, shot, "ahead", *(margins if factor != 1 else ()))))
-        return found
-
-    def top_ks(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
-        """Runs of GEL over k."""
-        own = self.own_top_k(dataset, shot)
-        return [
-            (float(k), self.gel(dataset, shot, "ahead", *((f"method.top_k={k}",) if k != own else ())))
-            for k in SWEPT_TOP_K[self.pixels[dataset]]
-        ]
-
-    def own_top_k(self, dataset: str, shot: int) -> int:
-        k: int = self.gel(dataset, shot).resolved(start="?").method.settings.get("top_k", 1)
-        return k
-
-    def _run(self, stage: str, recipe: str, *overrides: str, init: Run | str | None = None) -> Run:
-        return Run(recipe, (*overrides, *self.more.get(stage, ())), init)
-
-
-def scored_as(method: str, run: Run) -> Run:
-    """FEAT and SnaTCHer-F are one model under two scores: what one has learned, the other takes over."""
-    return Run(run.recipe, (*run.overrides, f"method.name={method}", "train.tasks=0"), run)
-
-
-# How the methods of the comparison are set and taught: as published, scaled to the width of the backbone.  Rates are
-# those of their papers (ATT and RFDNet) or of FEAT's attention, on which the others stand.
-SLOW = "optimizer.lr=0.01"
-
-
-class Peer(NamedTuple):
-    settings: tuple[str, ...]  # of [method]; {t} is the temperature that fits the width
-    frozen: tuple[str, ...]  # overrides on frozen maps
-    tuned: tuple[str, ...] = ()  # overrides of FEAT's recipe, which fine-tunes the backbone
-    only_frozen: tuple[str, ...] = ()  # more settings on frozen maps
-
-
-PEERS = {
-    "protonet": Peer(("temperature = {t}",), ()),
-    # Without an adapter it has nothing to learn on frozen maps.
-    "peeler": Peer(("temperature = {t}", "auxiliary_temperature = {t}"), (SLOW,), only_frozen=("adapter = true",)),
-    "snatcher-t": Peer(("temperature = {t}",), (SLOW,)),
-    "snatcher-l": Peer(("temperature = {t}",), (SLOW,)),
-    "att": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03",)),
-    # The rows of a classifier teach a frozen ATT-G almost nothing; see its docstring.
-    "att-g": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03",), only_frozen=('rows = "means"',)),
-    "rfdnet": Peer((), ("optimizer.lr=0.1", "optimizer.weight_decay=1e-4")),
-}
-
-
-def head_of(method: str, *, temperature: float) -> tuple[str, ...]:
-    """Overrides that put a method on frozen maps."""
-    peer = PEERS[method]
-    return (_method(method, (*peer.settings, *peer.only_frozen), temperature), *peer.frozen)
-
-
-def fine_tuned(method: str) -> tuple[str, ...]:
-    """Overrides of FEAT's recipe at full width."""
-    return (_method(method, PEERS[method].settings, 64.0), *PEERS[method].tuned)
-
-
-def learns_frozen(method: str) -> bool:
-    """ProtoNet has nothing to learn on frozen maps."""
-    return method != "protonet"
-
-
-def _method(method: str, settings: tuple[str, ...], temperature: float) -> str:
-    named = ", ".join((f'name = "{method}"', *settings)).format(t=temperature)
-    return f"method={{{named}}}"
-
+from glocal.reproduce.scale import Scale, scored_as
 
 CPU_TEMPERATURE = 32.0  # for 192 channels
+PUBLISHED_MARGINS = ("method.m_known=-1.0", "method.m_unknown=1.0")
 # Where energies start differs by variant, and the margins with it (chosen on validation classes, docs/results).
 CPU_MARGINS = {
     ("tiered-64", "energy"): ("method.m_known=5.0", "method.m_unknown=5.6"),
     ("cifar-fs", "energy"): ("method.m_known=-7.5", "method.m_unknown=-5.5"),
+    # The published margins, and distances scaled so that energies start beside them, at about -1 as at full width.
+    ("tiered-64", "energy-maps"): ("method.map_temperature=2560.0", *PUBLISHED_MARGINS),
+    ("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS),
     ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
 }
 
@@ -192,6 +65,7 @@ TASKS = ("train.tasks=200",)
 # As narrow as time allows: the stem of large pictures on 36 pixels gives maps of 2x2.
 RESNET18 = 'backbone={name = "resnet18", image_size = 36, stem = "7x7"}'
 EMBEDDED_TEMPERATURE = 16.0  # for 128 channels
+EMBEDDED_MAP_TEMPERATURE = 2048.0  # energies of maps start at about -1
 # Around the energies that known and unknown validation queries start with: of E_c or E_f alone, and of both together.
 EMBEDDED_MARGINS = {"one": (-9.0, -7.0), "both": (-18.0, -14.0)}
 
@@ -224,7 +98,9 @@ class EmbeddedScale(Scale):
 
     def _gel(self, encoder: Run, shot: int, variant: str = "ahead", *overrides: str) -> Run:
         low, high = EMBEDDED_MARGINS["both" if variant == "ahead" else "one"]
-        margins = (f"method.m_known={low}", f"method.m_unknown={high}")
+        margins: tuple[str, ...] = (f"method.m_known={low}", f"method.m_unknown={high}")
+        if variant == "energy-maps":
+            margins = (f"method.map_temperature={EMBEDDED_MAP_TEMPERATURE}", *PUBLISHED_MARGINS)
         return self._head("demo-gel", encoder, shot, f"method.variant={variant}", *margins, *overrides)
 
     def _peer(self, method: str, encoder: Run, shot: int) -> Run:
@@ -261,6 +137,11 @@ SIZES = {
 }  # side, resized before the crop
 
 
+# FEAT's program augments only when asked to.  Its DropBlock counts 40,000 encodings anew, 100 of training tasks and 600
+# of validation tasks per epoch of 100 steps.
+AUTHORS_FEAT = ("augment={}", "train.dropblock_ramp=5714")
+
+
 class PaperScale(Scale):
     """The published training: pre-training, FEAT, GEL, at full width, fine-tuned.
 
@@ -283,21 +164,34 @@ class PaperScale(Scale):
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
         side, resize = SIZES[dataset]
-        # GEL's extra stage, 11x11 -> 6x6, is for large pictures; on 32 pixels maps are 4x4 without it.
         parts = [f"image_size = {side}", *([f"resize = {resize}"] if resize else [])]
-        parts += ["reduce = true"] if method == "gel" and side > 32 else []
         encoder = self._backbone(dataset, f'backbone={{name = "resnet18", {", ".join(parts)}}}')
-        return self._gel(encoder, dataset, shot) if method == "gel" else self._peer(method, encoder, dataset, shot)
+        if method != "gel":
+            return self._peer(method, encoder, dataset, shot)
+        # Its maps are 11x11 at 84 pixels and halved before pixels are compared; 4x4 at 32 pixels, and stay.
+        return self._gel(encoder, dataset, shot, *(("method.reduce=true",) if side > 32 else ()))
 
     def _backbone(self, dataset: str, *overrides: str) -> Run:
         return self._run("pretrain", f"{dataset}-pretrain", *overrides)
 
+    def gel_without_feat(self, dataset: str, shot: int) -> Run:
+        return self._run("train", self._gel_recipe(dataset, shot), init=self._backbone(dataset))
+
+    def full_peeler(self, dataset: str, shot: int) -> Run | None:
+        if dataset != "mini-imagenet":  # the only data set that it was published on
+            return None
+        return self._run("train", f"{dataset}-peeler-full", f"train.shot={shot}", f"validation.shot={shot}")
+
     def _feat(self, encoder: Run, dataset: str, shot: int) -> Run:
-        return self._run("train", f"{dataset}-feat-{shot}shot", init=encoder)
+        own = AUTHORS_FEAT if self.settings == "authors" else ()
+        return self._run("train", f"{dataset}-feat-{shot}shot", *own, init=encoder)
 
     def _gel(self, encoder: Run, dataset: str, shot: int, *overrides: str) -> Run:
         feat = self._feat(encoder, dataset, shot)
-        return self._run("train", f"{dataset}-gel-paper-{shot}shot", *overrides, init=feat)
+        return self._run("train", self._gel_recipe(dataset, shot), *overrides, init=feat)
+
+    def _gel_recipe(self, dataset: str, shot: int) -> str:
+        return f"{dataset}-gel-{self.settings}-{shot}shot"
 
     def _peer(self, method: str, encoder: Run, dataset: str, shot: int) -> Run:
         learned = (*fine_tuned(method), *LENGTHS.get(method, ()))

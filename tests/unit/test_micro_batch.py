@@ -1,0 +1,118 @@
+"""A batch in parts: the same gradient for a fraction of the memory; and pictures that are made ahead of time."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from glocal.backbones.resnet12 import DropBlock
+from glocal.data.ahead import Ahead
+from glocal.engine import loop
+from glocal.engine.checkpoint import LAST
+from glocal.engine.distributed import StepLosses
+from glocal.engine.pretrain import PretrainStage, pretrain
+from glocal.engine.recipe import parse_recipe
+from tiny_runs import fields
+
+CPU = torch.device("cpu")
+
+
+def stage_of(dataset: Path, **pretraining: Any) -> PretrainStage:
+    recipe = parse_recipe(
+        fields(
+            dataset,
+            "pretrain",
+            augment={"rotate": "four", "flip": True},
+            pretrain={"batch_size": 10} | pretraining,
+            optimizer={"momentum": 0.0, "lr": 1.0},
+        )
+    )
+    return PretrainStage(recipe, CPU)
+
+
+def step_of(stage: PretrainStage) -> tuple[dict[str, float], list[torch.Tensor], list[int]]:
+    """Terms, gradients and pictures per pass of one step, batch norm in evaluation mode and nothing dropped."""
+    seen: list[int] = []
+    stage.model.backbone.register_forward_hook(lambda module, images, maps: seen.append(len(images[0])))
+    forward = StepLosses(stage)
+    forward.train = lambda mode=True: forward  # type: ignore[method-assign]
+    forward.parts.eval()
+    optimizer, _ = loop._optimizer(stage, stage.recipe)
+    terms = loop._step(forward, stage.recipe, optimizer, 2, Path(), parts=stage.parts)
+    return terms, [p.grad.clone() for p in forward.parameters() if p.grad is not None], seen
+
+
+def test_parts_of_a_batch_add_up_to_its_gradient(dataset: Path) -> None:
+    whole, parts = step_of(stage_of(dataset)), step_of(stage_of(dataset, micro_batch=11))
+    assert (whole[2], parts[2]) == ([40], [10, 10, 10, 10])
+    assert parts[0] == pytest.approx(whole[0], rel=1e-5)
+    for ours, theirs in zip(parts[1], whole[1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_every_part_has_all_rotations_of_its_pictures(dataset: Path) -> None:
+    stage = stage_of(dataset, batch_size=8, micro_batch=8)
+    batch = stage.batch(0)
+    part = batch.images[1 :: stage.parts]
+    assert stage.parts == 4
+    upright = part[:2]
+    assert torch.equal(part[2:4], upright.rot90(1, (-2, -1)))
+    assert torch.equal(batch.label[1 :: stage.parts], batch.label[1 :: stage.parts][:2].repeat(4))
+
+
+def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 2, "micro_batch": 4}))
+    model = pretrain(recipe, tmp_path / "whole")
+    ramps = [part for part in model.backbone.modules() if isinstance(part, DropBlock)]
+    steps = 2 * (5 * 8 // 8)
+    assert [(part.passes, int(part.step)) for part in ramps] == [(2, 2 * steps)] * 2
+    whole = (tmp_path / "whole" / LAST).read_bytes()
+
+    class Stop:
+        def step(self, step: int, *_: Any) -> None:
+            if step == 3:
+                raise KeyboardInterrupt
+
+        def validated(self, *_: Any) -> None: ...
+
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(recipe, tmp_path / "run", callback=Stop())
+    pretrain(recipe, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / LAST).read_bytes() == whole
+
+
+def test_the_next_is_made_while_this_one_is_used() -> None:
+    made: list[tuple[int, bool]] = []
+    second = threading.Event()
+
+    def make(i: int) -> int:
+        made.append((i, threading.current_thread() is threading.main_thread()))
+        if i == 2:
+            second.set()
+        return 10 * i
+
+    ahead = Ahead(make, end=6, stride=2)
+    assert ahead(0) == 0
+    assert second.wait(10), "nobody has asked for it yet"
+    assert [ahead(2), ahead(2), ahead(4)] == [20, 20, 40]
+    assert made == [(0, True), (2, False), (4, False)], "each once, the first here, none beyond the end"
+    assert ahead(1) == 10, "any other is made when asked for"
+
+
+def test_what_goes_wrong_ahead_is_said_when_it_is_asked_for() -> None:
+    def make(i: int) -> int:
+        if i:
+            raise OSError("gone")
+        return i
+
+    ahead = Ahead(make, end=3)
+    assert ahead(0) == 0
+    with pytest.raises(OSError, match="gone"):
+        ahead(1)
