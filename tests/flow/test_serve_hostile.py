@@ -75,7 +75,8 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setattr(HeadTimeout, "head_seconds", 0.5)
     file = tiny_file(home)
-    allowed = (str(file), f"{file}.history", str(scratch), os.devnull)
+    lock = home / f".{file.name}.lock"
+    allowed = (str(file), f"{file}.history", str(lock), str(scratch), os.devnull)
     written.paths, written.programs, written.on = set(), [], True
     try:
         with listening(file, settings=Settings(limits=SMALL)) as address:
@@ -94,9 +95,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert not written.programs
     assert list(here.iterdir()) == []
     assert list(scratch.iterdir()) == []  # a model that is read passes through, and goes
-    assert {path.name for path in home.iterdir()} <= {file.name, f"{file.name}.history"}
+    assert {path.name for path in home.iterdir()} <= {file.name, f"{file.name}.history", lock.name}
     inside = {path.name for path in (home / f"{file.name}.history").iterdir()}
-    assert inside == {"journal.json", "lock", "queries", "versions"}
+    assert inside == {"journal.json", "queries", "versions"}
 
 
 def send(address: str, hostile: Hostile) -> str:
