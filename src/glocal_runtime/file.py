@@ -17,7 +17,7 @@ import importlib
 import json
 import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ _FIELDS: dict[str, Any] = {
 }
 
 
-def write_contents(path: Path, contents: Contents) -> None:
+def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
+    """``is_current`` as for ``files.put``."""
     banks = [*contents.support.classes.values(), *([contents.unknown] if contents.unknown is not None else [])]
     views = {"photo": join([bank.views for bank in banks]), "probe": contents.probes.views}
     arrays = {f"{kind}.vec": each.vec for kind, each in views.items()}
@@ -82,7 +83,10 @@ def write_contents(path: Path, contents: Contents) -> None:
     }
     check_target(path)
     try:
-        with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+        with (
+            replacing(path, is_current=is_current) as partial,
+            zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
+        ):
             for name, data in members.items():
                 archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
     except OSError as error:

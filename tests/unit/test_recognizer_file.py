@@ -198,6 +198,21 @@ def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: 
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_of_two_who_change_one_file_the_second_is_told(path: Path, tmp_path: Path) -> None:
+    one, other = (Recognizer.load(path, device="cpu") for _ in range(2))
+    one.rename_class("one", "uno")
+    one.save(path)
+    other.rename_class("zero", "nil")
+    with refused("changed-meanwhile", str(path)):
+        other.save(path)
+    assert Recognizer.load(path, device="cpu").classes == ("zero", "uno")
+    one.rename_class("uno", "un")
+    one.save(path)  # its own change does not count
+    other.save(tmp_path / "elsewhere.glocal")
+    other.save(tmp_path / "elsewhere.glocal")
+    assert Recognizer.load(path, device="cpu").classes == ("zero", "un")
+
+
 def test_verify_tells_the_same_machine_from_another(path: Path) -> None:
     who = Recognizer.load(path, device="cpu")
     found = who.verify()
