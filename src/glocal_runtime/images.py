@@ -28,6 +28,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
 MIN_SIDE = 8  # below this there is nothing to recognise
+LARGEST_SIDE = 1024  # that a model may want: what it takes in memory grows with the square
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
@@ -75,8 +76,11 @@ class Preprocess:
             object.__setattr__(self, "std", tuple(map(float, self.std)))
         except (TypeError, ValueError) as error:
             raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
-        if self.size < 1:
-            raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
+        if not 1 <= self.size <= LARGEST_SIDE or (self.resize or 1) > 2 * LARGEST_SIDE:
+            raise RecipeError(
+                f"preprocess.size must be in 1..{LARGEST_SIDE} pixels and resize at most {2 * LARGEST_SIDE}, "
+                f"got {str(self.size)[:20]} and {str(self.resize)[:20]}"
+            )
         if self.resize is not None and self.resize < self.size:
             raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
         finite = all(map(math.isfinite, self.mean + self.std))
