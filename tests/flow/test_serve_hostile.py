@@ -28,7 +28,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from glocal.serve.security import HeadTimeout, Limits, Settings
+from glocal.serve.connections import Connection
+from glocal.serve.security import Limits, Settings
 from hostile_requests import Hostile, hostile_requests, slow_ones
 from serving import PAGE, listening, tiny_file, uploads
 
@@ -73,7 +74,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         folder.mkdir()
     monkeypatch.chdir(here)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.5)
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
     file = tiny_file(home)
     lock = home / f".{file.name}.lock"
     allowed = (str(file), f"{file}.history", str(lock), str(scratch), os.devnull)

@@ -15,7 +15,8 @@ import httpx
 import numpy as np
 import pytest
 
-from glocal.serve.security import COOKIE, HeadTimeout, Limits, Settings, cookie_of
+from glocal.serve.connections import Connection
+from glocal.serve.security import COOKIE, Limits, Settings, cookie_of
 from glocal.serve.snapshot import Snapshot
 from serving import PAGE, client, detail, png, tiny_file, uploads
 
@@ -173,7 +174,7 @@ def test_a_body_that_comes_too_slowly_is_dropped(open_: httpx.Client) -> None:
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.2)
+    monkeypatch.setattr(Connection, "head_seconds", 0.2)
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):
         with connect(open_) as slow:
             slow.sendall(begun)

@@ -11,20 +11,16 @@ import hmac
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glocal.serve.problems import Problem, busy, problem_response
 from glocal_runtime.errors import RecipeError
 
-HEAD_SECONDS = 20.0
 COOKIE = "glocal"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READ_ONLY = ("GET", "HEAD", "OPTIONS")
@@ -119,41 +115,6 @@ class LimitedBody:
 
     def _too_large(self) -> Problem:
         return Problem(413, "too-large", f"a body like this may have {self._most:,} bytes")
-
-
-class HeadTimeout(H11Protocol):
-    """Closes connections whose request head is not there in time: uvicorn itself waits for it for ever."""
-
-    head_seconds = HEAD_SECONDS
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._stop()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.head_seconds, self._give_up)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _give_up(self) -> None:
-        self._timer = None
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
 
 
 class Security:
