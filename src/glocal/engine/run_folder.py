@@ -68,7 +68,12 @@ def alone_in(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(folder / LOCK, timeout=0):
-            yield
+            try:
+                yield
+            finally:
+                if [path.name for path in folder.iterdir()] == [LOCK]:  # refused before it began: no trace of it
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
     except Timeout:
         raise RecipeError(
             f"another process is training in {folder}; wait until it is done, or choose another folder", code="busy"

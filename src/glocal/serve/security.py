@@ -162,7 +162,9 @@ class Security:
             return _token_to_cookie(scope, token)
         elif path not in WITHOUT_TOKEN:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            by_header = scheme.lower() == "bearer" and _same(given.strip(), token)
+            by_header = scheme.lower() == "bearer" and (
+                _same(given.strip(), token) or _same(_utf8(given.strip()), token)
+            )
             if not by_header and not _same(Request(scope).cookies.get(COOKIE, ""), cookie_of(token)):
                 raise Problem(
                     401,
@@ -202,6 +204,11 @@ def is_loopback(host: str) -> bool:
 def _same(one: str, other: str) -> bool:
     """In a time that tells nothing."""
     return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+
+
+def _utf8(text: str) -> str:
+    """Headers are bytes, which are read as Latin-1; most clients send letters beyond ASCII as UTF-8."""
+    return text.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def _offered(scope: Scope) -> str:

@@ -178,7 +178,7 @@ class Metrics:
 
 class Server:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
-        self.workspace, self.settings, self.started = workspace, settings, time.time()
+        self.workspace, self.settings, self._started = workspace, settings, time.monotonic()
         self.metrics = Metrics()
         self.worker = Worker(
             queue=settings.queue, on_batch=self.metrics.batches.observe, pixels=settings.limits.queue_pixels
@@ -196,7 +196,7 @@ class Server:
             gauge("memory_bytes", "Held in memory now.", _memory)
 
     def uptime(self) -> float:
-        return time.time() - self.started
+        return time.monotonic() - self._started
 
     async def change(self, change: Callable[..., Changed], *args: Any, **kwargs: Any) -> Response:
         """In a thread of its own, after those that came before."""
