@@ -16,9 +16,10 @@ from glocal_runtime.errors import DataError
 from glocal_runtime.model import Model
 from glocal_runtime.photos import Image_, Picture, Source, Unreadable, as_source, take
 from glocal_runtime.support import Bank
-from glocal_runtime.views import Views
+from glocal_runtime.views import Views, join
 
 BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
+AT_ONCE = BATCH * 256**2  # pixels that go through a model at once: a few large pictures would take all memory
 AHEAD = 2  # batches that are decoded while one is embedded
 PROBES = 4
 NAMED_BAD = 8  # bad photos listed in an error; the rest is counted
@@ -63,7 +64,9 @@ class Encoder:
         pixels = [each.pixels for each in pictures if isinstance(each, Picture)]
         size = self.preprocess.size
         images = np.stack(pixels or [np.zeros((size, size, 3), np.uint8)])  # networks cannot take 0 pictures
-        return Batch(pictures, self._model.embed(images).rows(slice(len(pixels))))
+        step = max(1, AT_ONCE // size**2)
+        views = join([self._model.embed(images[start : start + step]) for start in range(0, len(images), step)])
+        return Batch(pictures, views.rows(slice(len(pixels))))
 
     def embed(self, images: Iterable[Image_]) -> Views:
         """Views of a few pictures, as they would be stored."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
 from glocal_runtime.encoder import Batch
+from glocal_runtime.errors import DataError
 from glocal_runtime.leave_one_out import left_out_scores, strange_scores
 from glocal_runtime.model import Model, Scores
 from glocal_runtime.photos import Unreadable
@@ -66,6 +67,14 @@ class Verified:
         return self.difference <= TOLERANCE
 
 
+def _not_finite(what: str) -> DataError:
+    return DataError(
+        f"the {what} of a picture are not finite numbers, so it gets no answer; the model or its recognizer is "
+        "damaged, enroll again with another model",
+        code="not-finite",
+    )
+
+
 def relative(expected: float, found: float) -> float:
     return abs(found - expected) / max(1.0, abs(expected))
 
@@ -79,7 +88,10 @@ class Enrolled:
 
     def compare(self, views: Views) -> Scores:
         """Views of queries, rounded as those of the support are: whoever asks gets the same scores."""
-        return self._model.compare(self._state, views.stored().full())
+        found = self._model.compare(self._state, views.stored().full())
+        if not (np.isfinite(found.logits).all() and np.isfinite(found.open_score).all()):
+            raise _not_finite("scores")
+        return found
 
     def settled(
         self, contents: Contents, *, changed: Collection[int] | None = None, before: Sequence[LeftOut] = ()
@@ -123,7 +135,10 @@ class Enrolled:
         names = (*self.support.names, UNKNOWN_NAME)
         compared = self.compare(batch.views)
         best = compared.logits.argmax(axis=1)
-        p = probabilities(self._model.score_model, compared, decision).tolist()
+        shares = probabilities(self._model.score_model, compared, decision)
+        if not np.isfinite(shares).all():
+            raise _not_finite("probabilities")
+        p = shares.tolist()
         limits = decision.limits(best).tolist()
         patches, duplicates = self._patches(batch.views.stored().full(), best), self._duplicates(batch)
         found = []

@@ -15,9 +15,8 @@ from __future__ import annotations
 import hashlib
 import importlib
 import json
-import math
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -26,9 +25,11 @@ import numpy as np
 
 from glocal_runtime import old_format
 from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.door import LARGEST_THUMBNAIL, check_kind, check_picture
 from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import replacing
+from glocal_runtime.images import LARGEST_SIDE
 from glocal_runtime.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
 from glocal_runtime.support import CELLS, Bank, Photo, Support
 from glocal_runtime.tensors import pack, unpack
@@ -39,9 +40,10 @@ SUFFIX = ".glocal"
 FORMAT, SCHEMA = "glocal recognizer", 2
 MANIFEST, MODEL, SUPPORT = "manifest.json", "model/", "support.safetensors"
 _thumbnail, _probe = "thumbnails/{}.jpg".format, "probes/{}.png".format
+LONGEST = 300  # characters of what is wrong with a file: it may quote the file
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same recognizer is the same bytes
 
-# What a manifest holds: exactly these keys; [x] is a list of x, (x,) a table from any names to x.
+# What a manifest holds, as ``door.check_kind`` reads it.
 _PHOTO = {"name": str, "digest": str}
 _MODEL = {"kind": str, "name": str, "method": str, "open_score": str, "preprocess": dict}
 _MODELS: dict[str, dict[str, Any]] = {
@@ -58,14 +60,15 @@ _FIELDS: dict[str, Any] = {
     "unknown": list | None,
     "promise": {"max_false_unknown": float, "per_class": bool},
     "threshold": dict,
-    "usual": (list,),
+    "usual": ([float],),
     "left_out": [{"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}],
     "probes": [{"open_score": float, "logits": [float]}],
     "sha256": (str,),  # of the members that hold numbers
 }
 
 
-def write_contents(path: Path, contents: Contents) -> None:
+def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
+    """``is_current`` as for ``files.put``."""
     banks = [*contents.support.classes.values(), *([contents.unknown] if contents.unknown is not None else [])]
     views = {"photo": join([bank.views for bank in banks]), "probe": contents.probes.views}
     arrays = {f"{kind}.vec": each.vec for kind, each in views.items()}
@@ -82,7 +85,10 @@ def write_contents(path: Path, contents: Contents) -> None:
     }
     check_target(path)
     try:
-        with replacing(path) as partial, zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive:
+        with (
+            replacing(path, is_current=is_current) as partial,
+            zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
+        ):
             for name, data in members.items():
                 archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
     except OSError as error:
@@ -130,19 +136,26 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         for name, sha256 in manifest["sha256"].items():
             if hashlib.sha256(members[name]).hexdigest() != sha256:
                 raise ValueError(f"{name} is not what was written")
+        for i in range(len(listed)):
+            check_picture(members[_thumbnail(i)], "JPEG", LARGEST_THUMBNAIL)
+        for i in range(len(probes)):
+            check_picture(members[_probe(i)], "PNG", LARGEST_SIDE)
         arrays = unpack(members[SUPPORT], SUPPORT)
         banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
         names = [each["name"] for each in manifest["classes"]]
         support = Support(dict(zip(names, banks, strict=False)))
         decision = _decision(manifest, len(names), sum(sizes[:-1]))
+        seen = _views(arrays, "probe", len(probes))
+        if not banks[0].views.alike(seen):
+            raise ValueError("its probes were seen by another model than its photos")
         kept = Probes(
             tuple(members[_probe(i)] for i in range(len(probes))),
-            _views(arrays, "probe", len(probes)),
+            seen,
             tuple(each["open_score"] for each in probes),
             tuple(tuple(each["logits"]) for each in probes),
         )
-    except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise _damaged(path, error) from error
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
     model = _model(path, manifest, members, device=device, threads=threads)
     promise = Promise(**manifest["promise"])
     return Contents(model, support, banks[-1] if sizes[-1] else None, promise, decision, kept)
@@ -170,15 +183,15 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
             )
         if schema == 1:
             manifest, members = old_format.upgraded(manifest, members)
-        _check(manifest, _FIELDS, "manifest")
-        _check(manifest["unknown"] or [], [_PHOTO], "unknown")
-        _check(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
+        check_kind(manifest, _FIELDS, "manifest")
+        check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
+        check_kind(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
         if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
             raise ValueError("a class without photos, or no class")
     except (DataError, OSError):
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise _damaged(path, error) from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
     return manifest, members
 
 
@@ -224,8 +237,8 @@ def _model(
         raise type(error)(
             f"the model in {path}, written by glocal {manifest['version']}, cannot be used: {error}", code=error.code
         ) from error
-    except (KeyError, TypeError) as error:
-        raise _damaged(path, error) from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
 
 
 def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
@@ -256,7 +269,8 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int) -> Decisio
         raise ValueError(f"{len(threshold.per_class)} thresholds for {n_way} classes")
     left = tuple(LeftOut(**each) for each in manifest["left_out"])
     outside = any(
-        not (0 <= e.photo < n_photos and 0 <= e.label < n_way and 0 <= e.nearest < n_way and e.shots > 0) for e in left
+        not (0 <= e.photo < n_photos and 0 <= e.label < n_way and 0 <= e.nearest < n_way and 0 < e.shots < n_photos)
+        for e in left
     )
     if outside or any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")
@@ -280,29 +294,11 @@ def _views(arrays: Mapping[str, Array], kind: str, n: int) -> Views:
     vec, local = arrays[f"{kind}.vec"], arrays.get(f"{kind}.local")
     if vec.ndim != 2 or len(vec) != n or vec.dtype != np.float32 or not np.isfinite(vec).all():
         raise ValueError(f"its views do not belong to its {n} pictures")
-    if local is not None and (local.ndim != 4 or len(local) != n or local.dtype.kind != "f"):
+    if local is not None and (
+        local.ndim != 4 or len(local) != n or local.dtype.kind != "f" or not np.isfinite(local).all()
+    ):
         raise ValueError(f"its local views do not belong to its {n} pictures")
     return Views(vec, local)
-
-
-def _check(value: Any, kind: Any, where: str) -> None:
-    """Refuse what is not of that kind; see ``_FIELDS``."""
-    if isinstance(kind, dict):
-        if not isinstance(value, dict) or value.keys() != kind.keys():
-            odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else value
-            raise ValueError(f"{where} is wrong or not complete: {odd}")
-        for name, own in kind.items():
-            _check(value[name], own, f"{where}.{name}")
-    elif isinstance(kind, list | tuple):
-        if not isinstance(value, list if isinstance(kind, list) else dict):
-            raise ValueError(f"{where} is of the wrong kind")
-        for each in value if isinstance(value, list) else value.values():
-            _check(each, kind[0], where)
-    elif kind is float:
-        if type(value) not in (int, float) or not math.isfinite(value):
-            raise ValueError(f"{where} must be a number, got {value!r}")
-    elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where} is of the wrong kind: {value!r}")
 
 
 def _refuse_constant(name: str) -> None:
@@ -313,8 +309,8 @@ def _named(bank: Bank) -> list[dict[str, str]]:
     return [{"name": each.name, "digest": each.digest} for each in bank.photos]
 
 
-def _damaged(path: Path, error: Exception) -> DataError:
-    what = f"{error} is missing" if isinstance(error, KeyError) else error
+def damaged(path: Path, error: Exception) -> DataError:
+    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:LONGEST]
     return DataError(f"{path} is damaged: {what}; copy it again", code="damaged-file")
 
 

@@ -1,27 +1,108 @@
-"""Write a file so that a reader sees the old one or the new one, never a half."""
+"""Write a file so that a reader sees the old one or the new one, never a half; after a power cut too."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import stat
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
 
+from glocal_runtime.errors import DataError
+
+try:
+    import fcntl
+except ImportError:  # not on Windows, where two writers in the same moment are not kept apart
+    fcntl = None  # type: ignore[assignment]
+
+Stamp = tuple[int, ...]
+
 
 @contextmanager
-def replacing(path: str | Path) -> Iterator[Path]:
-    """Yield a temporary name beside ``path``; it takes the name of ``path`` when the block ends well, else it goes."""
-    path = Path(path)
+def replacing(
+    path: str | Path, *, lasting: bool = True, is_current: Callable[[], bool] | None = None
+) -> Iterator[Path]:
+    """Yield a temporary name beside ``path``; it takes the name of ``path`` when the block ends well, else it goes.
+
+    A link stays a link and the file behind it keeps its permissions.  ``is_current`` as for ``put``; without
+    ``lasting`` a power cut may leave nothing, or anything, under the name: for what can be had again.
+    """
+    path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{uuid4().hex}.partial")  # short: path.name itself may be near the length limit
     try:
+        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
+        partial.touch(0o666 if mode is None else mode & 0o666)  # never open to more people, not for a moment
         yield partial
-        os.replace(partial, path)
+        if mode is not None:
+            partial.chmod(mode)
+        if lasting:
+            put(partial, path, is_current=is_current)
+        else:
+            os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
+    """Give a finished file its name; when this returns, both are on the disk.
+
+    ``is_current`` is asked in the moment of the change, in which no other program that writes with ``put`` can come
+    between, and tells whether ``path`` is still the file that the new one was made from.
+    """
+    _sync(partial)
+    with _alone(path.parent):
+        if is_current is not None and not is_current():
+            raise DataError(
+                f"{path} was changed by another program since it was read; nothing was written, do it again",
+                code="changed-meanwhile",
+            )
+        os.replace(partial, path)
+    _sync(path.parent)
+
+
+def remove(path: Path) -> None:
+    """For good: after a power cut it is not there again."""
+    path.unlink(missing_ok=True)
+    _sync(path.parent)
+
+
+def stamp(path: str | Path) -> Stamp | None:
+    """Differs when the file was replaced or written since; None when there is none."""
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
 
 
 def write_text(path: str | Path, text: str) -> None:
     with replacing(path) as partial:
         partial.write_text(text, encoding="utf-8")
+
+
+def _sync(path: Path) -> None:
+    """A file's bytes, or the names in a folder, to the disk."""
+    if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
+        return
+    opened = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """One writer at a time in a folder, held for the moment of a rename."""
+    if fcntl is None:
+        yield
+        return
+    opened = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # some network file systems lock no folder
+            fcntl.flock(opened, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(opened)

@@ -10,7 +10,8 @@ import importlib
 import io
 import json
 import math
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,6 +30,9 @@ Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
 RESIZED_PIXELS = 1 << 24  # a picture that would have more after resizing, 48 MiB, is resized in its middle alone
 MIN_SIDE = 8  # below this there is nothing to recognise
+DECODING = 1 << 30  # bytes for pictures that are being decoded, of all threads together
+_USUAL = ("1", "L", "P", "RGB")  # modes that take one copy in Pillow (4 bytes a pixel), one upright and one as pixels
+LARGEST_SIDE = 1024  # that a model may want: what it takes in memory grows with the square
 # fmt: off
 IMAGE_SUFFIXES = frozenset({
     ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
@@ -37,6 +41,7 @@ IMAGE_SUFFIXES = frozenset({
 # fmt: on
 # An allow-list: some of Pillow's other readers start programs (EPS) or follow pointers into other files.
 _FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
+_BAND = 1 << 20  # pixels of a picture that are in 64-bit numbers at a time
 _ORIENTATION = 0x0112
 _UPRIGHT = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
@@ -76,8 +81,11 @@ class Preprocess:
             object.__setattr__(self, "std", tuple(map(float, self.std)))
         except (TypeError, ValueError) as error:
             raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
-        if self.size < 1:
-            raise RecipeError(f"preprocess.size must be at least 1 pixel, got {self.size}")
+        if not 1 <= self.size <= LARGEST_SIDE or (self.resize or 1) > 2 * LARGEST_SIDE:
+            raise RecipeError(
+                f"preprocess.size must be in 1..{LARGEST_SIDE} pixels and resize at most {2 * LARGEST_SIDE}, "
+                f"got {str(self.size)[:20]} and {str(self.resize)[:20]}"
+            )
         if self.resize is not None and self.resize < self.size:
             raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
         finite = all(map(math.isfinite, self.mean + self.std))
@@ -100,6 +108,30 @@ class Preprocess:
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 
+class Room:
+    """So many bytes for all pictures that are being decoded, whoever asked for them; the others wait for their turn."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken, self._changed = size, 0, threading.Condition()
+
+    @contextmanager
+    def room(self, n: int) -> Iterator[None]:
+        """One that needs more than there is has it all to itself."""
+        n = min(n, self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken + n <= self._size)
+            self._taken += n
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= n
+                self._changed.notify_all()
+
+
+_MEMORY = Room(DECODING)
+
+
 class UnusableImage(DataError):
     """One picture that cannot be used; ``reason`` is the sentence without the name."""
 
@@ -118,8 +150,9 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
     try:
         with _stream(source, where) as stream, Image.open(stream, formats=_formats()) as image:
             _check_size(image.size, where, max_pixels)
-            image.load()
-            return _upright_rgb(image)
+            with _MEMORY.room(_bytes_needed(image)):
+                image.load()
+                return _upright_rgb(image)
     except UnusableImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
@@ -133,6 +166,15 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
         raise UnusableImage(
             where, f"damaged, truncated or of a rare kind ({what}); save it again as JPEG or PNG"
         ) from error
+
+
+def pixels_of(data: bytes) -> int:
+    """As the header says; 0 where there is no telling."""
+    try:
+        with Image.open(io.BytesIO(data), formats=_formats()) as image:
+            return image.width * image.height
+    except Exception:  # whatever is wrong with it is told when it is decoded
+        return 0
 
 
 def picture_size(data: bytes, *, name: str) -> tuple[int, int]:
@@ -284,33 +326,55 @@ def _orientation(image: Image.Image) -> int:
         return 1
 
 
+def _bytes_needed(image: Image.Image) -> int:
+    return image.width * image.height * (12 if image.mode in _USUAL else 20)
+
+
 def _rgb(image: Image.Image) -> Image.Image:
     if image.mode == "I" or image.mode.startswith("I;16"):
-        image = Image.fromarray(_integers_to_bytes(np.asarray(image).astype(np.int64)))
+        image = Image.fromarray(_by_bands(image, _integer_rule))
     elif image.mode == "F":
-        image = Image.fromarray(_floats_to_bytes(np.asarray(image).astype(np.float64)))
+        image = Image.fromarray(_by_bands(image, _float_rule))
     elif image.has_transparency_data:
         rgba = image.convert("RGBA")
         image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
     return image.convert("RGB")
 
 
-def _integers_to_bytes(grey: NDArray[np.int64]) -> Pixels:
-    """16-bit grey by its upper byte; wider or signed numbers are stretched so that nothing clips."""
-    if grey.min() >= 0 and grey.max() < 1 << 16:
-        return (grey >> 8).astype(np.uint8)
-    return _stretch(grey.astype(np.float64))
+Rule: TypeAlias = "Callable[[NDArray[Any]], NDArray[Any]]"
 
 
-def _floats_to_bytes(grey: NDArray[np.float64]) -> Pixels:
-    """Float grey: 0..1 is scaled, 0..255 kept, anything else stretched from its least to its largest value."""
-    if not np.isfinite(grey).all():
+def _by_bands(image: Image.Image, rule_of: Callable[[float, float], Rule]) -> Pixels:
+    """Grey of more than 8 bits to bytes, by a rule that follows from its least and its largest value.
+
+    Some rows at a time: in 64-bit numbers, all of a large picture at once would take gigabytes.
+    """
+    rows = max(1, _BAND // image.width)
+    boxes = [(0, y, image.width, min(y + rows, image.height)) for y in range(0, image.height, rows)]
+    ends = [(band.min().item(), band.max().item()) for band in (np.asarray(image.crop(box)) for box in boxes)]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    if not all(math.isfinite(end) for pair in ends for end in pair):  # NaN is less than nothing
         raise ValueError("float picture with NaN or infinite pixels")
-    if grey.min() < 0 or grey.max() > 255:
-        return _stretch(grey)
-    return np.rint(grey * 255 if grey.max() <= 1 else grey).astype(np.uint8)
+    rule, out = rule_of(low, high), np.empty((image.height, image.width), np.uint8)
+    for box in boxes:
+        out[box[1] : box[3]] = rule(np.asarray(image.crop(box)))
+    return out
 
 
-def _stretch(grey: NDArray[np.float64]) -> Pixels:
-    low, span = grey.min(), np.ptp(grey)
-    return np.rint((grey - low) * (255 / span if span else 0)).astype(np.uint8)
+def _integer_rule(low: float, high: float) -> Rule:
+    """16-bit grey by its upper byte; wider or signed numbers are stretched so that nothing clips."""
+    if low >= 0 and high < 1 << 16:
+        return lambda grey: grey.astype(np.int64) >> 8
+    return _stretched(low, high)
+
+
+def _float_rule(low: float, high: float) -> Rule:
+    """Float grey: 0..1 is scaled, 0..255 kept, anything else stretched from its least to its largest value."""
+    if low < 0 or high > 255:
+        return _stretched(low, high)
+    return lambda grey: np.rint(grey.astype(np.float64) * 255 if high <= 1 else grey)
+
+
+def _stretched(low: float, high: float) -> Rule:
+    factor = 255 / (high - low) if high > low else 0
+    return lambda grey: np.rint((grey.astype(np.float64) - low) * factor)

@@ -25,6 +25,7 @@ class Source:
 
     name: str  # what a person would look for
     read: Callable[[], Pixels]  # (H, W, 3)
+    pixels: int = 0  # that it will have, where that is known before
 
 
 Image_: TypeAlias = "str | Path | bytes | Image.Image | np.ndarray[Any, Any] | Source"

@@ -8,20 +8,23 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 from PIL import Image
 
 from glocal_runtime.advice import Finding, advice, without_duplicates
-from glocal_runtime.decision import Decision, Promise
+from glocal_runtime.decision import Decision, Promise, compute_threshold
 from glocal_runtime.encoder import Batch, Encoder, Progress
 from glocal_runtime.enrolled import Contents, Enrolled, Probes, Verified, relative
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.explain import explain
-from glocal_runtime.file import holds_recognizer, read_contents, write_contents
+from glocal_runtime.file import damaged, holds_recognizer, read_contents, write_contents
+from glocal_runtime.files import Stamp, stamp
 from glocal_runtime.leave_one_out import carried_over
 from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
 from glocal_runtime.photos import (
@@ -34,6 +37,7 @@ from glocal_runtime.photos import (
     labelled_sources,
     nested_folders,
     sources_of,
+    take,
 )
 from glocal_runtime.prediction import Prediction
 from glocal_runtime.support import Bank, Support, check_class_name
@@ -58,6 +62,7 @@ class Recognizer:
         self, contents: Contents, encoder: Encoder, enrolled: Enrolled, findings: Sequence[Finding] = ()
     ) -> None:
         self.contents, self.encoder, self.enrolled, self._found = contents, encoder, enrolled, list(findings)
+        self._read_from: tuple[str, Stamp | None] | None = None  # the file, and as it was then
 
     @classmethod
     def enroll(
@@ -110,12 +115,35 @@ class Recognizer:
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
         """From a .glocal file.  ``device`` is for a checkpoint, ``threads`` (0: one per core) for ONNX graphs."""
+        seen = os.path.realpath(path), stamp(path)
         contents = read_contents(Path(path), device=device, threads=threads)
-        return cls(contents, Encoder(contents.model, workers=workers), Enrolled(contents.model, contents.support))
+        encoder = Encoder(contents.model, workers=workers)
+        try:
+            found = cls(contents, encoder, Enrolled(contents.model, contents.support))
+            found._try_out()
+        except Exception as error:  # whatever a model, which a stranger may have made, fails with
+            raise damaged(Path(path), error) from error
+        found._read_from = seen
+        return found
+
+    def _try_out(self) -> None:
+        """Do model, photos and scores belong together?  One answer about a blank picture shows it, and a threshold."""
+        size, now = self.encoder.preprocess.size, self.contents
+        blank = Source("(blank)", lambda: np.zeros((size, size, 3), np.uint8))
+        self.answer(self.encoder.batch([take(blank, self.encoder.preprocess)]))
+        compute_threshold(now.model.score_model, now.promise, shots=now.support.shots, left=now.decision.left_out)
 
     def save(self, path: str | Path) -> None:
-        """One file, the old one or the new one at any moment."""
-        write_contents(Path(path), self.contents)
+        """One file, the old one or the new one at any moment.
+
+        Over the file that it was read from only while that is as it was: nobody's change is lost.
+        """
+        place, seen = self._read_from or ("", None)
+        if place != os.path.realpath(path):
+            write_contents(Path(path), self.contents)
+            return
+        write_contents(Path(path), self.contents, is_current=lambda: stamp(path) == seen)
+        self._read_from = place, stamp(path)
 
     @property
     def classes(self) -> tuple[str, ...]:

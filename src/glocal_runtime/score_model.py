@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from glocal_runtime.door import check_record
 from glocal_runtime.errors import DataError, WeightsError
 from glocal_runtime.probability import above, below, quantile, table_rows, with_unknown
 from glocal_runtime.threshold import LeftOut, Threshold, check_promise
@@ -300,6 +301,10 @@ class ScoreModel:
         known = cls.__dataclass_fields__.keys()
         if not isinstance(fields, dict) or not fields.keys() <= known or not fields.keys() >= REQUIRED:
             raise WeightsError(f"a score model must be a table of {', '.join(known)}, got {str(fields)[:200]}")
+        try:
+            check_record(cls, fields)
+        except ValueError as error:
+            raise WeightsError(f"a score model cannot be used: {error}") from error
         tuples = {name: tuple(value) for name, value in fields.items() if isinstance(value, list | tuple)}
         return cls(**(fields | tuples | {"quantiles": tuple(tuple(row) for row in fields["quantiles"])}))
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from glocal_runtime.door import check_record
 from glocal_runtime.errors import DataError, RecipeError
 
 SOURCES = ("leave-one-out", "score model", "mixed", "known unknowns", "user", "none")
@@ -49,6 +50,9 @@ class Threshold:
             raise RecipeError(f"the source of a threshold must be one of {', '.join(SOURCES)}, got {self.source!r}")
         if math.isnan(self.value):
             raise RecipeError("a threshold must be a number, got nan")
+        rest = (self.expected, self.midpoint, self.slope, *(self.interval or ()), *(self.per_class or ()))
+        if not all(each is None or math.isfinite(each) for each in rest):
+            raise RecipeError("what belongs to a threshold must be finite, got a number that is not", code="not-finite")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; an infinite threshold is written as None, because JSON has no infinity."""
@@ -59,6 +63,7 @@ class Threshold:
     def from_json(cls, fields: dict[str, Any]) -> Threshold:
         if not isinstance(fields, dict) or not {"value", "max_false_unknown"} <= fields.keys() <= _FIELDS:
             raise DataError(f"a threshold must be a table of {', '.join(sorted(_FIELDS))}, got {fields!r}")
+        check_record(cls, fields if fields["value"] is not None else fields | {"value": 0.0})
         value = math.inf if fields["value"] is None else float(fields["value"])
         lists = {n: tuple(fields[n]) for n in ("interval", "per_class", "warnings") if fields.get(n) is not None}
         given: dict[str, Any] = {"expected": None, "interval": None, "source": "user", **fields}

@@ -33,6 +33,11 @@ class Views:
     def rows(self, pick: slice | Array | list[int]) -> Views:
         return Views(self.vec[pick], None if self.local is None else self.local[pick])
 
+    def alike(self, other: Views) -> bool:
+        """Whether the two can be joined: of the same shape but for the number of pictures."""
+        shapes = [(each.vec.shape[1:], None if each.local is None else each.local.shape[1:]) for each in (self, other)]
+        return shapes[0] == shapes[1]
+
     def full(self) -> Views:
         """In full precision."""
         return Views(self.vec, None if self.local is None else self.local.astype(np.float32, copy=False))

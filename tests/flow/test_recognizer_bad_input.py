@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import errno
 import io
+import json
 import shutil
+import sys
+import zipfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -206,3 +210,26 @@ def test_bad_input(
     else:
         assert end.value.code == 0
         assert {path.name for path in new} <= {"out.glocal", "out.csv"}
+
+
+def test_no_file_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Escapes in versions, models, photo names and refusals would move the cursor, or worse."""
+    path = tmp_path / "digits.glocal"
+    recognizer().save(path)
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    evil = "\x1b]0;owned\x07\x1b[2J\u202e"
+    manifest = json.loads(members["manifest.json"])
+    manifest |= {"version": evil, "identity": evil, "model": manifest["model"] | {"name": evil}}
+    manifest["classes"][0]["photos"][0]["name"] = evil
+    for more in ({}, {"schema_version": 99}, {"format": evil}, {"surprise": evil}):
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in (members | {"manifest.json": json.dumps(manifest | more).encode()}).items():
+                archive.writestr(name, data)
+        for command, *rest in (["inspect"], ["classes"], ["threshold"], ["remove", "nobody"]):
+            with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
+                patch.setattr(sys, "argv", ["glocal", command, str(path), *rest])
+                main()
+    said = capsys.readouterr()
+    assert "glocal:" in said.err
+    assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}

@@ -28,7 +28,8 @@ from schemathesis import GenerationMode
 from schemathesis.checks import not_a_server_error
 from schemathesis.specs.openapi.checks import content_type_conformance, response_schema_conformance
 
-from glocal.serve.security import HeadTimeout, Limits, Settings
+from glocal.serve.connections import Connection
+from glocal.serve.security import Limits, Settings
 from hostile_requests import Hostile, hostile_requests, slow_ones
 from serving import PAGE, listening, tiny_file, uploads
 
@@ -73,9 +74,10 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         folder.mkdir()
     monkeypatch.chdir(here)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
-    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.5)
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
     file = tiny_file(home)
-    allowed = (str(file), f"{file}.history", str(scratch), os.devnull)
+    lock = home / f".{file.name}.lock"
+    allowed = (str(file), f"{file}.history", str(lock), str(scratch), os.devnull)
     written.paths, written.programs, written.on = set(), [], True
     try:
         with listening(file, settings=Settings(limits=SMALL)) as address:
@@ -94,9 +96,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert not written.programs
     assert list(here.iterdir()) == []
     assert list(scratch.iterdir()) == []  # a model that is read passes through, and goes
-    assert {path.name for path in home.iterdir()} <= {file.name, f"{file.name}.history"}
+    assert {path.name for path in home.iterdir()} <= {file.name, f"{file.name}.history", lock.name}
     inside = {path.name for path in (home / f"{file.name}.history").iterdir()}
-    assert inside == {"journal.json", "lock", "queries", "versions"}
+    assert inside == {"journal.json", "queries", "versions"}
 
 
 def send(address: str, hostile: Hostile) -> str:

@@ -81,7 +81,7 @@ def test_killed_at_every_step_of_a_change_and_of_its_undo(tmp_path: Path) -> Non
         assert process.exitcode == -signal.SIGKILL
         found = sha(file)
         assert Recognizer.load(file, device="cpu").classes == known[found]
-        assert set(home.iterdir()) == {file, history}
+        assert set(home.iterdir()) == {file, history, home / ".digits.glocal.lock"}
         journal = json.loads((history / "journal.json").read_text())
         ahead = journal["entries"][journal["at"]]["sha256"] != found
         cut += ahead or bool(list(home.rglob("*.partial")))

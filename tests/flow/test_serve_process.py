@@ -28,10 +28,10 @@ from serving import HERE, PAGE, tiny_file, uploads
 
 
 @contextmanager
-def serving(*arguments: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
+def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """The process, and the address that it prints."""
     command = [sys.executable, "-m", "glocal", "serve", *arguments, "--port", "0", "--device", "cpu"]
-    quiet = os.environ | {"OMP_NUM_THREADS": "1"}
+    quiet = os.environ | {"OMP_NUM_THREADS": "1"} | environment
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=quiet) as process:
         assert process.stderr is not None
         try:
@@ -91,6 +91,22 @@ def test_a_token_and_a_new_file(tmp_path: Path) -> None:
                 Workspace(file)
             asking.post(f"{root}classes", data={"name": "six"}, files=uploads("six", 0, 2)).raise_for_status()
         assert file.exists()
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_path: Path) -> None:
+    token = "übergroße Schlüssel"
+    with serving(str(tmp_path / "new.glocal"), "--model", "embedded-gel", GLOCAL_TOKEN=token) as (process, where):
+        assert where.endswith("/?token=...")
+        root = where.partition("?")[0]
+        for bearer in (token.encode(), token.encode("latin-1")):
+            answer = httpx.get(f"{root}state", headers={"Authorization": b"Bearer " + bearer})  # type: ignore
+            assert answer.status_code == 200
+        welcome = httpx.get(root, params={"token": token})
+        assert welcome.status_code == 303
+        assert httpx.get(f"{root}state", cookies=welcome.cookies).status_code == 200
+        assert httpx.get(f"{root}health").json()["uptime"] >= 0
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 0
 

@@ -15,8 +15,11 @@ import httpx
 import numpy as np
 import pytest
 
-from glocal.serve.security import COOKIE, HeadTimeout, Limits, Settings, cookie_of
+from glocal.serve import forms
+from glocal.serve.connections import Connection
+from glocal.serve.security import COOKIE, Limits, Settings, cookie_of
 from glocal.serve.snapshot import Snapshot
+from glocal_runtime.images import decode as small
 from serving import PAGE, client, detail, png, tiny_file, uploads
 
 TOKEN = "correct horse battery"
@@ -127,6 +130,35 @@ def test_limits_of_an_upload(open_: httpx.Client) -> None:
     assert "at most 8 fields" in detail(open_.post("/classes", data=extra, files=images), 413, "too-large")
 
 
+def test_pixels_of_a_request_are_bounded(tmp_path: Path) -> None:
+    """However few bytes they take."""
+    few = Settings(limits=Limits(request_pixels=2_000_000))
+    with client(tiny_file(tmp_path), settings=few) as asking:
+        small = png(np.zeros((1000, 1000, 3), np.uint8))
+        assert len(small) < 10_000
+        for n, status in ((1, 200), (2, 200), (3, 413)):
+            assert asking.post("/predict", files=[("images", ("a.png", small))] * n).status_code == status
+
+
+def test_who_hangs_up_leaves_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gate, read = threading.Event(), []
+    monkeypatch.setattr(
+        forms, "decode", lambda *given, **how: read.append(1) or (gate.wait(60) and small(*given, **how))
+    )
+    with client(tiny_file(tmp_path)) as asking:
+        body = httpx.Request("POST", f"{asking.base_url}/predict", files=uploads("one", 0, 40))
+        head = "".join(f"{name}: {value}\r\n" for name, value in body.headers.items())
+        with connect(asking) as one:
+            one.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + body.read())
+            while not read:
+                time.sleep(0.01)
+        time.sleep(0.3)
+        gate.set()
+        while "glocal_queue_pictures 0.0" not in asking.get("/metrics").text:
+            time.sleep(0.01)
+    assert len(read) < 40
+
+
 def test_a_form_that_was_cut_short_is_no_form(open_: httpx.Client) -> None:
     """Also when it ends between two parts, and its length is what the head says; the character set is ours."""
     body = b'--b\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\nx\r\n--b'
@@ -173,7 +205,7 @@ def test_a_body_that_comes_too_slowly_is_dropped(open_: httpx.Client) -> None:
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(HeadTimeout, "head_seconds", 0.2)
+    monkeypatch.setattr(Connection, "head_seconds", 0.2)
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):
         with connect(open_) as slow:
             slow.sendall(begun)

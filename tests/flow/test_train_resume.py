@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from glocal.engine.checkpoint import LAST, read_checkpoint
-from glocal.engine.run_folder import METRICS
+from glocal.engine.pretrain import pretrain
+from glocal.engine.recipe import parse_recipe
+from glocal.engine.run_folder import METRICS, RECIPE, alone_in
+from refusal import refused
 from tiny_runs import PATIENCE, assert_kills_do_no_harm, fields, make_dataset, run_alone, start_cli, wait_for_lines
 
 
@@ -84,3 +88,15 @@ def test_a_signal_saves_and_says_how_to_resume(home: Path, pretrained: Path, num
     last_line = said.splitlines()[-1]
     assert f"stopped after step {record['step']} of 500000" in last_line
     assert last_line.endswith(f"glocal pretrain {out}/recipe.json --out {out} --resume")
+
+
+def test_two_in_one_folder(home: Path, pretrained: Path) -> None:
+    """The second is told so, whether it is to begin or to go on, and changes nothing."""
+    whole = shutil.copytree(pretrained, home / "shared")
+    before = {path.name: path.read_bytes() for path in whole.iterdir()}
+    recipe = parse_recipe(json.loads((whole / RECIPE).read_text()))
+    for folder, resume in ((whole, True), (home / "new", False)):
+        with alone_in(folder), refused("busy", str(folder)):
+            pretrain(recipe, folder, resume=resume)
+    assert {path.name: path.read_bytes() for path in whole.iterdir()} == before
+    assert not (home / "new").exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import json
+import resource
 import struct
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from glocal.methods import METHODS
 from glocal.types import Episode, Preprocess
 from glocal_runtime.errors import WeightsError
 from refusal import refused
+from tiny_models import tiny_model
 
 SETTINGS = {"width": 4, "image_size": 16}
 
@@ -270,3 +272,15 @@ def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict
     save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
     with refused("cannot-build"):
         load_model(tmp_path / "odd.safetensors")
+
+
+def test_settings_of_a_giant_take_no_memory(tmp_path: Path) -> None:
+    """Nine kilobytes that describe a model of gigabytes."""
+    model = tiny_model()
+    model.record["backbone"]["settings"] = {"width": 6000, "image_size": 16}
+    path = tmp_path / "giant.safetensors"
+    save_model(path, model)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("cannot-build"):
+        load_model(path)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000  # KiB

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, unknown_share, with_unknown_share
+from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, _checksum, unknown_share, with_unknown_share
+from glocal_runtime.errors import DataError
 from refusal import refused
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)
@@ -157,6 +158,43 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
     path.write_text(path.read_text().replace("glocal-tasks-1", "glocal-tasks-9"))
     with refused("format", "glocal-tasks-9"):
         TaskList.load(path, dataset())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda r: r["tasks"][0].update(support=[10**6] * 5),
+        lambda r: r["tasks"][0].update(support=[-1] * 5),
+        lambda r: r["tasks"][0].update(support="abc"),
+        lambda r: r["tasks"][0].update(support=[[1]]),
+        lambda r: r["tasks"][0].update(support=[10**30]),
+        lambda r: r["tasks"][0].update(support_label=[0]),
+        lambda r: r["tasks"][0].update(query_label=[99] * 15),
+        lambda r: r["tasks"][0].update(drawn=5),
+        lambda r: r["tasks"][0].update(drawn=[0]),
+        lambda r: r["tasks"][0].update(surprise=[1]),
+        lambda r: r["tasks"][0].pop("query"),
+        lambda r: r["tasks"].append(None),
+        lambda r: r.update(tasks=[]),
+        lambda r: r.update(tasks={}),
+        lambda r: r.update(spec={}),
+        lambda r: r.update(spec=[1]),
+        lambda r: r.update(seed="x"),
+        lambda r: r.pop("start"),
+        lambda r: r.pop("tasks"),
+        lambda r: r.update(manifest=3),
+    ],
+)
+def test_a_task_list_that_makes_no_sense_is_refused_whatever_its_checksum_says(tmp_path: Path, change: Any) -> None:
+    data = dataset()
+    EpisodeSampler(data, SPEC).take(2).save(tmp_path / "tasks.json")
+    record = json.loads((tmp_path / "tasks.json").read_text())
+    record.pop("checksum")
+    change(record)
+    (tmp_path / "tasks.json").write_text(json.dumps(record | {"checksum": _checksum(record)}))
+    with pytest.raises(DataError) as caught:
+        TaskList.load(tmp_path / "tasks.json", data)
+    assert caught.value.code in ("altered", "other-data")
 
 
 @pytest.mark.parametrize(

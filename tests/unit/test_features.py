@@ -248,6 +248,25 @@ def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., Featu
     assert torch.equal(bank(np.arange(N)), before)
 
 
+@pytest.mark.parametrize("times", [1, 2, 99])
+def test_a_cache_that_is_deleted_while_it_is_written_is_begun_again(
+    build: Callable[..., FeatureBank], tmp_path: Path, times: int
+) -> None:
+    """The README says that it may be deleted at any time."""
+    deleted = []
+
+    def delete(done: int, total: int) -> None:
+        if len(deleted) < times:
+            deleted.append(done)
+            shutil.rmtree(tmp_path / "banks")
+
+    data = dataset()
+    bank = build(Doubling(), data, progress=delete)
+    for i in range(N):
+        np.testing.assert_allclose(bank(np.array([i]))[0], by_hand(data, i), rtol=1e-6)
+    assert deleted
+
+
 def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
     build: Callable[..., FeatureBank], monkeypatch: pytest.MonkeyPatch
 ) -> None:

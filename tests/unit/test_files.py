@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
-from glocal_runtime.files import replacing, write_text
+from glocal_runtime.files import remove, replacing, stamp, write_text
+from refusal import refused
 
 
 def test_write_text_makes_folders_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -53,3 +55,63 @@ def test_a_name_as_long_as_the_system_allows(tmp_path: Path) -> None:
     target = tmp_path / ("n" * 255)
     write_text(target, "x")
     assert target.read_text() == "x"
+
+
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybody_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, done = tmp_path / "note.txt", []
+    sync, replace = os.fsync, os.replace
+
+    def fsync(opened: int) -> None:
+        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{opened}')).suffix or 'folder'}")
+        sync(opened)
+
+    def renamed(source: Path, to: Path) -> None:
+        done.append("rename")
+        replace(source, to)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", renamed)
+    write_text(target, "kept")
+    assert done == ["sync .partial", "rename", "sync folder"]
+    done.clear()
+    remove(target)
+    assert done == ["sync folder"]
+
+
+def test_permissions_and_links_stay(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    real, link = tmp_path / "real/note.txt", tmp_path / "note.txt"
+    real.write_text("old")
+    real.chmod(0o600)
+    link.symlink_to("real/note.txt")
+    with replacing(link) as partial:
+        assert partial.stat().st_mode & 0o077 == 0, "open to others while it is written"
+        partial.write_text("new")
+    assert link.is_symlink()
+    assert (real.read_text(), real.stat().st_mode & 0o777) == ("new", 0o600)
+    write_text(tmp_path / "fresh", "x")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "fresh").stat().st_mode == (tmp_path / "usual").stat().st_mode
+    real.unlink()
+    write_text(link, "again")  # a link that led nowhere
+    assert real.read_text() == "again"
+
+
+def test_what_another_wrote_since_is_not_written_over(tmp_path: Path) -> None:
+    target = tmp_path / "note.txt"
+    write_text(target, "old")
+    seen = stamp(target)
+    with replacing(target, is_current=lambda: stamp(target) == seen) as partial:
+        partial.write_text("mine")
+    for other in (lambda: write_text(target, "theirs"), target.unlink):
+        seen = stamp(target)
+        with (
+            refused("changed-meanwhile", str(target)),
+            replacing(target, is_current=lambda seen=seen: stamp(target) == seen) as partial,  # type: ignore
+        ):
+            partial.write_text("late")
+            other()
+        assert not target.exists() or target.read_text() == "theirs"
+        assert [path for path in tmp_path.iterdir() if path != target] == []

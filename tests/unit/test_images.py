@@ -6,6 +6,9 @@ import io
 import os
 import struct
 import sys
+import threading
+import time
+import tracemalloc
 import warnings
 import zlib
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +23,7 @@ from PIL.PngImagePlugin import PngImageFile
 from glocal.types import Preprocess
 from glocal_runtime import images
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import MAX_PIXELS, UnusableImage, decode, fit
+from glocal_runtime.images import MAX_PIXELS, Room, UnusableImage, decode, fit
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (10, 14, 3), dtype=np.uint8)
@@ -298,3 +301,35 @@ def test_heic_is_read_once_its_plugin_is_installed(monkeypatch: pytest.MonkeyPat
     finally:
         images._formats.cache_clear()
     assert registered == [1]
+
+
+def test_pictures_that_are_decoded_at_once_share_a_room() -> None:
+    room, inside, most = Room(10), [], []
+    lock = threading.Lock()
+
+    def use(n: int) -> None:
+        with room.room(n):
+            with lock:
+                inside.append(n)
+                most.append(sum(min(each, 10) for each in inside))
+            time.sleep(0.002)
+            with lock:
+                inside.remove(n)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(use, [3, 4, 5, 10, 99, 1, 2, 6, 7, 8] * 4))
+    assert max(most) == 10
+    assert len(most) == 40
+
+
+@pytest.mark.parametrize("mode", ["I", "F", "I;16", "RGBA", "RGB", "LA"])
+def test_a_large_picture_takes_a_bounded_number_of_bytes(mode: str) -> None:
+    """Of 16 million pixels; that a few bytes can hold as many is why it matters."""
+    buffer = io.BytesIO()
+    Image.new(mode, (4000, 4000)).save(buffer, "TIFF", compression="tiff_deflate")
+    tracemalloc.start()  # numpy tells it of its arrays, Pillow does not
+    try:
+        decode(buffer.getvalue())
+        assert tracemalloc.get_traced_memory()[1] < 16_000_000 * 9
+    finally:
+        tracemalloc.stop()

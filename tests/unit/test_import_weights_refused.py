@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -156,3 +157,33 @@ def test_the_command_never_overwrites_the_file_it_reads(tmp_path):
     with pytest.raises(RecipeError, match=r"named \*\.safetensors, got f\.pth"):
         convert(file, file, dataset="cifar-fs")
     assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("new", [True, False])
+def test_a_small_file_takes_no_great_memory_or_time(tmp_path: Path, new: bool) -> None:
+    """What torch itself would obey: a byte array of 4 GiB, keys that collide, weights that repeat one number."""
+    file = tmp_path / "evil.pth"
+    collide = {i * ((1 << 61) - 1): 0 for i in range(20_000)}
+    for content in ({"params": changed(), "note": collide}, {"params": changed(), "note": Large()}):
+        torch.save(content, file, _use_new_zipfile_serialization=new)
+        assert file.stat().st_size < 2 << 20
+        refuse(file, "damaged, cut short, or not")
+    name, value = max(changed().items(), key=lambda each: each[1].numel())
+    torch.save({"params": changed() | {name: torch.zeros(1).expand(value.shape)}}, file)
+    refuse(file, "larger than what the file holds")
+
+
+class Large:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return bytearray, (1 << 32,)
+
+
+def test_a_packed_file_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "packed.pth"
+    torch.save({"params": changed()}, file)
+    with zipfile.ZipFile(file) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in members.items():
+            archive.writestr(name, data)
+    refuse(file, "damaged, cut short, or not")

@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
 import json
 import shutil
 import zipfile
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
 from exports import onnx_recognizer
 from glocal_runtime import Recognizer
 from glocal_runtime import file as glocal_file
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.file import holds_recognizer, read_contents, read_manifest
+from glocal_runtime.recognizer import find_model
 from glocal_runtime.tensors import pack, unpack
-from photos import recognizer
+from photos import recognizer, some
 from refusal import refused
 
 DATA = Path(__file__).parents[1] / "data"
@@ -108,6 +111,115 @@ def test_a_changed_file_gets_a_sentence(path: Path, change, code: str, words: st
     repack(path, change)
     with refused(code, words):
         read_contents(path)
+
+
+def crafted(members: dict[str, bytes], change: Callable[[dict[str, np.ndarray]], None]) -> None:
+    """Other arrays, whole by their hash."""
+    arrays = unpack(members["support.safetensors"], "here")
+    change(arrays)
+    members["support.safetensors"] = pack(arrays)
+    sha256 = json.loads(members["manifest.json"])["sha256"]
+    edit(members, sha256=sha256 | {"support.safetensors": hashlib.sha256(pack(arrays)).hexdigest()})
+
+
+def wider(arrays: dict[str, np.ndarray], *names: str) -> None:
+    for name in names:
+        arrays[name] = np.concatenate([arrays[name]] * 2, axis=1)
+
+
+def edit_threshold(members: dict[str, bytes], **fields: object) -> None:
+    edit(members, threshold=json.loads(members["manifest.json"])["threshold"] | fields)
+
+
+def huge_picture() -> bytes:
+    buffer = io.BytesIO()
+    Image.new("L", (9000, 9000)).save(buffer, "JPEG")
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda m: crafted(m, lambda a: wider(a, "photo.vec")),
+        lambda m: crafted(m, lambda a: wider(a, "photo.vec", "probe.vec")),
+        lambda m: crafted(m, lambda a: wider(a, "photo.local", "probe.local")),
+        lambda m: crafted(m, lambda a: (a.pop("photo.local"), a.pop("probe.local"))),
+        lambda m: crafted(m, lambda a: a.pop("probe.local")),
+        lambda m: crafted(m, lambda a: a["photo.local"].__setitem__((0, 0, 0, 0), np.nan)),
+        lambda m: crafted(m, lambda a: a["photo.vec"].__setitem__(slice(None), 3e38)),
+        lambda m: edit_threshold(m, interval=["a", "b"]),
+        lambda m: edit_threshold(m, interval=[0.1]),
+        lambda m: edit_threshold(m, per_class=[None, 1]),
+        lambda m: edit_threshold(m, n_scores="many"),
+        lambda m: edit_threshold(m, warnings=[1]),
+        lambda m: edit_threshold(m, value=10**400),
+        lambda m: edit_threshold(m, slope=10**400, midpoint=0),
+        lambda m: edit(m, usual={"open_score": ["nan", 1]}),
+        lambda m: edit(m, usual={"open_score": [0]}),
+        lambda m: edit(m, promise={"max_false_unknown": 10**400, "per_class": False}),
+        lambda m: edit(m, promise={"max_false_unknown": 7, "per_class": False}),
+        lambda m: m.update({"thumbnails/0.jpg": b"no picture"}),
+        lambda m: m.update({"thumbnails/0.jpg": huge_picture()}),
+        lambda m: m.update({"probes/0.png": m["thumbnails/0.jpg"]}),
+        lambda m: m.update({"probes/0.png": m["probes/0.png"][:20]}),
+    ],
+)  # fmt: skip
+def test_a_crafted_file_is_refused_at_the_door(path: Path, change) -> None:
+    """Whole by every hash, and not what a recognizer is: neither a traceback nor an answer."""
+    repack(path, change)
+    with refused("damaged-file", str(path)):
+        Recognizer.load(path, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"temperature": "warm"},
+        {"temperature": 0},
+        {"mean": [1, 2]},
+        {"quantiles": [[1]]},
+        {"weights": []},
+        {"log_spread": [1e9, 0, 0]},
+        {"classes": 0},
+        {"shots": None},
+    ],
+)
+def test_a_crafted_score_model_is_refused_at_the_door(tmp_path: Path, fields: dict[str, object]) -> None:
+    path = tmp_path / "digits.glocal"
+    onnx_recognizer().save(path)
+    whole = photos_score_model()
+    repack(path, lambda members: edit_model(members, score_model=whole))
+    Recognizer.load(path).predict(some("one", 0, 1))
+    repack(path, lambda members: edit_model(members, score_model=whole | fields))
+    with refused_at_all():
+        Recognizer.load(path)
+
+
+def photos_score_model() -> dict[str, object]:
+    """That of a shipped model."""
+    found = find_model("photos-gel", device="cpu").score_model
+    assert found is not None
+    return json.loads(json.dumps(found.to_json()))
+
+
+@contextmanager
+def refused_at_all() -> Iterator[None]:
+    with pytest.raises(GlocalError) as caught:
+        yield
+    assert caught.value.code in ("damaged-file", "weights")
+
+
+def test_no_score_that_is_not_finite_becomes_a_label(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    who = Recognizer.load(path, device="cpu")
+    compare = type(who.contents.model).compare
+
+    def spoilt(self: object, state: object, views: object) -> object:
+        found = compare(self, state, views)
+        return found._replace(open_score=np.full_like(found.open_score, np.nan))
+
+    monkeypatch.setattr(type(who.contents.model), "compare", spoilt)
+    with refused("not-finite"):
+        who.predict(some("one", 0, 1))
 
 
 def test_every_broken_manifest_is_a_sentence(path: Path) -> None:
@@ -198,6 +310,21 @@ def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: 
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_of_two_who_change_one_file_the_second_is_told(path: Path, tmp_path: Path) -> None:
+    one, other = (Recognizer.load(path, device="cpu") for _ in range(2))
+    one.rename_class("one", "uno")
+    one.save(path)
+    other.rename_class("zero", "nil")
+    with refused("changed-meanwhile", str(path)):
+        other.save(path)
+    assert Recognizer.load(path, device="cpu").classes == ("zero", "uno")
+    one.rename_class("uno", "un")
+    one.save(path)  # its own change does not count
+    other.save(tmp_path / "elsewhere.glocal")
+    other.save(tmp_path / "elsewhere.glocal")
+    assert Recognizer.load(path, device="cpu").classes == ("zero", "un")
+
+
 def test_verify_tells_the_same_machine_from_another(path: Path) -> None:
     who = Recognizer.load(path, device="cpu")
     found = who.verify()
@@ -222,7 +349,8 @@ def test_files_of_the_first_format_give_the_answers_they_gave(name: str, kind: s
         for answer, expected in zip(each.predict(DATA / "old-queries"), told[kind], strict=True):
             assert (answer.label, answer.nearest) == (expected["label"], expected["nearest"])
             assert answer.open_score == pytest.approx(expected["open_score"], abs=1e-5)
-            assert answer.probabilities == pytest.approx(expected["probabilities"], abs=1e-5)
+            # The slope by which a score becomes a share multiplies what another processor rounds otherwise.
+            assert answer.probabilities == pytest.approx(expected["probabilities"], abs=1e-4)
     if kind == "checkpoint":
         assert who.contents.identity == told["identity"]
     with refused("bad-target"):

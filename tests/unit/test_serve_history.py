@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -78,8 +79,13 @@ def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.Mo
     """The journal is ahead of the file: the file is the truth, and the change can be done again."""
     versions = History(file)
     push(versions, "one")
-    monkeypatch.setattr(History, "_place", lambda self: None)
-    push(versions, "two")
+
+    def killed(*given: object, **how: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(history, "put", killed)
+    with pytest.raises(KeyboardInterrupt):
+        push(versions, "two")
     monkeypatch.undo()
     again = History(file)
     assert (file.read_text(), again.undo_label, again.redo_label) == ("one", "one", "two")
@@ -122,3 +128,82 @@ def test_a_damaged_journal_costs_the_history_and_not_the_file(file: Path, journa
     push(again, "two")
     again.step(-1)
     assert file.read_text() == "one"
+
+
+@pytest.mark.parametrize("damage", [b"", b"on", b"onX", None])
+def test_a_damaged_copy_replaces_nothing(file: Path, damage: bytes | None) -> None:
+    """As a power cut leaves it that the disk was not told to be ready for."""
+    versions = History(file)
+    push(versions, "one", "two")
+    first = file.parent / "parts.glocal.history/versions/00000002.glocal"
+    first.unlink() if damage is None else first.write_bytes(damage)
+    before = (file.parent / "parts.glocal.history/journal.json").read_bytes()
+    with refused("damaged-version", "version 2"):
+        versions.step(-1)
+    assert file.read_text() == "two"
+    assert (file.parent / "parts.glocal.history/journal.json").read_bytes() == before
+    push(versions, "three")
+    versions.step(-1)
+    assert file.read_text() == "two"
+
+
+def test_a_damaged_copy_of_the_file_that_is_there_is_made_anew(file: Path) -> None:
+    push(History(file), "one", "two")
+    (file.parent / "parts.glocal.history/versions/00000003.glocal").write_bytes(b"")
+    again = History(file)
+    again.step(-1)
+    again.step(+1)
+    assert file.read_text() == "two"
+
+
+@pytest.mark.parametrize("step", ["save", "copyfile", "write_text", "put"])
+@pytest.mark.parametrize("by", [0, -1, +1])
+def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(
+    file: Path, step: str, by: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = History(file)
+    push(versions, "one", "two", "three")
+    versions.step(-1)
+
+    def full(*given: object, **how: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def change(text: str) -> None:
+        save = full if step == "save" and text == "lost" else lambda path: path.write_text(text) and None
+        versions.push(text, save) if by == 0 else versions.step(by)
+
+    if step == "save" and by:
+        pytest.skip("nothing is saved by a step")
+    with monkeypatch.context() as patch:
+        if step != "save":
+            patch.setattr(history.shutil if step == "copyfile" else history, step, full)
+        with pytest.raises(OSError, match="No space"):
+            change("lost")
+    assert file.read_text() == "two"
+    assert not list(file.parent.rglob("*.partial"))
+    again = versions if versions.is_current else History(file)
+    assert "lost" not in copies(file) or step == "put"
+    again.push("later", lambda path: path.write_text("later") and None)
+    assert (file.read_text(), again.undo_label) == ("later", "later")
+
+
+def test_what_another_program_writes_in_the_same_moment_is_kept(file: Path) -> None:
+    versions = History(file)
+    push(versions, "one")
+
+    def save(path: Path) -> None:
+        path.write_text("mine")
+        file.write_text("theirs")
+
+    with refused("changed-meanwhile"):
+        versions.push("mine", save)
+    assert file.read_text() == "theirs"
+
+
+def test_copies_are_as_private_as_the_file(file: Path) -> None:
+    file.write_text("first")
+    file.chmod(0o600)
+    versions = History(file)
+    push(versions, "one")
+    versions.step(-1)
+    assert file.stat().st_mode & 0o777 == 0o600

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from glocal.serve.recent_queries import Query, RecentQueries
 from glocal_runtime.images import Preprocess
 from glocal_runtime.photos import Source, take
 from glocal_runtime.views import Views
+from refusal import refused
 
 
 def blobs(n: int, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -154,3 +157,69 @@ def test_damaged_files_are_cleared_away(tmp_path: Path) -> None:
     with opened(tmp_path) as again:
         assert len(ids(again)) == 1
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The writer tells of it once and goes on; when there is room, all of it is written."""
+    monkeypatch.setattr(recent_queries, "QUIET", 0.02)
+    tries, write = [], recent_queries._write
+
+    def full(*given: object) -> None:
+        tries.append(given)
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(tmp_path) as some, caplog_of("glocal.serve") as told:
+        monkeypatch.setattr(recent_queries, "_write", full)
+        some.add(query(1), "m")
+        wait_for(lambda: len(tries) > 2)
+        assert some.forget(query(1).id)  # needs no room
+        some.add(query(2), "m")
+        monkeypatch.setattr(recent_queries, "_write", write)
+        wait_for(lambda: bool(list(tmp_path.glob("*.safetensors"))))
+        assert len(told) == 1
+    with opened(tmp_path) as again:
+        assert ids(again) == [query(2).id]
+
+
+def test_what_cannot_be_deleted_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*given: object, **how: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with opened(tmp_path) as some:
+        some.add(query(1), "m")
+        some.write()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", read_only)
+            with refused("not-written", "Read-only file system"):
+                some.forget(query(1).id)
+        assert ids(some) == [query(1).id]
+        assert some.forget(query(1).id)
+
+
+def test_a_disk_that_is_full_to_the_end_does_not_stop_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*given: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with opened(tmp_path) as some:
+        monkeypatch.setattr(recent_queries, "_write", full)
+        some.add(query(1), "m")
+
+
+@contextmanager
+def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
+    """What is logged, by any thread."""
+    told: list[logging.LogRecord] = []
+    handler = logging.Handler()
+    handler.emit = told.append  # type: ignore[method-assign]
+    logging.getLogger(name).addHandler(handler)
+    try:
+        yield told
+    finally:
+        logging.getLogger(name).removeHandler(handler)
+
+
+def wait_for(come: Callable[[], bool]) -> None:
+    until = time.monotonic() + 30
+    while not come():
+        assert time.monotonic() < until
+        time.sleep(0.01)

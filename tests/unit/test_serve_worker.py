@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import copy
 import threading
 from collections.abc import Callable, Iterator
@@ -121,3 +122,37 @@ def test_each_request_is_answered_by_the_version_it_came_with(who: Snapshot, gat
         gate[1]()
         nearest = [each.result(30)[0].answer.nearest for each in futures]  # type: ignore[union-attr]
     assert nearest == ["one", "uno", "one", "uno"]
+
+
+def test_what_nobody_waits_for_is_not_decoded(who: Snapshot, gate) -> None:
+    """Also when its turn has come: those of a batch that are not decoded yet are left."""
+    decoded: list[int] = []
+
+    def read(i: int) -> object:
+        decoded.append(i)
+        return gate[0].read()
+
+    late = [Source(str(i), lambda i=i: read(i)) for i in range(40)]  # type: ignore[misc]
+
+    async def ask(worker: Worker) -> None:
+        with pytest.raises(Problem, match="429"):
+            await worker.predict(who, late, 0.3)
+
+    with working(100) as (worker, _):
+        asyncio.run(ask(worker))
+        gate[1]()
+        assert worker.submit(who, sources("one", 0, 1)).result(30)
+    assert 0 < len(decoded) < 40
+
+
+def test_pixels_that_wait_are_bounded(who: Snapshot, gate) -> None:
+    with working(100) as (worker, _):
+        large = Source("large", gate[0].read, pixels=600_000_000)
+        first = worker.submit(who, [large])
+        with pytest.raises(Problem, match="429"):
+            worker.submit(who, [large])
+        small = worker.submit(who, [Source("small", gate[0].read, pixels=100)])
+        gate[1]()
+        assert first.result(30)
+        assert small.result(30)
+        assert worker.submit(who, [large]).result(30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import re
 from typing import Any
 
 from torch import Tensor
@@ -21,6 +22,8 @@ class TimmBackbone(Backbone):
 
     def __init__(self, model: str, *, pretrained: bool = True):
         super().__init__()
+        if not re.fullmatch(r"[A-Za-z0-9_.-]+", str(model)):  # "hf-hub:..." and "local-dir:..." lead anywhere
+            raise RecipeError(f"a network of timm is a plain name, such as resnet50, got {str(model)[:60]!r}")
         timm = import_timm()
         self.model = model
         try:

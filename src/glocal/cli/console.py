@@ -49,9 +49,15 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         return
     shown = otherwise()
     if isinstance(shown, str):
-        typer.echo(shown)  # rich would wrap it, and read [brackets] of a path as markup
+        typer.echo(printable(shown))  # rich would wrap it, and read [brackets] of a path as markup
     else:
         Console().print(shown)
+
+
+def printable(text: str) -> str:
+    """File names need not be Unicode, and may hold control characters that move a cursor."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
 def quoted(text: str) -> str:
@@ -110,7 +116,7 @@ def stages(progress: Progress) -> Callable[[str, int, int], None]:
 
 def print_skipped(skipped: Iterable[Any]) -> None:
     for where, reason in skipped:
-        screen.print(f"left out {where}: {reason}", markup=False, highlight=False, soft_wrap=True)
+        screen.print(printable(f"left out {where}: {reason}"), markup=False, highlight=False, soft_wrap=True)
 
 
 class TrainingBar:

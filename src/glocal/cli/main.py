@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal import __version__
-from glocal.cli.console import Json, show
+from glocal.cli.console import Json, printable, show
 from glocal.cli.data import data
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
@@ -123,9 +123,9 @@ def main() -> None:
     try:
         app()
     except GlocalError as error:
-        typer.echo(f"glocal: {error}", err=True)
+        typer.echo(printable(f"glocal: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))  # training that a signal stopped says which one
     except OSError as error:  # a full disk, a folder without permission, a file in the place of a folder
         where = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"glocal: {where}{error.strerror or error}", err=True)
+        typer.echo(printable(f"glocal: {where}{error.strerror or error}"), err=True)
         sys.exit(2)

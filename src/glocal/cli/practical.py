@@ -163,6 +163,7 @@ def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path)
 
 
 def serve(
+    context: typer.Context,
     file: Annotated[
         Path, typer.Argument(metavar="[FILE]", help="A .glocal file; one that does not exist yet is made.")
     ] = Path("glocal.glocal"),
@@ -190,8 +191,12 @@ def serve(
             raise
         raise RecipeError(f"`glocal serve` needs {error.name}; pip install 'glocal[serve]'") from error
 
+    given = context.get_parameter_source("token")
+    kept = given is not None and given.name == "ENVIRONMENT"  # there so that nobody sees it
+
     def ready(address: str) -> None:
-        tell(f"{file}: open {address}  (stop with Ctrl-C)")
+        shown = f"{address.partition('?')[0]}?token=..." if token and kept else address
+        tell(f"{file}: open {shown}  (stop with Ctrl-C)")
         if open_:
             typer.launch(address)
 

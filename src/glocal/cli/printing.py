@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.progress import Progress
 
-from glocal.cli.console import screen
+from glocal.cli.console import printable, screen
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 
@@ -99,12 +99,6 @@ def _mistakes(found: Check) -> list[str]:
 def tell(line: str) -> None:
     """For the person, beside the result; wrapped lines and markup would spoil paths."""
     screen.print(printable(line), markup=False, highlight=False, soft_wrap=True)
-
-
-def printable(text: str) -> str:
-    """File names need not be Unicode, and may hold control characters that move a cursor."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
 def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:

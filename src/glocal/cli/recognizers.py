@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.console import Device, Json, Workers, bars, show
+from glocal.cli.console import Device, Json, Workers, bars, printable, show
 from glocal.cli.practical import RecognizerFile
-from glocal.cli.printing import counted, describe, printable, rate_meter, summary, tell, threshold_lines
+from glocal.cli.printing import counted, describe, rate_meter, summary, tell, threshold_lines
 
 if TYPE_CHECKING:
     from glocal.export.onnx import Exported, Measured
@@ -147,8 +147,6 @@ def _save(recognizer: Recognizer, file: Path, findings: list[Finding], json: boo
 
 
 def _columns(rows: list[tuple[str, str]]) -> str:
-    from glocal.cli.printing import printable
-
     width = max((len(printable(name)) for name, _ in rows), default=0)
     return "\n".join(f"{printable(name):<{width}}  {printable(value)}" for name, value in rows)
 
@@ -179,7 +177,7 @@ def export(
         raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
 
     found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled)
-    show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: printable(_report(out, found)))
+    show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: _report(out, found))
 
 
 def _report(out: Path, found: Exported) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -254,23 +254,50 @@ class TaskList(Sequence[Draw]):
             raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
         if not known:
             raise DataError(
-                f"task list {path} has format {record['format']!r}, this glocal reads {FORMAT!r}: update it",
+                f"task list {path} has format {str(record['format'])[:40]!r}, this glocal reads {FORMAT!r}: update it",
                 code="format",
             )
         if _checksum(record) != stated:
             told = f"task list {path} was altered: its content no longer gives its own checksum; draw it anew"
             raise DataError(told, code="altered")
-        if record["manifest"] != dataset.manifest:
+        if record.get("manifest") != dataset.manifest:
             raise DataError(
-                f"task list {path} was drawn from other pictures (manifest {record['manifest'][:12]}) than "
+                f"task list {path} was drawn from other pictures (manifest {str(record.get('manifest'))[:12]}) than "
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
-        draws: list[Any] = []
-        for task in record["tasks"]:
-            arrays: dict[str, Any] = {name: np.asarray(value, np.int64) for name, value in task.items()}
-            draws.append(Draw(**arrays | {"drawn": tuple(task["drawn"])}))
-        return cls(tuple(draws), EpisodeSpec(**record["spec"]), record["seed"], record["manifest"], record["start"])
+        try:
+            spec = EpisodeSpec(**record["spec"])
+            draws = tuple(_draw(task, spec, dataset) for task in record["tasks"])
+            seed, start = int(record["seed"]), int(record["start"])
+            if not draws or min(seed, start) < 0:
+                raise ValueError("no task, or a negative seed or start")
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+            told = f"task list {path} makes no sense ({str(error)[:200]}); draw it anew"
+            raise DataError(told, code="altered") from error
+        return cls(draws, spec, seed, record["manifest"], start)
+
+
+def _draw(task: Mapping[str, Any], spec: EpisodeSpec, dataset: ClassDataset) -> Draw:
+    """A task as it was written; whoever writes one by hand must keep to the pictures and classes that there are."""
+    arrays = {name: np.array(value) for name, value in task.items() if name != "drawn"}
+    drawn = tuple(task["drawn"])
+    limits = {"support": len(dataset), "query": len(dataset), "mirror_support": len(dataset)}
+    for name, array in arrays.items():
+        if array.ndim != 1 or not len(array) or array.dtype.kind != "i":
+            raise ValueError(f"{name} is no row of whole numbers")
+        least = UNKNOWN if name.endswith("query_label") else 0
+        if array.min() < least or array.max() >= limits.get(name, spec.way + spec.unknown_way):
+            raise ValueError(f"{name} names what is not there")
+        if name.endswith("_label") and len(array) != len(arrays["query" if "query" in name else name[:-6]]):
+            raise ValueError(f"{name} has another length than its pictures")
+    if any(type(each) is not int or not 0 <= each < len(dataset.classes) for each in drawn):
+        raise ValueError("drawn names what is not there")
+    if len(drawn) != spec.way + spec.unknown_way or {*arrays["support_label"].tolist()} != {*range(spec.way)}:
+        raise ValueError("it has other classes than its spec says")
+    if arrays["query_label"].max() >= spec.way:
+        raise ValueError("query_label names what is not there")
+    return Draw(**arrays, drawn=drawn)
 
 
 def _shuffle(bits: np.random.PCG64, n: int) -> Indices:

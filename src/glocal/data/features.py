@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ from glocal_runtime.files import write_text
 Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
 
+TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
 
 
@@ -84,36 +85,43 @@ class FeatureBank:
         ``wanted`` are dataset indices (all when None), e.g. ``tasks.images()``; ``folder`` is where banks live.
         """
         key = bank_key(encoder, dataset, view=view, batch_size=batch_size, device=device)
-        home = (folder or cache_dir() / "banks") / key[:32]
-        rows = _wanted_rows(wanted, dataset)
-        try:
-            home.mkdir(parents=True, exist_ok=True)
-            with FileLock(home / "lock"):
-                files = BankFiles(home, key, len(dataset))
-                missing = rows[~files.intact(rows)]
-                batches = encode(
-                    encoder,
-                    dataset,
-                    missing,
-                    view=view,
-                    batch_size=batch_size,
-                    workers=workers,
-                    device=device,
-                    verify=True,
-                )
-                finished = 0
-                for indices, maps in batches:
-                    files.write(indices, maps)
-                    finished += len(indices)
-                    if progress is not None:
-                        progress(finished, len(missing))
-                return cls(files.maps(), _places(rows, rows, len(dataset)))
-        except OSError as error:
-            raise DataError(
-                f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
-                "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
-                code="cache",
-            ) from error
+        home, rows = (folder or cache_dir() / "banks") / key[:32], _wanted_rows(wanted, dataset)
+        how: dict[str, Any] = {"view": view, "batch_size": batch_size, "workers": workers, "device": device}
+        for _ in range(TRIES):
+            try:
+                return cls._on_disk(home, key, encoder, dataset, rows, progress, how)
+            except FileNotFoundError:  # somebody deleted the cache while it was written
+                continue
+            except OSError as error:
+                raise DataError(
+                    f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
+                    "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
+                    code="cache",
+                ) from error
+        return cls.in_memory(encoder, dataset, wanted=rows, **how)
+
+    @classmethod
+    def _on_disk(
+        cls,
+        home: Path,
+        key: str,
+        encoder: Encoder,
+        dataset: ClassDataset,
+        rows: Indices,
+        progress: Progress | None,
+        how: Mapping[str, Any],
+    ) -> FeatureBank:
+        home.mkdir(parents=True, exist_ok=True)
+        with FileLock(home / "lock"):
+            files = BankFiles(home, key, len(dataset))
+            missing = rows[~files.intact(rows)]
+            finished = 0
+            for indices, maps in encode(encoder, dataset, missing, verify=True, **how):
+                files.write(indices, maps)
+                finished += len(indices)
+                if progress is not None:
+                    progress(finished, len(missing))
+            return cls(files.maps(), _places(rows, rows, len(dataset)))
 
     @classmethod
     def in_memory(

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from glocal_runtime.errors import DataError
 
 MAX_DEPTH = 32  # of lists in lists; a data set needs three
-MAX_STEPS = 8_000_000  # reads, about two per opcode: one byte can make a list, a mark or a memo entry of 100 bytes
+MAX_STEPS = 3_000_000  # reads, about two per opcode: one byte can make a list, a mark or a memo entry of 100 bytes
 _BYTES_PER_STEP = 32  # a large pickle may take more of them: a picture in it takes forty
 _COPIES = 4  # what may be copied, in sizes of the file; arrays are views and cost nothing
 _VIEW_FROM = 1024  # bytes: longer byte strings stay where they are and come as memoryviews

@@ -139,6 +139,7 @@ def open_prepared(folder: str | Path, split: str) -> ClassDataset:
         raise DataError(told, code="no-such-split")
     record = index.splits[split]
     tables = check_files(home, split, record)
+    _check_tables(home / INDEX, record, tables)
     order = tables[ORDER]
     return ClassDataset(
         name=f"{index.name}/{split}",
@@ -168,7 +169,28 @@ def check_files(folder: Path, split: str, record: PreparedSplit) -> dict[str, ND
                 tables[suffix] = np.load(io.BytesIO(content), allow_pickle=False)
         except OSError as error:
             _refuse(path, f"it cannot be read ({error.strerror})")
+        except (ValueError, TypeError, EOFError, SyntaxError, MemoryError) as error:
+            _refuse(path, f"it is no table ({str(error)[:80]})")
     return tables
+
+
+def _check_tables(path: Path, record: PreparedSplit, tables: Mapping[str, NDArray[Any]]) -> None:
+    """Whole by their hashes they may still not belong together: nobody is to find that out picture by picture."""
+    n = record.total
+    shapes = {LABELS: (n,), ORDER: (n,), OFFSETS: (n + 1,), DIGESTS: (n, 32)}
+    if tables.keys() != record.files.keys() & shapes.keys():
+        _refuse(path, "a table has no checksum")
+    for suffix, table in tables.items():
+        if table.shape != shapes[suffix] or table.dtype != (np.uint8 if suffix == DIGESTS else np.int64):
+            _refuse(path, f"{suffix} has another shape or kind")
+    counts = np.bincount(tables[LABELS].clip(0), minlength=len(record.classes))
+    if not n or tables[LABELS].min() < 0 or counts.tolist() != list(record.counts):
+        _refuse(path, "its labels do not belong to its classes")
+    if not np.array_equal(np.sort(tables[ORDER]), np.arange(n)):
+        _refuse(path, "its order is none")
+    places = tables.get(OFFSETS, np.zeros(1, np.int64))
+    if places[0] or (np.diff(places) < 0).any() or (BLOBS in record.files and places[-1] != record.files[BLOBS].bytes):
+        _refuse(path, "its pictures lie outside of their file")
 
 
 def read_index(folder: str | Path) -> PreparedIndex:

@@ -8,8 +8,9 @@ from __future__ import annotations
 import inspect
 import json
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,7 @@ from glocal_runtime.errors import WeightsError
 from glocal_runtime.files import replacing
 
 FORMAT = 1
+SLACK = 1 << 20  # numbers that a module may have beside its weights in the file
 SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
 WEIGHTS = Path(str(resources.files("glocal"))) / "weights"  # what ships with this package
@@ -122,11 +124,16 @@ def load_model(source: str | Path) -> Model:
         if part in parts:
             parts[part][rest] = value
     try:
-        backbone = _build(record["backbone"], fetch=not parts["backbone"])
-        method = build_method(record["method"]["name"], backbone.channels, record["method"]["settings"])
+        about, fetch = record["backbone"], not parts["backbone"]
+        if not (fetch and ("model" in about or _brings_weights(about["name"]))):
+            check_outline(lambda: _build(about, fetch=False), parts["backbone"].values(), "backbone")
+        backbone = _build(about, fetch=fetch)
+        make = partial(build_method, record["method"]["name"], backbone.channels, record["method"]["settings"])
+        check_outline(make, parts["method"].values(), "method")
+        method = make()
         if "preprocess" in record:
             backbone.preprocess = Preprocess.from_json(record["preprocess"])
-    except (KeyError, TypeError, ValueError, RuntimeError, RecursionError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, RecursionError) as error:
         raise WeightsError(
             f"checkpoint {source}, written by glocal {record['version']}, names a model that this glocal "
             f"{__version__} cannot build: {error}",
@@ -145,15 +152,24 @@ def load_model(source: str | Path) -> Model:
     return Model(backbone, method, record, parts["extra"])
 
 
+def check_outline(build: Callable[[], torch.nn.Module], there: Iterable[Tensor], what: str) -> None:
+    """Refuse settings of a larger module than the weights are of, before it takes any memory: it is built of shapes."""
+    with torch.device("meta"):
+        needed = sum(each.numel() for each in build().state_dict().values())
+    if needed > (found := sum(each.numel() for each in there)) + SLACK:
+        raise WeightsError(f"the {what} that it describes has {needed:,} numbers, and it holds {found:,} of them")
+
+
+def _brings_weights(name: str) -> bool:
+    return "pretrained" in inspect.signature(plugins.find(plugins.BACKBONES, BACKBONES, name)).parameters
+
+
 def _build(record: Mapping[str, Any], *, fetch: bool) -> Backbone:
     """``fetch``: the weights are not in the checkpoint, but in a package or in a shipped model."""
     if fetch and "model" in record:
         return load_model(record["model"]).backbone
     settings = dict(record["settings"])
-    if (
-        not fetch
-        and "pretrained" in inspect.signature(plugins.find(plugins.BACKBONES, BACKBONES, record["name"])).parameters
-    ):
+    if not fetch and _brings_weights(record["name"]):
         settings["pretrained"] = False
     return build_backbone(record["name"], **settings)
 

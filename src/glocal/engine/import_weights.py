@@ -12,6 +12,7 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor, nn
 
 from glocal.backbones import build_backbone
-from glocal.engine.checkpoint import Model
+from glocal.engine.checkpoint import Model, check_outline
+from glocal.engine.torch_file import check_torch_file
 from glocal.engine.weight_layouts import (
     BASE_ROWS,
     IMAGES,
@@ -90,8 +92,9 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
     settings, images = settings_of(form, dataset, shot, state), images_of(form, dataset)
     where = f"{path} in the layout of {form.title}"
     widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
+    backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
+    check_outline(partial(build_backbone, "resnet12", **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
-        backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
         backbone = build_backbone("resnet12", **backbone_settings)
         method = build_method(form.method, backbone.channels, settings)
     if isinstance(method, ATTG) and TANE_BASE[0] in state:
@@ -289,6 +292,7 @@ def _load(content: bytes, path: Path) -> Any:
     """Only tensors and plain values are rebuilt; a file that asks for anything else is refused."""
     inert: list[Any] = [(_Bystander, name) for name in BYSTANDERS]
     try:
+        check_torch_file(content)
         with torch.serialization.safe_globals(inert), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what they say is in the sentences below
             return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -314,6 +318,8 @@ def _weights_of(tree: Any, path: Path) -> tuple[dict[str, Tensor], str, list[str
     for key, value in weights.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
             raise WeightsError(f"{path}: entry {key!r} is a {type(value).__name__}, and weights must be tensors")
+        if value.numel() * value.element_size() > value.untyped_storage().nbytes():
+            raise WeightsError(f"{path}: entry {key!r} is larger than what the file holds of it")
         # DataParallel around the whole model, or around its backbone alone.
         name = re.sub(r"^(encoder|feature)\.module\.", r"\1.", key.removeprefix("module."))
         if name in state:

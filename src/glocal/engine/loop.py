@@ -32,7 +32,7 @@ from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_mode
 from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
-from glocal.engine.run_folder import METRICS, RECIPE, Callback, Callbacks, Log, resume_command, saved_state
+from glocal.engine.run_folder import METRICS, RECIPE, Callback, Callbacks, Log, alone_in, resume_command, saved_state
 from glocal.engine.weight_average import WeightAverage
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.files import write_text
@@ -107,7 +107,20 @@ def run_stage(
 
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
-    device, callback, us = device or torch.device("cpu"), callback or Callbacks(), world()
+    saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
+    with alone_in(folder):
+        return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
+
+
+def _run_stage(
+    build: Callable[[Recipe, torch.device], Stage],
+    recipe: Recipe,
+    folder: Path,
+    resume: bool,
+    device: torch.device,
+    callback: Callback,
+) -> Model:
+    us = world()
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)

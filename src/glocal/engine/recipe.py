@@ -266,7 +266,7 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     read, kind = (json.loads, "JSON") if path.suffix == ".json" else (tomllib.loads, "TOML")
     try:
         fields = read(content.decode())
-    except ValueError as error:  # of the decoder as well as of both parsers
+    except (ValueError, RecursionError) as error:  # of the decoder as well as of both parsers
         raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
     if not isinstance(fields, dict) or "extends" not in fields:
         return fields

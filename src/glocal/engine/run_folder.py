@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
 
+from filelock import FileLock, Timeout
 from torch import Tensor
 
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
@@ -19,6 +21,7 @@ from glocal_runtime.files import write_text
 
 RECIPE = "recipe.json"  # the resolved recipe
 METRICS = "metrics.jsonl"  # losses and validation over the steps
+LOCK = ".lock"  # held while a run is at work
 
 SavedState = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and record of LAST
 
@@ -54,6 +57,27 @@ def _flat(fields: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     for key, value in fields.items():
         flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
     return flat
+
+
+@contextmanager
+def alone_in(folder: Path) -> Iterator[None]:
+    """Two runs in one folder would leave a mixture of both; the lock of a process that was killed holds nobody up."""
+    if not world().first:  # of several ranks one writes
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        with FileLock(folder / LOCK, timeout=0):
+            try:
+                yield
+            finally:
+                if [path.name for path in folder.iterdir()] == [LOCK]:  # refused before it began: no trace of it
+                    (folder / LOCK).unlink()
+                    folder.rmdir()
+    except Timeout:
+        raise RecipeError(
+            f"another process is training in {folder}; wait until it is done, or choose another folder", code="busy"
+        ) from None
 
 
 def resume_command(recipe: Recipe, folder: Path) -> str:

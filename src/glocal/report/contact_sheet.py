@@ -72,6 +72,7 @@ def _cell(pixels: Pixels) -> Image.Image:
 def _shortened(text: str, size: int, room: int) -> str:
     """As much of a name as fits; a file name that is no UTF-8 shows a sign in the place of what cannot be read."""
     text = text.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\n", " ")
+    text = text[: room + 1]  # a letter takes a pixel at least, and measuring takes longer the longer it is
     if _font(size).getlength(text) <= room:
         return text
     while text and _font(size).getlength(f"{text}…") > room:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import logging
 import os
 import signal
 import socket
@@ -24,15 +23,16 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from glocal import __version__
 from glocal.recognizer.results import COLUMNS, row
 from glocal.serve import problems, schemas
+from glocal.serve.connections import BACKLOG, Connection, quiet_log
 from glocal.serve.problems import Json, missing, no_classes
 from glocal.serve.routes import ROUTERS
 from glocal.serve.schemas import Health, binary
-from glocal.serve.security import HeadTimeout, Security, Settings, check_exposure
+from glocal.serve.security import Security, Settings, check_exposure
 from glocal.serve.server import Measured, Server
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import RecipeError
 
-BACKLOG = 512  # connections that wait to be taken
+GRACE = 75  # seconds for what was accepted when the server is to end
 PAGE = Path(__file__).parent / "page"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 CHUNK = 1 << 18
@@ -163,16 +163,17 @@ def run(
 
 
 def config_of(app: FastAPI) -> uvicorn.Config:
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every form that is refused
+    quiet_log()
     return uvicorn.Config(
         app,
-        http=HeadTimeout,
+        http=Connection,
         ws="none",
         log_level="warning",
         access_log=False,
         server_header=False,
         proxy_headers=False,
         backlog=BACKLOG,
+        timeout_graceful_shutdown=GRACE,
     )
 
 

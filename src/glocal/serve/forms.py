@@ -10,12 +10,13 @@ from typing import Any
 
 from fastapi import Request
 from python_multipart.multipart import parse_options_header
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
 from glocal.serve.problems import Problem
 from glocal.serve.security import Settings
-from glocal_runtime.images import decode
+from glocal_runtime.images import decode, pixels_of
 from glocal_runtime.photos import Source
 
 FIELDS, FIELD_BYTES = 8, 4096
@@ -33,8 +34,9 @@ async def read_form(
     try:
         for key, part in parts.multi_items():
             if isinstance(part, UploadFile) and key == "images":
-                name = clean_name(part.filename or "")
-                images.append(Source(name, partial(decode, part.file.read(), name=name, max_pixels=limits.pixels)))
+                name, data = clean_name(part.filename or ""), part.file.read()
+                pixels = await run_in_threadpool(pixels_of, data)
+                images.append(Source(name, partial(decode, data, name=name, max_pixels=limits.pixels), pixels))
             elif isinstance(part, str) and key in fields and key not in texts:
                 texts[key] = part
             else:
@@ -45,6 +47,10 @@ async def read_form(
         raise Problem(422, "invalid", f"the form lacks the part {absent[0]!r}")
     if not images:
         raise Problem(422, "invalid", "the form lacks a part `images`: send at least one picture")
+    if sum(each.pixels for each in images) > limits.request_pixels:
+        raise Problem(
+            413, "too-large", f"the pictures of a request may have {limits.request_pixels:,} pixels; send fewer at once"
+        )
     return images, texts
 
 

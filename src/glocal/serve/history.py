@@ -4,25 +4,25 @@
     parts.glocal.history/journal.json   which versions there are, and which one the file is
                         /versions/      their copies
                         /queries/       pictures that were asked about (recent_queries.py)
-                        /lock           held by the server that owns the file
 
-A change goes to ``versions/`` first, then into the journal, then over the file, each step as a whole.  Whoever is
-killed in between leaves the old file or the new one, and the next start finds out which: the file is the truth.
+A change goes to ``versions/`` first, then into the journal, then over the file, each step as a whole and on the disk
+before the next.  Whoever is killed in between leaves the old file or the new one, and the next start finds out which:
+the file is the truth.  A copy replaces the file only when it is, byte for byte, what was put there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.files import replacing, write_text
+from glocal_runtime.files import put, remove, replacing, write_text
 
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of them all, but for the last two
@@ -84,19 +84,43 @@ class History:
         """A change: ``save`` writes the new file where it is told."""
         number = self.version + 1
         path = self._path(number)
-        save(path)
-        self._add(self._now, Entry(number=number, label=label, sha256=fingerprint(path), size=path.stat().st_size))
-        self._place()
+        try:
+            save(path)
+            entry = Entry(number=number, label=label, sha256=fingerprint(path), size=path.stat().st_size)
+            with self._placing(entry):
+                self._add(self._now, entry)
+        except BaseException:
+            if self._now.version < number:  # the journal does not know of it, and the disk may be full
+                path.unlink(missing_ok=True)
+            raise
         self._clean()
 
+    def copy(self, by: int) -> Path | None:
+        """The version one step back (-1) or forth (+1), found whole; None when that is no file at all."""
+        entry = self._entry(by)
+        if entry.sha256 is None:
+            return None
+        path = self._path(entry.number)
+        if fingerprint(path) != entry.sha256:
+            raise DataError(
+                f"the copy of version {entry.number} in {self._versions} is missing or damaged, so there is no way to "
+                "it; nothing was changed",
+                code="damaged-version",
+            )
+        return path
+
     def step(self, by: int) -> None:
-        """Back (-1) or forth (+1)."""
+        """Back or forth."""
+        self.copy(by)
+        with self._placing(self._entry(by)):
+            self._write(self._now.model_copy(update={"at": self._now.at + by, "version": self.version + 1}))
+
+    def _entry(self, by: int) -> Entry:
         at = self._now.at + by
         if not 0 <= at < len(self._now.entries):
             what = "undo" if by < 0 else "redo"
             raise DataError(f"there is nothing to {what}", code=f"nothing-to-{what}")
-        self._write(self._now.model_copy(update={"at": at, "version": self.version + 1}))
-        self._place()
+        return self._now.entries[at]
 
     @property
     def _now(self) -> _Journal:
@@ -108,11 +132,13 @@ class History:
 
     def _settle(self, journal: _Journal, found: str | None) -> None:
         """Which version is the file?  None of them: somebody else wrote it, which is a change like any other."""
-        same = [i for i, each in enumerate(journal.entries) if each.sha256 == found and self._is_there(each)]
+        same = [i for i, each in enumerate(journal.entries) if each.sha256 == found]
         if not same:
             self._add(journal, self._copied(journal.version + 1, found, "a change by another program"))
             return
         at = min(same, key=lambda i: (abs(i - journal.at), i))
+        if found is not None and fingerprint(self._path(journal.entries[at].number)) != found:
+            self._copied(journal.entries[at].number, found)  # a damaged copy of what is there whole
         if at != journal.at:  # a change that was cut short
             self._write(journal.model_copy(update={"at": at, "version": journal.version + 1}))
 
@@ -131,15 +157,25 @@ class History:
             entries.pop(0)
         self._write(_Journal(schema_version=SCHEMA, version=entry.number, at=len(entries) - 1, entries=entries))
 
-    def _place(self) -> None:
-        """Make the file what the journal says it is."""
-        entry = self._now.entries[self._now.at]
-        if entry.sha256 is None:
-            self.file.unlink(missing_ok=True)
-            return
+    @contextmanager
+    def _placing(self, entry: Entry) -> Iterator[None]:
+        """In the block the journal is written, then the file becomes what the entry says.
+
+        The copy is made before: on a full disk neither journal nor file changes.
+        """
         partial = self.folder / f".{entry.number}.partial"  # not beside the file: a killed server leaves nothing there
-        shutil.copyfile(self._path(entry.number), partial)
-        os.replace(partial, self.file)
+        before = self._now.entries[self._now.at].sha256
+        try:
+            if entry.sha256 is not None:
+                shutil.copyfile(self._path(entry.number), partial)
+                shutil.copymode(self.file if self.file.exists() else self._path(entry.number), partial)
+            yield
+            if entry.sha256 is None:
+                remove(self.file)
+            else:
+                put(partial, self.file, is_current=lambda: fingerprint(self.file) == before)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def _clean(self) -> None:
         """Delete copies that no entry names, and what a killed process left."""
@@ -149,9 +185,6 @@ class History:
                 path.unlink(missing_ok=True)
         for path in self.folder.glob(".*.partial"):
             path.unlink(missing_ok=True)
-
-    def _is_there(self, entry: Entry) -> bool:
-        return entry.sha256 is None or self._path(entry.number).is_file()
 
     def _path(self, number: int) -> Path:
         return self._versions / f"{number:08d}.glocal"

@@ -1,13 +1,15 @@
 """Pictures that were asked about: kept as the encoder saw them, with their views, so that nothing is encoded twice.
 
 The newest are in memory and, a moment later, in files of their own in the history folder.  Under load they are written
-every now and then and not one by one, because most would be pushed out before anybody looks.
+every now and then and not one by one, because most would be pushed out before anybody looks.  What a full disk does not
+take is kept in memory and tried again.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import threading
 import time
 from collections import OrderedDict
@@ -18,12 +20,15 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
+from glocal_runtime.errors import DataError
 from glocal_runtime.files import replacing
 from glocal_runtime.photos import Picture
 from glocal_runtime.views import Views
 
 MOST = 200
 QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written
+AGAIN = 60.0  # seconds between two lines in the log about a disk that takes nothing
+log = logging.getLogger("glocal.serve")
 
 
 @dataclass(frozen=True)
@@ -53,6 +58,7 @@ class RecentQueries:
         self._model = ""
         self._unwritten: float | None = None  # since when
         self._touched = 0.0
+        self._told = -AGAIN
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
 
@@ -63,7 +69,7 @@ class RecentQueries:
         for query in sorted((each for each in found if each is not None), key=lambda each: each.asked):
             self._put(query)
         self._unwritten = None
-        self.write()  # deletes what could not be read
+        self._try_to_write()  # deletes what could not be read
         self._writer.start()
 
     def belong_to(self, model: str) -> None:
@@ -82,13 +88,19 @@ class RecentQueries:
         return self._queries.get(id_)
 
     def forget(self, id_: str) -> bool:
-        """At once, on the disk too."""
-        with self._lock:
-            found = self._queries.pop(id_, None)
-            self._changed()
-        if found is not None:
-            self.write()
-        return found is not None
+        """At once, on the disk too; when that cannot be, it is kept."""
+        with self._writing:
+            try:
+                for path in self._folder.glob(f"{id_}-*.safetensors"):
+                    path.unlink(missing_ok=True)
+            except OSError as error:
+                raise DataError(
+                    f"the picture could not be deleted from the disk ({error.strerror or error}), so it is not "
+                    "forgotten; check the permissions of the folder and try again",
+                    code="not-written",
+                ) from error
+            with self._lock:
+                return self._queries.pop(id_, None) is not None
 
     def newest_first(self) -> list[Query]:
         with self._lock:
@@ -98,19 +110,33 @@ class RecentQueries:
         self._closed.set()
         if self._writer.is_alive():
             self._writer.join()
-        self.write()
+        self._try_to_write()
 
     def write(self) -> None:
         """Make the folder hold what memory holds."""
         with self._writing:
             with self._lock:
-                wanted, self._unwritten = {_file_name(each): each for each in self._queries.values()}, None
-            self._folder.mkdir(parents=True, exist_ok=True)
-            there = {path.name: path for path in self._folder.iterdir()}
-            for name in there.keys() - wanted.keys():
-                there[name].unlink(missing_ok=True)
-            for name in wanted.keys() - there.keys():
-                _write(self._folder / name, wanted[name], self._model)
+                wanted, since = {_file_name(each): each for each in self._queries.values()}, self._unwritten
+                self._unwritten = None
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True)
+                there = {path.name: path for path in self._folder.iterdir()}
+                for name in there.keys() - wanted.keys():
+                    there[name].unlink(missing_ok=True)
+                for name in wanted.keys() - there.keys():
+                    _write(self._folder / name, wanted[name], self._model)
+            except BaseException:
+                self._unwritten = since
+                raise
+
+    def _try_to_write(self) -> None:
+        """Or say in the log, not too often, why it was not possible."""
+        try:
+            self.write()
+        except (OSError, SafetensorError) as error:  # the library has an error of its own for a full disk
+            if time.monotonic() - self._told >= AGAIN:
+                self._told = time.monotonic()
+                log.warning("pictures that were asked about could not be written to %s: %s", self._folder, error)
 
     def _put(self, query: Query) -> None:
         with self._lock:
@@ -128,7 +154,7 @@ class RecentQueries:
         while not self._closed.wait(QUIET / 2):
             now, since = time.monotonic(), self._unwritten
             if since is not None and (now - self._touched > QUIET or now - since > LONGEST):
-                self.write()
+                self._try_to_write()
 
 
 def _file_name(query: Query) -> str:
@@ -143,7 +169,7 @@ def _write(path: Path, query: Query, model: str) -> None:
         arrays["local"] = query.views.local
     arrays = {name: np.ascontiguousarray(each) for name, each in arrays.items()}  # others would be stored scrambled
     about = {"name": query.picture.name, "digest": query.id, "asked": query.asked, "model": model}
-    with replacing(path) as partial:
+    with replacing(path, lasting=False) as partial:  # what a power cut leaves is read with care
         save_file(arrays, partial, metadata={"about": json.dumps(about)})
 
 

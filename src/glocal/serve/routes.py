@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Annotated, Any
+from collections.abc import Coroutine, Sequence
+from typing import Annotated, Any, TypeVar
 
 import numpy as np
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from glocal.serve import schemas
@@ -20,6 +21,7 @@ from glocal.serve.snapshot import QueryAnswer, Result, Snapshot
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.support import thumbnail
 
+T = TypeVar("T")
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
 ClassName = Annotated[str, Path(min_length=1, max_length=200)]
 BINS = 32
@@ -38,7 +40,8 @@ def _ask(server: Server) -> APIRouter:
         now = workspace.snapshot
         now.enrolled()
         images, _ = await read_form(request, settings)
-        results = await server.worker.predict(now, images, settings.limits.answer_seconds)
+        waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
+        results = await while_connected(request, waiting)
         for each in results:
             metrics.pictures.labels(_kind(each)).inc()
             if remember and not isinstance(each, Unreadable):
@@ -62,6 +65,25 @@ def _ask(server: Server) -> APIRouter:
             return Response(await run_in_threadpool(now.overlay, query), media_type="image/png")
 
     return router
+
+
+async def while_connected(request: Request, waiting: Coroutine[Any, Any, T]) -> T:
+    """What it gives, unless the client hangs up before: then it is cancelled, so that nobody works for nobody."""
+    answer = asyncio.ensure_future(waiting)
+    gone = asyncio.ensure_future(_hung_up(request))
+    try:
+        await asyncio.wait((answer, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise ClientDisconnect
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+
+
+async def _hung_up(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _kind(result: Result) -> str:

@@ -11,20 +11,16 @@ import hmac
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-import h11
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glocal.serve.problems import Problem, busy, problem_response
 from glocal_runtime.errors import RecipeError
 
-HEAD_SECONDS = 20.0
 COOKIE = "glocal"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READ_ONLY = ("GET", "HEAD", "OPTIONS")
@@ -49,6 +45,8 @@ class Limits:
     waiting_bytes: int = 512 << 20  # of all uploads that are being received or decoded
     json_bytes: int = 64 << 10  # of a body that is no upload
     pixels: int = 64_000_000  # of one picture; a phone takes 50 million
+    request_pixels: int = 400_000_000  # of all pictures of a request: a few bytes can unpack to many pixels
+    queue_pixels: int = 800_000_000  # of all pictures that wait or are being answered
     images: int = 64  # of one request
     upload_seconds: float = 60.0  # until a body has arrived
     answer_seconds: float = 60.0  # until a picture is answered
@@ -121,41 +119,6 @@ class LimitedBody:
         return Problem(413, "too-large", f"a body like this may have {self._most:,} bytes")
 
 
-class HeadTimeout(H11Protocol):
-    """Closes connections whose request head is not there in time: uvicorn itself waits for it for ever."""
-
-    head_seconds = HEAD_SECONDS
-    _timer: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._watch()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop()
-        super().connection_lost(exc)
-
-    def _watch(self) -> None:
-        if self.conn.their_state is not h11.IDLE:
-            self._stop()
-        elif self._timer is None:
-            self._timer = self.loop.call_later(self.head_seconds, self._give_up)
-
-    def _stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def _give_up(self) -> None:
-        self._timer = None
-        if self.conn.their_state is h11.IDLE:
-            self.transport.close()
-
-
 class Security:
     def __init__(self, app: ASGIApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
@@ -199,7 +162,9 @@ class Security:
             return _token_to_cookie(scope, token)
         elif path not in WITHOUT_TOKEN:
             scheme, _, given = headers.get("authorization", "").partition(" ")
-            by_header = scheme.lower() == "bearer" and _same(given.strip(), token)
+            by_header = scheme.lower() == "bearer" and (
+                _same(given.strip(), token) or _same(_utf8(given.strip()), token)
+            )
             if not by_header and not _same(Request(scope).cookies.get(COOKIE, ""), cookie_of(token)):
                 raise Problem(
                     401,
@@ -239,6 +204,11 @@ def is_loopback(host: str) -> bool:
 def _same(one: str, other: str) -> bool:
     """In a time that tells nothing."""
     return hmac.compare_digest(one.encode(errors="replace"), other.encode(errors="replace"))
+
+
+def _utf8(text: str) -> str:
+    """Headers are bytes, which are read as Latin-1; most clients send letters beyond ASCII as UTF-8."""
+    return text.encode("latin-1", "replace").decode("utf-8", "replace")
 
 
 def _offered(scope: Scope) -> str:

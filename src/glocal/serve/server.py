@@ -14,7 +14,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any
@@ -25,10 +26,11 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glocal.serve.problems import Json, busy
-from glocal.serve.security import Settings
+from glocal.serve.security import Limits, Settings
 from glocal.serve.snapshot import Result, Snapshot
 from glocal.serve.workspace import Changed, Workspace
 from glocal_runtime.encoder import BATCH
+from glocal_runtime.images import Pixels, UnusableImage
 from glocal_runtime.photos import Source
 
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
@@ -47,38 +49,60 @@ class _Job:
     snapshot: Snapshot
     sources: Sequence[Source]
     future: Future[list[Result]] = field(default_factory=Future)
+    abandoned: threading.Event = field(default_factory=threading.Event)  # nobody waits for it any more
+
+    @property
+    def pixels(self) -> int:
+        return sum(each.pixels for each in self.sources)
+
+    def wanted(self) -> list[Source]:
+        """The pictures, which are not decoded any more when nobody waits."""
+        return [replace(each, read=partial(self._read, each)) for each in self.sources]
+
+    def _read(self, source: Source) -> Pixels:
+        if self.abandoned.is_set():
+            raise UnusableImage(source.name, "nobody waits for the answer any more")
+        return source.read()
 
 
 class Worker:
-    def __init__(self, *, queue: int, on_batch: Callable[[int], None]) -> None:
-        self._most, self._on_batch = queue, on_batch  # which is told the number of pictures
+    def __init__(self, *, queue: int, on_batch: Callable[[int], None], pixels: int = Limits.queue_pixels) -> None:
+        self._most, self._most_pixels, self._on_batch = queue, pixels, on_batch  # which is told the number of pictures
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
         self._speed = 0.0  # pictures per second, of late
         self.pending = 0  # pictures accepted and not yet answered
+        self._pending_pixels = 0
         self._thread = threading.Thread(target=self._run, name="glocal-answer", daemon=True)
         self._thread.start()
 
     async def predict(self, snapshot: Snapshot, sources: Sequence[Source], seconds: float) -> list[Result]:
         """Answers in the order of the pictures; a request that takes too long is not computed any more."""
-        waiting = self.submit(snapshot, sources)
+        job = self._take(snapshot, sources)
         try:
             async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(waiting)
+                return await asyncio.wrap_future(job.future)
         except TimeoutError:
             raise busy("the pictures were not answered in time", self._retry_after()) from None
+        finally:
+            job.abandoned.set()  # also when the client hung up
 
     def submit(self, snapshot: Snapshot, sources: Sequence[Source]) -> Future[list[Result]]:
         """All of them or none; busy when there is no room.  A future that is cancelled in time costs nothing."""
+        return self._take(snapshot, sources).future
+
+    def _take(self, snapshot: Snapshot, sources: Sequence[Source]) -> _Job:
         job = _Job(snapshot, sources)
         with self._changed:
-            if self._closed or self.pending + len(sources) > self._most:
+            crowded = self.pending and self._pending_pixels + job.pixels > self._most_pixels
+            if self._closed or crowded or self.pending + len(sources) > self._most:
                 raise busy("too many pictures at once", self._retry_after())
             self.pending += len(sources)
+            self._pending_pixels += job.pixels
             self._jobs.append(job)
             self._changed.notify()
-        return job.future
+        return job
 
     def close(self) -> None:
         """Finish what was accepted, then stop."""
@@ -98,6 +122,7 @@ class Worker:
                 self._on_batch(n)
             with self._changed:
                 self.pending -= sum(len(job.sources) for job in jobs)
+                self._pending_pixels -= sum(job.pixels for job in jobs)
             for job, outcome in zip(wanted, outcomes, strict=True):
                 if isinstance(outcome, Exception):
                     job.future.set_exception(outcome)
@@ -122,7 +147,7 @@ class Worker:
         if not jobs:
             return []
         try:
-            results = iter(jobs[0].snapshot.predict([source for job in jobs for source in job.sources]))
+            results = iter(jobs[0].snapshot.predict([source for job in jobs for source in job.wanted()]))
             return [list(islice(results, len(job.sources))) for job in jobs]
         except Exception as error:
             return [error] if len(jobs) == 1 else [self._outcomes([job])[0] for job in jobs]
@@ -153,9 +178,11 @@ class Metrics:
 
 class Server:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
-        self.workspace, self.settings, self.started = workspace, settings, time.time()
+        self.workspace, self.settings, self._started = workspace, settings, time.monotonic()
         self.metrics = Metrics()
-        self.worker = Worker(queue=settings.queue, on_batch=self.metrics.batches.observe)
+        self.worker = Worker(
+            queue=settings.queue, on_batch=self.metrics.batches.observe, pixels=settings.limits.queue_pixels
+        )
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="glocal-change")
         self._waiting = 0
         gauge = self.metrics.gauge
@@ -169,7 +196,7 @@ class Server:
             gauge("memory_bytes", "Held in memory now.", _memory)
 
     def uptime(self) -> float:
-        return time.time() - self.started
+        return time.monotonic() - self._started
 
     async def change(self, change: Callable[..., Changed], *args: Any, **kwargs: Any) -> Response:
         """In a thread of its own, after those that came before."""

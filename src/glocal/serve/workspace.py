@@ -42,31 +42,27 @@ class Changed:
 class Workspace:
     def __init__(self, file: Path, *, model: str = DEFAULT, device: str = "auto", workers: int = 2) -> None:
         check_target(file)
+        file = file.resolve() if file.is_symlink() else file  # its history is beside the file, and the link stays
         if file.exists():
             read_manifest(file)  # nothing is written beside a file that is none of ours
         else:
             find_model(model, device=device)  # a misspelt model is told of now, not at the first class
         self.file, self.model, self._device, self._workers = file, model, device, workers
-        folder = folder_of(file)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._owned = FileLock(folder / "lock", timeout=0, thread_local=False)  # another thread may close
-        try:
-            self._owned.acquire()
-        except Timeout:
-            raise DataError(
-                f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
-            ) from None
-        try:
-            self._changing, self._answering = threading.Lock(), threading.Lock()
-            self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
-            recognizer = self._load()
-            self._history = History(file)
-            self.snapshot = self._snapshot_of(recognizer)
-            self.queries = RecentQueries(folder / "queries")
-            self.queries.open(self.snapshot.model_hash)
-        except BaseException:
-            self._owned.release()
-            raise
+        self._changing, self._answering = threading.Lock(), threading.Lock()
+        self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
+        self._unsure = False  # whether a change that failed on the disk is in the file or not
+        with _disk_errors(file):
+            folder_of(file).mkdir(mode=0o700, parents=True, exist_ok=True)  # copies of what may be private
+            self._owned = _owned(file)
+            try:
+                recognizer = self._load(file)
+                self._history = History(file)
+                self.snapshot = self._snapshot_of(recognizer)
+                self.queries = RecentQueries(folder_of(file) / "queries")
+                self.queries.open(self.snapshot.model_hash)
+            except BaseException:
+                self._owned.release()
+                raise
 
     def close(self) -> None:
         with self._changing:
@@ -161,7 +157,7 @@ class Workspace:
                 findings = changed.findings()
             else:
                 raise no_classes()
-            with _disk_errors(self.file):
+            with self._writing():
                 self._history.push(label, changed.save)
             self._become(changed)
             return Changed(self.snapshot.version, findings, label)
@@ -171,17 +167,20 @@ class Workspace:
             self._check(expected)
             now = self.snapshot
             label = now.undo_label if by < 0 else now.redo_label
-            with _disk_errors(self.file):
+            recognizer = self._load(self._history.copy(by))  # what cannot be read does not replace what can
+            with self._writing():
                 self._history.step(by)
-            self._become(self._load())
+            self._become(recognizer)
             return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}")
 
     def _check(self, expected: str | None) -> None:
         """Refuse a change that was meant for another version; take in what another program did to the file."""
-        if not self._history.is_current:
-            recognizer = self._load()
-            self._history = History(self.file)
-            self._become(recognizer)
+        with _disk_errors(self.file):
+            if self._unsure or not self._history.is_current:
+                recognizer = self._load(self.file)
+                self._history = History(self.file)
+                self._become(recognizer)
+                self._unsure = False
         now = self.snapshot.version
         if expected is not None and expected.strip().removeprefix("W/").strip('"') not in (str(now), "*"):
             raise Problem(
@@ -190,6 +189,14 @@ class Workspace:
                 f"this was meant for version {expected[:20]!r}, but it is at {now}; read the state and try again",
                 version=now,
             )
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """What goes wrong in the block may leave the old file or the new one: it is read again before the next."""
+        self._unsure = True
+        with _disk_errors(self.file):
+            yield
+        self._unsure = False
 
     def _become(self, recognizer: Recognizer | None) -> None:
         self.snapshot = self._snapshot_of(recognizer)
@@ -200,10 +207,22 @@ class Workspace:
         history = self._history
         return Snapshot(history.version, recognizer, history.undo_label, history.redo_label)
 
-    def _load(self) -> Recognizer | None:
-        if not self.file.exists():
+    def _load(self, file: Path | None) -> Recognizer | None:
+        if file is None or not file.exists():
             return None
-        return Recognizer.load(self.file, device=self._device, workers=self._workers)
+        return Recognizer.load(file, device=self._device, workers=self._workers)
+
+
+def _owned(file: Path) -> FileLock:
+    """A lock beside the file: not in its history folder, which may be deleted while it is served."""
+    lock = FileLock(file.with_name(f".{file.name}.lock"), timeout=0, thread_local=False)  # another thread may close
+    try:
+        lock.acquire()
+    except Timeout:
+        raise DataError(
+            f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
+        ) from None
+    return lock
 
 
 def _known(name: str, classes: Collection[str]) -> str:
@@ -214,12 +233,13 @@ def _known(name: str, classes: Collection[str]) -> str:
 
 @contextmanager
 def _disk_errors(file: Path) -> Iterator[None]:
-    """A full disk is a sentence, not a mistake of ours."""
+    """A full or write-protected disk is a sentence, not a mistake of ours."""
     try:
         yield
     except OSError as error:
         raise DataError(
-            f"{file.name} could not be written ({error.strerror or error}); free some space and try again",
+            f"{file.name} or its history could not be written ({error.strerror or error}); free some space or check "
+            "the permissions of its folder, and try again",
             code="not-written",
         ) from error
 

@@ -1,0 +1,119 @@
+"""Clients that come in crowds, do not speak, or do not listen: everybody else is answered, and the server can end."""
+
+from __future__ import annotations
+
+import logging
+import resource
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from glocal.serve import connections
+from glocal.serve.connections import BACKLOG, SPARE, Connection, OncePerMinute, most_connections
+from serving import client, listening, tiny_file
+
+ASK = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def deaf(address: str, times: int) -> socket.socket:
+    """Asks, and never reads what is said."""
+    where = urlsplit(address)
+    one = socket.socket()
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    one.connect((where.hostname, where.port))
+    one.settimeout(20)
+    one.sendall(ASK * times)
+    return one
+
+
+def keep_asking(one: socket.socket) -> None:
+    for _ in range(400):
+        one.sendall(ASK)
+        time.sleep(0.05)
+
+
+def test_who_does_not_read_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "write_seconds", 0.3)
+    with listening(tiny_file(tmp_path)) as address, deaf(address, 60) as one:
+        with pytest.raises(OSError, match=r"reset|Broken"):
+            keep_asking(one)
+        assert httpx.get(f"{address}/health").status_code == 200
+
+
+def test_who_does_not_read_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "write_seconds", 0.5)
+    with ExitStack() as stack:
+        with listening(tiny_file(tmp_path)) as address:
+            stack.enter_context(deaf(address, 60))
+            time.sleep(0.2)
+            started = time.monotonic()
+        assert time.monotonic() - started < 20
+
+
+def test_who_reads_slowly_but_reads_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "write_seconds", 0.5)
+    monkeypatch.setattr(Connection, "least_bytes", 1)
+    with listening(tiny_file(tmp_path)) as address, deaf(address, 4) as one:
+        heard, began = 0, time.monotonic()
+        whole = 4 * len(httpx.get(f"{address}/openapi.json").content)
+        while heard < whole:
+            more = one.recv(1 << 18)
+            assert more, f"closed after {heard} of {whole} bytes"
+            heard += len(more)
+            time.sleep(0.02)
+        assert time.monotonic() - began > 0.5
+
+
+@contextmanager
+def descriptors(n: int) -> Iterator[None]:
+    """Pretend that the system allows so many: really lowering it would starve the test itself."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resource, "getrlimit", lambda kind: (n, n))
+        yield
+
+
+def test_a_crowd_of_silent_ones_keeps_nobody_out(tmp_path: Path) -> None:
+    with descriptors(BACKLOG + SPARE + 20), client(tiny_file(tmp_path)) as asking, ExitStack() as stack:
+        where = (asking.base_url.host, asking.base_url.port)
+        crowd = [stack.enter_context(socket.create_connection(where, timeout=20)) for _ in range(100)]
+        for _ in range(5):
+            assert httpx.get(f"{asking.base_url}/health").status_code == 200
+        gone = [_is_closed(each) for each in crowd]
+        assert gone == sorted(gone, reverse=True), "the first to come are the first to go"
+        assert 75 <= sum(gone) < 100
+
+
+def _is_closed(one: socket.socket) -> bool:
+    one.settimeout(0.01)
+    try:
+        return one.recv(100) in (b"",)
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_connections_are_fewer_than_descriptors() -> None:
+    for allowed, most in ((1024, 1024 - BACKLOG - SPARE), (10, 8), (10**6, 1000), (resource.RLIM_INFINITY, 1000)):
+        with descriptors(allowed):
+            assert most_connections() == most
+
+
+def test_a_line_of_each_kind_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr(connections.time, "monotonic", lambda: now)
+    once = OncePerMinute()
+
+    def told(text: str, wrong: type[Exception] | None = None) -> bool:
+        about = None if wrong is None else (wrong, wrong(), None)
+        return once.filter(logging.LogRecord("a", logging.ERROR, "b", 1, text, (), about))
+
+    assert [told("full"), told("full"), told("other"), told("full", OSError), told("full")] == [1, 0, 1, 1, 0]
+    now += 61
+    assert [told("full"), told("full")] == [1, 0]
