@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from glocal_runtime.errors import DataError
 
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -52,6 +55,13 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         typer.echo(shown)  # rich would wrap it, and read [brackets] of a path as markup
     else:
         Console().print(shown)
+
+
+def check_there(*paths: Path) -> None:
+    """Refuse a path that leads nowhere now, before seconds go into imports and models."""
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
 
 
 def quoted(text: str) -> str:
