@@ -2,4 +2,5 @@
 
 from glocal.cli.main import main
 
-main()
+if __name__ == "__main__":  # processes that multiprocessing starts import this file too
+    main()

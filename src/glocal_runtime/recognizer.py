@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from glocal_runtime.advice import Finding, advice, without_duplicates
-from glocal_runtime.decision import Decision, Promise, compute_threshold
+from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
 from glocal_runtime.encoder import Batch, Encoder, Progress
 from glocal_runtime.enrolled import Contents, Enrolled, Probes, Verified, relative
 from glocal_runtime.errors import DataError, RecipeError
@@ -40,9 +40,9 @@ from glocal_runtime.photos import (
     take,
 )
 from glocal_runtime.prediction import Prediction
-from glocal_runtime.support import Bank, Support, check_class_name
+from glocal_runtime.support import UNKNOWN_NAME, Bank, Support, check_class_name
 from glocal_runtime.threshold import Threshold, check_promise
-from glocal_runtime.views import Views
+from glocal_runtime.views import Array, Views
 
 
 class Answered(NamedTuple):
@@ -50,6 +50,16 @@ class Answered(NamedTuple):
 
     batch: Batch
     answers: list[Prediction | Unreadable]
+
+
+class Decided(NamedTuple):
+    """Answers as columns, for many pictures at once; (Q,) each."""
+
+    label: list[str]  # the class, or "unknown"
+    probability: Array  # of the label
+    open_score: Array
+    threshold: Array
+    nearest: list[str]
 
 
 class Recognizer:
@@ -174,6 +184,22 @@ class Recognizer:
     def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
         """Answers about pictures that were encoded before, in the order of the batch."""
         return self.enrolled.answer(batch, self.contents.decision)
+
+    def decide(self, views: Views) -> Decided:
+        """The same answers from views alone, without words and without a look at the pictures."""
+        decision, names = self.contents.decision, (*self.classes, UNKNOWN_NAME)
+        compared = self.compare(views)
+        best = compared.logits.argmax(axis=1)
+        limits = decision.limits(best)
+        label = np.where(compared.open_score > limits, len(self.classes), best)
+        p = probabilities(self.contents.model.score_model, compared, decision)
+        return Decided(
+            [names[n] for n in label.tolist()],
+            p[np.arange(len(label)), label],
+            compared.open_score,
+            limits,
+            [names[n] for n in best.tolist()],
+        )
 
     def compare(self, views: Views) -> Scores:
         """Logits (Q, N) and open scores (Q,) of views."""

@@ -7,11 +7,14 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from glocal_runtime.errors import DataError
 
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
@@ -58,6 +61,13 @@ def printable(text: str) -> str:
     """File names need not be Unicode, and may hold control characters that move a cursor."""
     clean = text.encode("utf-8", "replace").decode("utf-8")
     return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
+
+
+def check_there(*paths: Path) -> None:
+    """Refuse a path that leads nowhere now, before seconds go into imports and models."""
+    for path in paths:
+        if not path.exists() and not path.is_symlink():
+            raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
 
 
 def quoted(text: str) -> str:

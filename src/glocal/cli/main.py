@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from glocal import __version__
+from glocal.cli.collection import embed, similar
 from glocal.cli.console import Json, printable, show
 from glocal.cli.data import data
 from glocal.cli.practical import check, enroll, predict, serve
@@ -18,6 +19,7 @@ from glocal.cli.recognizers import add, classes, export, inspect, remove, rename
 from glocal.cli.reproduce import demo, report, reproduce
 from glocal.cli.research import compare, convert, evaluate, pretrain, train
 from glocal_runtime.errors import GlocalError
+from glocal_runtime.memory import keep_freed_memory
 
 
 def inventory(json: Json = False) -> None:
@@ -86,6 +88,8 @@ app = typer.Typer(
 )
 for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export):
     app.command(rich_help_panel=PRACTICE)(command)
+for many in (embed, similar):
+    app.command(rich_help_panel=PRACTICE)(many)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
 app.command(rich_help_panel=EVERYBODY)(cache)
@@ -120,6 +124,7 @@ def options(
 
 def main() -> None:
     """Run a command; what the user can mend ends with one sentence and exit code 2."""
+    keep_freed_memory()
     try:
         app()
     except GlocalError as error:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.console import Device, Json, Workers, bars, show
+from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
+from glocal.cli.console import Device, Json, Workers, bars, check_there, show
 from glocal.cli.printing import Printer, check_report, describe, rate_meter, summary, tell
 
 if TYPE_CHECKING:
     from glocal_runtime.recognizer import Answered, Recognizer
 
-RecognizerFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .glocal file.")]
 Promised = Annotated[
     float, typer.Option(help="The largest share of known photos that may be called unknown, as a promise.")
 ]
@@ -68,32 +68,79 @@ def enroll(
 
 def predict(
     file: RecognizerFile,
-    images: Annotated[list[Path], typer.Argument(help="Pictures, and folders of pictures.")],
+    images: Annotated[
+        list[str] | None,
+        typer.Argument(help="Pictures, folders, globs, zips, addresses (s3://...), lists with a column uri."),
+    ] = None,
     csv: Annotated[Path | None, typer.Option(help="Write the answers to this .csv as they come.")] = None,
     jsonl: Annotated[Path | None, typer.Option(help="Write the answers to this .jsonl as they come.")] = None,
+    out: Out = None,
+    vectors: Annotated[
+        str | None, typer.Option(help="Answer from what `glocal embed` wrote instead of looking at pictures.")
+    ] = None,
     explain: Annotated[
         Path | None, typer.Option(help="Write a picture per answer here: what matched in which photo.")
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted --csv or --jsonl.")] = False,
-    workers: Workers = 2,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted --csv, --jsonl or --out.")] = False,
+    engine: Engine = EngineName.local,
+    address: Address = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes of --out (one per core); otherwise threads that decode pictures (2)."),
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Name pictures, or call them unknown."""
+    """Name pictures, or call them unknown: a few on the screen, or any number with --out."""
+    from glocal.collection.addresses import check_given
+    from glocal.recognizer.results import check_format
+    from glocal_runtime.errors import RecipeError
+    from glocal_runtime.file import read_manifest
+
+    images = images or []
+    targets = {"--csv": csv, "--jsonl": jsonl, "--out": out}
+    given = [name for name, path in targets.items() if path is not None]
+    if len(given) > 1:
+        raise RecipeError(f"answers go to one place: give {given[0]} or {given[1]}, not both")
+    if resume and not given:
+        raise RecipeError("--resume continues a file: name it with --csv, --jsonl or --out")
+    if (vectors is None) == (not images):
+        raise RecipeError("name pictures to look at, or the --vectors of some that were looked at before, not both")
+    if out is None and (vectors is not None or engine is not EngineName.local):
+        raise RecipeError("--vectors and --engine are for many answers: name a folder for them with --out")
+    if out is not None and explain is not None:
+        raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
+    target = csv or jsonl
+    if target is not None:
+        check_format(target)
+    check_given(images)
+    identity = read_manifest(file)["identity"]
+    if out is None:
+        _predict_few(file, images, target, explain, resume, workers or 2, device, json)
+    elif vectors is not None:
+        answer_vectors(file, vectors, out, resume, device, json)
+    else:
+        job = ("answers", str(file), identity, images, device)
+        run_job(*job, out=out, resume=resume, engine=engine, address=address, workers=workers, json=json)
+
+
+def _predict_few(
+    file: Path,
+    images: list[str],
+    target: Path | None,
+    explain: Path | None,
+    resume: bool,
+    workers: int,
+    device: str,
+    json: bool,
+) -> None:
+    """In this process and in order, with words."""
+    from glocal.collection.addresses import addresses, source_of
     from glocal.recognizer.results import ResultFile
-    from glocal_runtime.errors import DataError, RecipeError
-    from glocal_runtime.photos import picture_files
+    from glocal_runtime.errors import DataError
     from glocal_runtime.prediction import Prediction
     from glocal_runtime.recognizer import Recognizer
 
-    if csv is not None and jsonl is not None:
-        raise RecipeError("answers go to one file: give --csv or --jsonl, not both")
-    target = csv or jsonl
-    if resume and target is None:
-        raise RecipeError("--resume continues a file: name it with --csv or --jsonl")
-    for path in images:
-        if not path.exists() and not path.is_symlink():
-            raise DataError(f"{path}: there is no such file or folder; check the path")
     recognizer = Recognizer.load(file, device=device, workers=workers)
     asked = answered = 0
     first_error = ""
@@ -106,8 +153,7 @@ def predict(
             write = stack.enter_context(results.writing())
         printer = stack.enter_context(Printer(json, quiet=target is not None and not json))
         update = rate_meter(stack.enter_context(bars()), "predict")
-        waiting = (path for path in picture_files(images) if str(path) not in done)
-        for found in recognizer.batches(waiting):
+        for found in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
             if write is not None:
                 write(found.answers)
             for answer in found.answers:
@@ -138,6 +184,10 @@ def check(
     json: Json = False,
 ) -> None:
     """Try it on labelled pictures before you trust it: confusion, rates with intervals, the worst pictures."""
+    from glocal_runtime.file import read_manifest
+
+    check_there(labelled)
+    read_manifest(file)
     from glocal.recognizer.check import check as run
     from glocal_runtime.recognizer import Recognizer
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.console import Device, Json, Workers, bars, printable, show
-from glocal.cli.practical import RecognizerFile
+from glocal.cli.collection import RecognizerFile
+from glocal.cli.console import Device, Json, Workers, bars, check_there, printable, show
 from glocal.cli.printing import counted, describe, rate_meter, summary, tell, threshold_lines
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def add(
     """Add a class, or photos to a class that is there."""
     from glocal_runtime.support import check_class_name
 
+    check_there(*photos)
     recognizer = _load(file, device, workers, to_change=True)
     with bars() as progress:
         known = check_class_name(name) in recognizer.classes
@@ -165,11 +166,14 @@ def export(
 ) -> None:
     """Write a .glocal file that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
     from glocal_runtime.errors import RecipeError
-    from glocal_runtime.file import check_target
+    from glocal_runtime.file import check_target, read_manifest
     from glocal_runtime.recognizer import Recognizer
 
     if format_ != "onnx":
         raise RecipeError(f"the format of an export must be onnx, got {format_!r}")
+    if labelled is not None:
+        check_there(labelled)
+    read_manifest(file)
     check_target(out)
     try:
         from glocal.export.onnx import export as run

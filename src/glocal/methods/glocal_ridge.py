@@ -113,7 +113,7 @@ class GlocalRidge(Method):
         return F.normalize(pooled.clamp_min(TINY).sqrt(), dim=-1)
 
     def embed(self, maps: Tensor) -> Views:
-        head, *early = maps.split([self.width, *self.patch_channels], dim=1)
+        head, *early = torch.split(maps, [self.width, *self.patch_channels], dim=1)
         pooled = pool(head)
         roots = self.roots(pooled)
         white = roots - (roots @ self.directions * self.gains) @ self.directions.mT
@@ -166,7 +166,7 @@ def cell_match(some: Tensor, others: Tensor) -> Tensor:
     pairs = a.shape[1] * b.shape[1]
     columns = max(1, min(len(b), PAIRS // pairs))
     rows = max(1, PAIRS // (pairs * columns))
-    return torch.cat([torch.cat([_match(x, y) for y in b.split(columns)], dim=1) for x in a.split(rows)])
+    return torch.cat([torch.cat([_match(x, y) for y in torch.split(b, columns)], dim=1) for x in torch.split(a, rows)])
 
 
 def _match(a: Tensor, b: Tensor) -> Tensor:

@@ -52,9 +52,7 @@ class ResultFile:
     """``path`` ends in .csv or .jsonl; ``recognizer`` is the identity of who answers."""
 
     def __init__(self, path: Path, recognizer: str) -> None:
-        if path.suffix.lower() not in _FORMATS:
-            raise DataError(f"{path}: results are written as .csv or .jsonl; give the file one of these endings")
-        check_target(path)
+        check_format(path)
         self.path, self.partial = path, path.with_name(f"{path.name}.partial")
         self._recognizer = recognizer
         self._format = _FORMATS[path.suffix.lower()]
@@ -148,6 +146,13 @@ class ResultFile:
             ended = True  # the stump is the row that failed, not the one before it
         if ended and waiting is not None:
             yield waiting
+
+
+def check_format(path: Path) -> None:
+    """Refuse a place for results before a model is loaded."""
+    if path.suffix.lower() not in _FORMATS:
+        raise DataError(f"{path}: results are written as .csv or .jsonl; give the file one of these endings")
+    check_target(path)
 
 
 class _Format(NamedTuple):

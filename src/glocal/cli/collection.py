@@ -1,0 +1,183 @@
+"""Commands for many photos: embed, similar, and what `glocal predict --out` does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from glocal.cli.console import Device, Json, bars, printable, show
+from glocal.cli.printing import counted, rate_meter, tell
+
+
+class EngineName(StrEnum):
+    local = "local"
+    ray = "ray"
+
+
+RecognizerFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .glocal file.")]
+Out = Annotated[
+    str | None, typer.Option("--out", "-o", help="For any number: a folder (or s3://...) of Parquet files in parts.")
+]
+Engine = Annotated[EngineName, typer.Option(help="Who works: processes of this machine, or Ray.")]
+Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto; else Ray starts on this machine.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Processes that look at photos; one per core.")]
+
+
+def embed(
+    model: Annotated[str, typer.Argument(help="A .glocal file, or a model as in `glocal enroll`.")],
+    images: Annotated[list[str], typer.Argument(help="Photos, as in `glocal predict`.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="A folder (or s3://...) of Parquet files in parts.")],
+    resume: Resume = False,
+    engine: Engine = EngineName.local,
+    address: Address = None,
+    workers: Processes = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Look at photos once and keep what was seen: `predict --vectors` and `similar` answer from it in seconds."""
+    from glocal.collection.addresses import check_given
+
+    check_given(images)
+    run_job(
+        "vectors", model, _encoder(model, device), images, device,
+        out=out, resume=resume, engine=engine, address=address, workers=workers, json=json,
+    )  # fmt: skip
+
+
+def similar(
+    vectors: Annotated[str, typer.Argument(help="What `glocal embed` wrote.")],
+    photo: Annotated[str, typer.Argument(help="A picture, or its address.")],
+    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many to list.")] = 10,
+    model: Annotated[str | None, typer.Option(help="What made the vectors, if it lies elsewhere now.")] = None,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """List the photos of a collection that are most like a photo."""
+    from glocal.collection.addresses import check_given
+
+    check_given([vectors, photo])
+    with _parquet():
+        from glocal.collection.vectors import Vectors
+
+        found = Vectors(vectors).nearest(photo, count, model=model, device=device)
+    show(
+        [{"uri": uri, "similarity": round(value, 6)} for uri, value in found],
+        as_json=json,
+        otherwise=lambda: "\n".join(f"{value:6.3f}  {printable(uri)}" for uri, value in found),
+    )
+
+
+def run_job(
+    kind: str,
+    model: str,
+    maker: str,
+    images: list[str],
+    device: str,
+    *,
+    out: str,
+    resume: bool,
+    engine: EngineName,
+    address: str | None,
+    workers: int | None,
+    json: bool,
+) -> None:
+    with _parquet():
+        from glocal.collection.job import Job, JobFolder
+        from glocal.collection.local import work
+        from glocal.collection.store import Store
+
+    more: dict[str, Any] = {}
+    if engine is EngineName.ray:
+        from glocal.collection.on_ray import check_ray
+        from glocal.collection.on_ray import work as work_on_ray
+
+        check_ray()
+        more["address"] = address
+    folder, job = JobFolder(Store(out)), Job(kind, model, maker, tuple(images), device)
+    folder.begin(job, resume=resume)
+    waiting = folder.waiting()
+    before = folder.parts() - len(waiting)
+    if before:
+        tell(f"{out}: {before} of {folder.parts()} parts are there already")
+    with bars() as progress:
+        done = _adder(rate_meter(progress, "predict" if kind == "answers" else "embed"), folder.size(waiting))
+        run = work_on_ray if engine is EngineName.ray else work
+        run(folder, job, workers=workers, done=done, **more)
+    finish(folder, out, json)
+
+
+def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str, json: bool) -> None:
+    from glocal.collection.addresses import check_given
+
+    check_given([vectors])
+    with _parquet():
+        from glocal.collection.job import JobFolder
+        from glocal.collection.store import Store
+        from glocal.collection.vectors import Vectors
+    from glocal_runtime.recognizer import Recognizer
+
+    stored, folder = Vectors(vectors), JobFolder(Store(out))
+    recognizer = Recognizer.load(file, device=device)
+    with bars() as progress:
+        meter = rate_meter(progress, "predict")
+        stored.answer(recognizer, folder, str(file), resume=resume, done=_adder(meter, stored.size()))
+    finish(folder, out, json)
+
+
+def finish(folder: Any, out: str, json: bool) -> None:
+    """Say how many; exit code 1 when there are errors, 2 when there is nothing else."""
+    from glocal_runtime.errors import DataError
+
+    counts = folder.finish()
+    first = folder.first_error() if counts.errors else ""
+    if first and not counts.answered:
+        raise DataError(first)
+    found = {"folder": out, "photos": counts.photos, "answered": counts.answered, "errors": counts.errors}
+    show(
+        found,
+        as_json=json,
+        otherwise=lambda: (
+            f"{out}: {counts.answered} of {counted(counts.photos, 'picture')} done, in {counts.parts} parts"
+        ),
+    )
+    if first:
+        tell(f"{counts.errors} of {counts.photos} pictures cannot be used; the first: {first}")
+        raise typer.Exit(1)
+
+
+def _encoder(model: str, device: str) -> str:
+    """Fingerprint of the encoder; of a file it is in the manifest's reach only once the model is read."""
+    from glocal_runtime.recognizer import find_model
+
+    return find_model(model, device=device).sha256
+
+
+def _adder(update: Callable[[int, int | None], None], total: int) -> Callable[[int], None]:
+    count = 0
+
+    def add(n: int) -> None:
+        nonlocal count
+        count += n
+        update(count, total)
+
+    return add
+
+
+class _parquet:
+    """``with _parquet():`` an import of pyarrow that fails says what to install."""
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        from glocal_runtime.errors import RecipeError
+
+        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pyarrow"):
+            raise RecipeError(
+                "results of many photos are Parquet files and need pyarrow: pip install 'glocal[parquet]'",
+                code="needs-parquet",
+            ) from error

@@ -1,0 +1,186 @@
+"""Where photos lie: paths, folders, globs, zips, lists of uris, and addresses of object storage; and how one is read.
+
+A uri is a path as it was named, ``zip://MEMBER::ZIP``, ``http(s)://...``, or whatever fsspec has a client for
+(``s3://``, ``gs://``, ``memory://``, ...).  A path that is not Unicode becomes ``file://`` with its bytes in percent.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+from urllib.request import urlopen
+
+from glocal_runtime.errors import DataError, RecipeError
+from glocal_runtime.images import IMAGE_SUFFIXES, Pixels, UnusableImage, decode
+from glocal_runtime.photos import Source, picture_files
+
+URI = "uri"  # column of a list of photos
+LISTS, ZIP = (".parquet", ".csv"), ".zip"
+WEB = ("http://", "https://")
+FILE, MEMBER = "file://", "zip://"
+LARGEST = 256 << 20  # bytes of a picture file that is read into memory
+PATIENCE = 60  # seconds that a web server may be silent
+_GLOB = frozenset("*?[")
+
+
+def addresses(given: Iterable[str]) -> Iterator[str]:
+    """The uri of every photo, in order; a folder, glob, zip or list without any photo is refused."""
+    for each in given:
+        found = False
+        for uri in _below(each):
+            found = True
+            yield uri
+        if not found:
+            raise DataError(f"{each}: there is no picture in it; name what holds some", code="no-photos")
+
+
+def check_given(given: Iterable[str]) -> None:
+    """What can be said at once: a local path that leads nowhere, a client that is not installed."""
+    for each in given:
+        if is_remote(each):
+            _client(each)
+        elif not os.path.lexists(each) and not (_GLOB & set(each) and glob.glob(each, recursive=True)):
+            raise DataError(f"{each}: there is no such file or folder; check the path", code="no-file")
+
+
+def is_remote(address: str) -> bool:
+    return "://" in address and not address.startswith(FILE)
+
+
+def source_of(uri: str, home: str | None = None) -> Source:
+    """``home``: the folder that relative paths are meant from, where this process runs in another."""
+    if is_remote(uri):
+        return Source(uri, partial(_fetch, uri))
+    path = os.fsdecode(unquote_to_bytes(uri.removeprefix(FILE))) if uri.startswith(FILE) else uri
+    return Source(uri, partial(decode, Path(home, path) if home else Path(path), name=uri))
+
+
+def _below(given: str) -> Iterator[str]:
+    ending = os.path.splitext(given)[1].lower()
+    if ending in LISTS:
+        return _listed(given)
+    if ending == ZIP:
+        return _zipped(given)
+    return _stored(given) if is_remote(given) else _local(given)
+
+
+def _local(given: str) -> Iterator[str]:
+    if not os.path.lexists(given) and _GLOB & set(given):
+        yield from (_uri(path) for path in sorted(glob.glob(given, recursive=True)) if _is_picture(path))
+    else:
+        yield from (_uri(str(path)) for path in picture_files([given]))
+
+
+def _stored(given: str) -> Iterator[str]:
+    if given.startswith(WEB):  # a web server lists nothing
+        yield given
+        return
+    system, path = _client(given)
+    try:
+        if _GLOB & set(path):
+            names = sorted(system.glob(path))
+        elif system.isdir(path):
+            names = sorted(system.find(path))
+        else:
+            yield given
+            return
+    except Exception as error:  # each client has errors of its own
+        raise DataError(f"{given} cannot be listed ({_what(error)}); check the address and your access") from error
+    yield from (system.unstrip_protocol(name) for name in names if _is_picture(name))
+
+
+def _zipped(given: str) -> Iterator[str]:
+    try:
+        names = sorted(_archive(given).namelist())
+    except Exception as error:
+        raise DataError(f"{given} is no zip that can be read ({_what(error)}); pack it again") from error
+    yield from (f"{MEMBER}{name}::{given}" for name in names if _is_picture(name))
+
+
+@lru_cache(maxsize=8)
+def _archive(where: str) -> zipfile.ZipFile:
+    """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
+    file = _opened(where)
+    return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+
+
+def _listed(given: str) -> Iterator[str]:
+    """The column ``uri`` of a Parquet file (or folder of them) or CSV, block by block."""
+    from pyarrow import ArrowInvalid, csv, dataset
+
+    try:
+        if given.lower().endswith(".csv"):
+            with _opened(given) as file:
+                options = csv.ConvertOptions(include_columns=[URI], column_types={URI: "string"})
+                for block in csv.open_csv(file, convert_options=options):
+                    yield from block.column(URI).to_pylist()
+            return
+        system, path = (None, given) if not is_remote(given) else _client(given)
+        for block in dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI]):
+            yield from block.column(URI).to_pylist()
+    except (ArrowInvalid, KeyError, OSError) as error:
+        raise DataError(
+            f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_what(error)})",
+            code="bad-list",
+        ) from error
+
+
+def _fetch(uri: str) -> Pixels:
+    try:
+        with _opened(uri) as file:
+            data = file.read(LARGEST + 1)
+    except Exception as error:  # each client has errors of its own
+        raise UnusableImage(uri, f"it cannot be read ({_what(error)}); check the address and your access") from error
+    if len(data) > LARGEST:
+        raise UnusableImage(uri, f"its file has more than {LARGEST >> 20} MiB; make the picture smaller")
+    return decode(data, name=uri)
+
+
+def _opened(address: str) -> Any:
+    if address.startswith(MEMBER):
+        name, _, where = address.removeprefix(MEMBER).partition("::")
+        return _archive(where).open(name)
+    if address.startswith(WEB):
+        return urlopen(address, timeout=PATIENCE)
+    if not is_remote(address):
+        return open(address, "rb")
+    system, path = _client(address)
+    return system.open(path, "rb")
+
+
+def _client(address: str) -> tuple[Any, str]:
+    """The file system of fsspec that an address belongs to, and the path in it."""
+    if address.startswith((*WEB, MEMBER)):
+        return None, address
+    try:
+        import fsspec
+
+        found: tuple[Any, str] = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise RecipeError(f"{address} cannot be read here: {_what(error)}", code="needs-client") from error
+    except Exception as error:  # each client has errors of its own
+        raise DataError(f"{address} cannot be opened ({_what(error)}); check it and your access to it") from error
+    return found
+
+
+def _uri(path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return FILE + quote(os.fsencode(os.path.abspath(path)))
+    return path
+
+
+def _is_picture(name: str) -> bool:
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not os.path.basename(name).startswith(".")
+
+
+def _what(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

@@ -1,0 +1,94 @@
+"""A folder for results, here or in object storage.  A file in it is there as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from glocal.collection.addresses import is_remote
+from glocal_runtime.errors import DataError, RecipeError
+from glocal_runtime.files import replacing
+
+
+class Store:
+    def __init__(self, where: str) -> None:
+        self.where, self._system = where.rstrip("/"), None
+        self.path = self.where
+        if is_remote(where):
+            try:
+                import fsspec
+
+                self._system, self.path = fsspec.core.url_to_fs(self.where)
+            except (ImportError, ValueError) as error:
+                raise RecipeError(f"{where} cannot be written here: {error}", code="needs-client") from error
+
+    def __reduce__(self) -> tuple[type[Store], tuple[str]]:
+        return Store, (self.where,)  # a client is made anew where it is used
+
+    @property
+    def system(self) -> Any:
+        """Of fsspec, for pyarrow; None is this machine's."""
+        return self._system
+
+    def place(self, name: str) -> str:
+        return f"{self.path}/{name}"
+
+    def names(self) -> set[str]:
+        if self._system is not None:
+            if not self._system.exists(self.path):
+                return set()
+            self._system.invalidate_cache(self.path)
+            return {str(each).rsplit("/", 1)[-1] for each in self._system.ls(self.path, detail=False)}
+        if not os.path.lexists(self.path):
+            return set()
+        if not os.path.isdir(self.path):
+            raise DataError(f"{self.where} is a file; results in parts need a folder, name another", code="bad-target")
+        return set(os.listdir(self.path))
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[BinaryIO]:
+        """A file under a name that nobody sees before it is whole; object storage does the same by itself."""
+        if self._system is None:
+            try:
+                with replacing(Path(self.place(name))) as partial, partial.open("wb") as file:
+                    yield file
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise DataError(
+                    f"{self.place(name)} could not be written ({error.strerror or error}); what is finished stays, "
+                    "continue with --resume when there is room",
+                    code="not-written",
+                ) from error
+            return
+        file = self._system.open(self.place(name), "wb")
+        try:
+            yield file
+        except BaseException:
+            with suppress(Exception):
+                file.discard()  # else closing it would publish a half
+            raise
+        file.close()
+
+    def write(self, name: str, data: bytes) -> None:
+        with self.writing(name) as file:
+            file.write(data)
+
+    def read(self, name: str) -> bytes:
+        with self.opened(name) as file:
+            return file.read()
+
+    def opened(self, name: str) -> BinaryIO:
+        if self._system is None:
+            return open(self.place(name), "rb")
+        found: BinaryIO = self._system.open(self.place(name), "rb")
+        return found
+
+    def sweep(self) -> None:
+        """Remove what killed writers left under temporary names."""
+        if self._system is None:
+            for stray in Path(self.path).glob(".*.partial"):
+                stray.unlink(missing_ok=True)

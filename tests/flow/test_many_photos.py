@@ -1,0 +1,148 @@
+"""`predict --out`, `embed`, `predict --vectors` and `similar`, with processes of their own."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.dataset as ds
+import pytest
+from PIL import Image
+
+from conftest import Command
+from glocal_runtime.enrolled import TOLERANCE, relative
+from photos import WORDS, recognizer, write
+
+HOSTILE = 6
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """digits.glocal, other.glocal on the same encoder, and new/ with 70 good photos and some that are not."""
+    home = tmp_path_factory.mktemp("many")
+    recognizer().save(home / "digits.glocal")
+    recognizer({"one": 5, "six": 5, "two": 5}).save(home / "other.glocal")
+    for word in WORDS:
+        write(home / "new" / word, word, 40, 47)
+    spoil(home / "new" / "bad", home / "new" / "one" / "040.png")
+    return home
+
+
+def spoil(folder: Path, good: Path) -> None:
+    folder.mkdir()
+    (folder / "truncated.png").write_bytes(good.read_bytes()[:200])
+    (folder / "text.jpg").write_text("no picture")
+    (folder / "empty.jpg").touch()
+    Image.new("L", (12000, 12000)).save(folder / "bomb.png")
+    (folder / "gone.png").symlink_to(folder / "nowhere.png")
+    os.mkfifo(folder / "pipe.png")
+
+
+def rows(folder: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
+    return found
+
+
+def test_every_photo_has_one_row_as_in_a_csv(home: Path, tmp_path: Path, glocal: Command) -> None:
+    out, file = tmp_path / "answers.parquet", home / "digits.glocal"
+    code, said, _ = glocal("predict", file, home / "new", "--out", out, "--workers", 1, "--json")
+    assert code == 1, "there are errors"
+    assert json.loads(said) == {"folder": str(out), "photos": 76, "answered": 70, "errors": HOSTILE}
+    assert glocal("predict", file, home / "new", "--csv", tmp_path / "answers.csv")[0] == 1
+    with (tmp_path / "answers.csv").open(encoding="utf-8", newline="") as stream:
+        expected = list(csv.DictReader(stream))
+    found = rows(out)
+    assert [row["uri"] for row in found] == [row["path"] for row in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours["label"] or "", (ours["error"] or "")[:40]) == (theirs["label"], theirs["error"][:40])
+        assert ours["recognizer"] == theirs["recognizer"]
+        for name in ("open_score", "threshold", "probability"):
+            assert theirs[name] == ("" if ours["error"] else f"{ours[name]:.6g}")
+
+    assert glocal("predict", file, home / "new", "--out", out)[0] == 2, "not written over"
+    (out / "part-00001.parquet").unlink()
+    (out / "_SUCCESS").unlink()
+    stamp = (out / "part-00000.parquet").stat().st_mtime_ns
+    assert glocal("predict", file, home / "new", "--out", out, "--resume", "--workers", 1)[0] == 1
+    assert rows(out) == found
+    assert (out / "part-00000.parquet").stat().st_mtime_ns == stamp, "finished parts are not computed again"
+
+
+def test_vectors_answer_for_any_recognizer_on_the_encoder(home: Path, tmp_path: Path, glocal: Command) -> None:
+    vectors = tmp_path / "vectors.parquet"
+    assert glocal("embed", home / "digits.glocal", home / "new", "-o", vectors, "--workers", 1)[0] == 1
+    seen, kept, other = tmp_path / "seen.parquet", tmp_path / "kept.parquet", home / "other.glocal"
+    assert glocal("predict", other, "--vectors", vectors, "-o", kept)[0] == 1
+    assert glocal("predict", other, home / "new", "-o", seen, "--workers", 1)[0] == 1
+    for ours, theirs in zip(rows(kept), rows(seen), strict=True):
+        same = ("uri", "label", "nearest", "error", "threshold", "recognizer")
+        assert {key: ours[key] for key in same} == {key: theirs[key] for key in same}
+        if ours["error"] is None:
+            assert relative(theirs["open_score"], ours["open_score"]) < 20 * TOLERANCE, "halves"
+    photo = home / "new" / "six" / "041.png"
+    listed = json.loads(glocal("similar", vectors, photo, "-n", 4, "--json")[1])
+    assert listed[0]["uri"] == str(photo)
+    assert listed[0]["similarity"] == pytest.approx(1, abs=1e-3)
+    assert [each["similarity"] for each in listed] == sorted((each["similarity"] for each in listed), reverse=True)
+
+
+def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, glocal: Command) -> None:
+    file, photos, out = home / "digits.glocal", home / "new", tmp_path / "out.parquet"
+    for words in (
+        ("predict", file, "-o", out),
+        ("predict", file, photos, "--vectors", "x.parquet", "-o", out),
+        ("predict", file, photos, "--vectors", "x.parquet"),
+        ("predict", file, photos, "-o", out, "--csv", tmp_path / "x.csv"),
+        ("predict", file, photos, "--engine", "ray"),
+        ("predict", file, photos, "-o", out, "--explain", tmp_path),
+        ("predict", file, tmp_path / "gone", "-o", out),
+        ("predict", file, "--vectors", tmp_path / "gone", "-o", out),
+        ("predict", tmp_path / "gone.glocal", photos, "-o", out),
+        ("embed", file, tmp_path / "gone", "-o", out),
+        ("similar", tmp_path / "gone", photos),
+        ("similar", photos, photos / "one" / "040.png"),
+    ):
+        code, said, told = glocal(*words)
+        assert (code, said, told.count("\n")) == (2, "", 1), words
+    assert not out.exists()
+
+
+def test_the_recognizer_says_the_same_from_views_alone(home: Path) -> None:
+    who = recognizer()
+    [answered] = who.batches(sorted((home / "new" / "one").iterdir()))
+    found = who.decide(answered.batch.views)
+    assert found.label == [each.label for each in answered.answers]
+    assert found.nearest == [each.nearest for each in answered.answers]
+    np.testing.assert_allclose(found.probability, [each.probability for each in answered.answers])
+    np.testing.assert_array_equal(found.open_score, [each.open_score for each in answered.answers])
+    np.testing.assert_array_equal(found.threshold, [each.threshold for each in answered.answers])
+
+
+@pytest.mark.long
+def test_the_driver_is_killed_five_times(home: Path, tmp_path: Path) -> None:
+    many = tmp_path / "many"
+    for word in WORDS:
+        write(many / word, word, 0, 100)
+    whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
+    command = [sys.executable, "-m", "glocal", "predict", str(home / "digits.glocal"), str(many), "--workers", "2"]
+    subprocess.run([*command, "-o", str(whole)], check=True)
+    kills = 0
+    for goal in (2, 6, 11, 17, 24):
+        with subprocess.Popen([*command, "-o", str(out), "--resume"], stderr=subprocess.DEVNULL) as process:
+            while process.poll() is None and len(list(out.glob("part-*"))) < goal:
+                time.sleep(0.002)
+            kills += process.poll() is None
+            process.kill()
+    assert kills == 5
+    assert not (out / "_SUCCESS").exists()
+    subprocess.run([*command, "-o", str(out), "--resume"], check=True)
+    assert rows(out) == rows(whole)
+    assert len({row["uri"] for row in rows(out)}) == 1000
+    assert not list(out.glob(".*.partial"))

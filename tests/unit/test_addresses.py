@@ -1,0 +1,126 @@
+"""Where photos can lie, and what is said when they do not."""
+
+from __future__ import annotations
+
+import csv
+import http.server
+import os
+import threading
+import zipfile
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from glocal.collection.addresses import addresses, check_given, source_of
+from glocal_runtime.images import Preprocess, decode
+from glocal_runtime.photos import Unreadable, take
+from photos import write
+from refusal import refused
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("addresses")
+    write(home / "photos" / "below", "one", 0, 3)
+    write(home / "photos", "two", 3, 5)
+    (home / "photos" / "notes.txt").write_text("no picture")
+    with zipfile.ZipFile(home / "photos.zip", "w") as archive:
+        for path in sorted((home / "photos").rglob("*.*")):
+            archive.write(path, path.relative_to(home / "photos"))
+    return home
+
+
+@pytest.fixture
+def web(home: Path) -> Iterator[str]:
+    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(home))
+    handler.func.log_message = lambda *_: None  # type: ignore[attr-defined]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+
+
+def names(*given: object) -> list[str]:
+    return [uri.rsplit("/", 1)[-1].partition("::")[0] for uri in addresses(map(str, given))]
+
+
+FIVE = ["003.png", "004.png", "000.png", "001.png", "002.png"]
+
+
+def test_folders_globs_zips_and_lists(home: Path, tmp_path: Path) -> None:
+    photos = home / "photos"
+    assert names(photos) == FIVE
+    assert names(photos / "*.png") == ["003.png", "004.png"]
+    assert sorted(names(f"{photos}/**")) == sorted(FIVE), "globs take pictures only"
+    zipped = list(addresses([str(home / "photos.zip")]))
+    assert sorted(uri.rsplit("/", 1)[-1] for uri in (each.partition("::")[0] for each in zipped)) == sorted(FIVE)
+    listed = list(addresses([str(photos)]))
+    pq.write_table(pa.table({"place": range(5), "uri": listed}), tmp_path / "list.parquet")
+    with (tmp_path / "list.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([("uri", "n"), *((uri, 1) for uri in listed)])
+    assert list(addresses([str(tmp_path / "list.parquet")])) == listed
+    assert list(addresses([str(tmp_path / "list.csv")])) == listed
+    pixels = [source_of(uri).read() for uri in (listed[0], next(uri for uri in zipped if "//003" in uri))]
+    np.testing.assert_array_equal(*pixels)
+
+
+def test_object_storage_and_the_web(home: Path, web: str) -> None:
+    expected = decode(home / "photos" / "003.png")
+    memory = fsspec.filesystem("memory")
+    for path in (home / "photos").glob("*.*"):
+        memory.pipe_file(f"/bucket/photos/{path.name}", path.read_bytes())
+    memory.pipe_file("/bucket/photos.zip", (home / "photos.zip").read_bytes())
+    assert list(addresses(["memory://bucket/photos"])) == [
+        "memory:///bucket/photos/003.png",
+        "memory:///bucket/photos/004.png",
+    ]
+    assert names("memory://bucket/photos/*4.png") == ["004.png"]
+    assert len(names("memory://bucket/photos.zip")) == 5
+    for uri in ("memory://bucket/photos/003.png", "zip://003.png::memory://bucket/photos.zip"):
+        np.testing.assert_array_equal(source_of(uri).read(), expected)
+    assert list(addresses([f"{web}/photos/003.png"])) == [f"{web}/photos/003.png"]
+    np.testing.assert_array_equal(source_of(f"{web}/photos/003.png").read(), expected)
+    for gone in (f"{web}/photos/gone.png", "memory://bucket/gone.png"):
+        found = take(source_of(gone), Preprocess(32))
+        assert isinstance(found, Unreadable)
+        assert found.path == gone
+        assert "cannot be read" in found.error
+
+
+def test_names_that_are_not_unicode(tmp_path: Path) -> None:
+    [path] = write(tmp_path, "one", 0, 1)
+    odd = os.path.join(os.fsencode(tmp_path), b"\xff %.png")
+    os.rename(path, odd)
+    [uri] = addresses([str(tmp_path)])
+    assert uri.encode().startswith(b"file:///")
+    assert source_of(uri).read().shape == (32, 32, 3)
+
+
+def test_relative_paths_are_meant_from_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    assert source_of("photos/003.png", str(home)).read().shape == (32, 32, 3)
+
+
+def test_what_is_refused(home: Path, tmp_path: Path) -> None:
+    for given in (str(home / "gone"), str(home / "*.gif")):
+        with refused("no-file", given):
+            check_given([given])
+    with refused("needs-client", "nosuch://x"):
+        check_given(["nosuch://x"])
+    fsspec.filesystem("memory").mkdir("/empty")
+    with refused("no-photos", "memory://empty"):
+        list(addresses(["memory://empty"]))
+    (tmp_path / "list.csv").write_text("url\na.jpg\n")
+    (tmp_path / "list.parquet").write_text("no")
+    for name in ("list.csv", "list.parquet"):
+        with refused("bad-list", name):
+            list(addresses([str(tmp_path / name)]))
+    (tmp_path / "x.zip").write_text("no")
+    with refused("data", "x.zip"):
+        list(addresses([str(tmp_path / "x.zip")]))
