@@ -29,8 +29,8 @@ def traced_once(who: Recognizer, path: Path, *, int8: bool = False) -> Exported:
 @cache
 def onnx_model(model: str = "embedded-gel") -> OnnxModel:
     source = recognizer(model=model).contents.model
-    about = (source.name, source.method, source.open_score, source.min_way, source.preprocess, source.score_model)
-    return OnnxModel(*about, graphs(model))
+    about = (source.name, source.method, source.open_score, source.min_way, source.preprocess)
+    return OnnxModel(*about, graphs(model), source.takes_unknown)
 
 
 def onnx_recognizer(shots: Mapping[str, int] | None = None, *, model: str = "embedded-gel") -> Recognizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from glocal_runtime.support import NEAR, Support, correlation
 ENOUGH = 5  # photos of a class from which on nothing is said
 CONFUSED = 1 / 3  # share of the photos of two classes that would get the other's name
 SHOWN = 6  # classes named in one line
+MOVED = 0.1  # of the spread of known photos, from which on a threshold counts as moved
 ROWS = 512  # photos compared with all others at once
 
 
@@ -80,6 +82,39 @@ def without_duplicates(support: Support) -> tuple[Support, list[Finding]]:
 
 def advice(support: Support, decision: Decision) -> list[Finding]:
     return [*_near_duplicates(support), *_strays(support, decision), *_confusions(support, decision), *_few(support)]
+
+
+def thresholds_moved(
+    names_before: Sequence[str], before: Decision, names: Sequence[str], after: Decision
+) -> list[Finding]:
+    """What a change does to the classes that were there: which thresholds moved, by how much of a usual spread."""
+    if before.threshold.per_class is None or after.threshold.per_class is None:
+        old, new = before.threshold.value, after.threshold.value
+        if not (math.isfinite(old) and math.isfinite(new)) or abs(new - old) < MOVED * (after.threshold.spread or 1):
+            return []
+        return [Finding("threshold moved", f"the threshold moved from {old:.4g} to {new:.4g}")]
+    old_of = dict(zip(names_before, before.threshold.per_class, strict=True))
+    unit = after.threshold.spread or 1.0
+    shifts = {
+        name: (value - old_of[name]) / unit
+        for name, value in zip(names, after.threshold.per_class, strict=True)
+        if name in old_of
+    }
+    moved = {name: shift for name, shift in shifts.items() if abs(shift) >= MOVED}
+    if not shifts:
+        return []
+    if not moved:
+        return [Finding("thresholds kept", f"the thresholds of the {len(shifts)} other classes stayed where they were")]
+    some = sorted(moved.items(), key=lambda each: -abs(each[1]))[:SHOWN]
+    told = ", ".join(f"{name!r} {'stricter' if shift < 0 else 'more lenient'} ({shift:+.1f})" for name, shift in some)
+    more = f" and {len(moved) - SHOWN} more" if len(moved) > SHOWN else ""
+    return [
+        Finding(
+            "thresholds moved",
+            f"{len(moved)} of {len(shifts)} thresholds moved, in spreads of known photos: {told}{more}",
+            frozenset(moved),
+        )
+    ]
 
 
 def _near_duplicates(support: Support) -> Iterator[Finding]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
 
 import numpy as np
 
+from glocal_runtime.leave_one_out import Measured
+from glocal_runtime.limits import Limits, limits
 from glocal_runtime.model import Scores
-from glocal_runtime.probability import with_unknown
-from glocal_runtime.score_model import ScoreModel
-from glocal_runtime.threshold import LeftOut, Threshold, plain_threshold
+from glocal_runtime.threshold import LeftOut, Threshold
 from glocal_runtime.views import Array, ClassMaps, Labels, Views
 
 USUAL = (0.025, 0.975)  # the share of known photos that a usual range spans
+STEEP = 1.5  # by how much the log odds of "unknown" rise per spread
+WORTH = 0.5  # left-out scores of one class say half as much about the rate as if each were of a class of its own
+SINGLE_WORTH = 6.0  # what a support of single photos says, in left-out scores
+WIDE = 5.0  # times the promise, from which on what may come out is worth a warning
+DRAWS = 4_000
+STEPS = 12  # promises that are tried between what was asked for and what known unknowns may cost
 
 Range = tuple[float, float]
 
@@ -24,7 +30,8 @@ class Promise:
     """What the threshold is to keep when it is computed."""
 
     max_false_unknown: float = 0.05
-    per_class: bool = False
+    per_class: bool = True
+    with_unknown: float | None = None  # what known unknowns may raise that share to, if they are caught by it
 
 
 @dataclass(frozen=True)
@@ -32,12 +39,16 @@ class Decision:
     """The threshold and what it rests on."""
 
     threshold: Threshold
-    left_out: tuple[LeftOut, ...]
+    measured: Measured = field(default_factory=Measured)
     usual: dict[str, Range] = field(default_factory=dict)  # of the open score, its parts and the matching patches
 
     @property
     def by_hand(self) -> bool:
         return self.threshold.source == "user"
+
+    @property
+    def left_out(self) -> tuple[LeftOut, ...]:
+        return self.measured.left_out
 
     def limits(self, nearest: Array) -> Array:
         """(Q,) the open score from which on a photo of that nearest class is unknown."""
@@ -46,35 +57,83 @@ class Decision:
         return np.array(self.threshold.per_class)[nearest]
 
 
-def compute_threshold(
-    score_model: ScoreModel | None,
-    promise: Promise,
-    *,
-    shots: Sequence[int],
-    left: Sequence[LeftOut],
-    unknown_scores: Sequence[float] = (),
-    strange: Sequence[float] = (),
-) -> Threshold:
-    """``strange``: what the classes score as strangers to each other, from which a score model may warn."""
-    compute = plain_threshold if score_model is None else partial(score_model.threshold, strange=strange)
-    return compute(
-        shots=shots,
-        left_out=left,
-        max_false_unknown=promise.max_false_unknown,
-        unknown_scores=unknown_scores,
-        per_class=promise.per_class,
+def compute_threshold(promise: Promise, shots: Sequence[int], measured: Measured) -> Threshold:
+    """The threshold for classes with so many photos each.
+
+    Known unknowns lower it, when the promise allows that, to where false and missed unknowns are fewest together.
+    """
+    share = promise.max_false_unknown
+    found = limits(shots, measured, share)
+    if found is None:
+        return _nothing_known(share, measured)
+    if promise.with_unknown is not None and measured.unknown:
+        share, found = _lowered(promise, shots, measured, found)
+    worth = WORTH * found.scores or SINGLE_WORTH
+    above = np.random.default_rng(0).beta(share * worth, (1 - share) * worth, DRAWS)
+    low, high = np.quantile(above, [0.025, 0.975])
+    return Threshold(
+        float(found.per_class.mean()) if promise.per_class else found.overall,
+        promise.max_false_unknown,
+        share,
+        (float(low), float(high)),
+        found.source,
+        n_scores=found.scores,
+        per_class=tuple(found.per_class.tolist()) if promise.per_class else None,
+        spread=found.spread,
+        warnings=tuple(_warnings(shots, found, share, float(high))),
     )
 
 
-def usual_ranges(
-    left: Sequence[LeftOut],
-    views: Views,
-    label: Labels,
-    maps: ClassMaps | None,
-    *,
-    score_model: ScoreModel | None,
-    shots: Sequence[int],
-) -> dict[str, Range]:
+def _lowered(promise: Promise, shots: Sequence[int], measured: Measured, found: Limits) -> tuple[float, Limits]:
+    """The share between what was promised and what is allowed at which false and missed unknowns are fewest."""
+    assert promise.with_unknown is not None
+    scores = np.array([each.score for each in measured.unknown])
+    nearest = np.array([each.nearest for each in measured.unknown])
+    best, cost = (promise.max_false_unknown, found), math.inf
+    for share in np.linspace(promise.max_false_unknown, max(promise.with_unknown, promise.max_false_unknown), STEPS):
+        tried = limits(shots, measured, float(share))
+        assert tried is not None
+        value = tried.per_class[nearest] if promise.per_class else tried.overall
+        here = float(share) + float((scores <= value).mean())
+        if here < cost - 1e-9:
+            best, cost = (float(share), tried), here
+    return best
+
+
+def _nothing_known(share: float, measured: Measured) -> Threshold:
+    nothing = (
+        "nothing can be promised from a single photo: add photos to the class, or a second class; until then nothing "
+        "is called unknown, unless known unknowns (--unknown DIR) are given or a threshold is set by hand"
+    )
+    if measured.unknown:
+        value = float(np.quantile([each.score for each in measured.unknown], share))
+        how = f"the threshold lets {100 * share:g} % of the known unknowns pass and says nothing about known photos"
+        return Threshold(value, share, None, None, "known unknowns", warnings=(how,))
+    return Threshold(math.inf, share, None, None, "none", warnings=(nothing,))
+
+
+def _warnings(shots: Sequence[int], found: Limits, share: float, high: float) -> list[str]:
+    told = []
+    if found.source == "one photo":
+        told.append(
+            f"one photo per class: the threshold rests on how the classes look to each other, and the share of known "
+            f"photos called unknown may be anything up to {100 * high:.0f} %; a second and third photo of each class "
+            "make it a measurement"
+        )
+    elif high > WIDE * share:
+        told.append(
+            f"few photos: {100 * share:g} % is the mean over recognizers like this one, and one of them may call up to "
+            f"{100 * high:.0f} % of known photos unknown; more photos of each class narrow that"
+        )
+    if len(shots) > 1 and min(shots) == 1 and max(shots) > 1:
+        told.append(
+            "classes with one photo beside others with more: their own photos are called unknown, or by another name, "
+            "more often than promised; the other classes are not touched by that"
+        )
+    return told
+
+
+def usual_ranges(left: Sequence[LeftOut], views: Views, label: Labels, maps: ClassMaps | None) -> dict[str, Range]:
     """By name: where photos of the enrolled classes lie; empty where nothing is known about that."""
     values: dict[str, list[float]] = {}
     for each in left:
@@ -83,24 +142,25 @@ def usual_ranges(
     if maps is not None and views.local is not None and left:
         rows = np.array([each.photo for each in left])
         values["patches"] = maps.match_without(views.local[rows], label[rows]).sum(axis=1).tolist()
-    found = {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
-    if score_model is not None:
-        low, high = score_model.usual_range(shots)
-        found["open_score"] = (float(low), float(high))
-    return found
+    return {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
 
 
-def probabilities(score_model: ScoreModel | None, compared: Scores, decision: Decision) -> Array:
-    """(Q, N + 1); the last column is unknown.
+def probabilities(compared: Scores, decision: Decision) -> Array:
+    """(Q, N + 1); the last column is unknown.  The largest of a row is the answer.
 
-    A head without a score model has none that are calibrated: then unknown gets a half at the threshold, more above it
-    with the spread of the left-out photos as the unit, and the classes share the rest by the softmax of their logits.
+    "Unknown" takes part as one more class: at the threshold it is as strong as the best class, and beyond it stronger
+    by ``STEEP`` per spread of the known photos.  So the numbers weigh the answers against each other; that they are
+    right as often as they say was not promised.
     """
-    if score_model is not None:
-        return score_model.probabilities(compared.logits, compared.open_score, decision.threshold)
-    limit = decision.limits(compared.logits.argmax(axis=1))
-    spread = float(np.std([each.score for each in decision.left_out])) if len(decision.left_out) > 1 else 0.0
-    return with_unknown(compared.logits.astype(np.float64), (compared.open_score - limit) / (spread or 1.0))
+    logits = compared.logits.astype(np.float64)
+    best = logits.argmax(axis=1)
+    beyond = compared.open_score.astype(np.float64) - decision.limits(best)
+    odds = STEEP * beyond / (decision.threshold.spread or 1.0)
+    every = np.concatenate([logits - logits.max(axis=1, keepdims=True), odds[:, None]], axis=1)
+    every = np.clip(every, -700, 700)
+    weight = np.exp(every - every.max(axis=1, keepdims=True))
+    shares: Array = weight / weight.sum(axis=1, keepdims=True)
+    return shares
 
 
 def _range(numbers: Sequence[float]) -> Range:

@@ -31,7 +31,7 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
             raise ValueError(f"{where} is of the wrong kind")
         for each in value if isinstance(value, list) else value.values():
             check_kind(each, kind[0], where)
-    elif kind is float:
+    elif kind is float or (isinstance(kind, UnionType) and float in get_args(kind) and value is not None):
         if not is_number(value):
             raise ValueError(f"{where} must be a number, got {_shown(value)}")
     elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):

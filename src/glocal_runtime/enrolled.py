@@ -12,12 +12,12 @@ import numpy as np
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
 from glocal_runtime.encoder import Batch
 from glocal_runtime.errors import DataError
-from glocal_runtime.leave_one_out import left_out_scores, strange_scores
+from glocal_runtime.leave_one_out import enroll, measure
 from glocal_runtime.model import Model, Scores
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Evidence, Prediction, reason
 from glocal_runtime.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation, stacked
-from glocal_runtime.threshold import LeftOut, Threshold
+from glocal_runtime.threshold import LeftOut
 from glocal_runtime.views import Array, Views, class_maps
 
 TOLERANCE = 1e-4  # of max(1, |score|): other processors add in another order, other weights differ by far more
@@ -51,6 +51,8 @@ class Contents:
             [(name, [photo.digest for photo in bank.photos]) for name, bank in self.support.classes.items()],
             self.decision.threshold.to_json(),
         ]
+        if self.unknown is not None and self.model.takes_unknown:
+            parts.append([photo.digest for photo in self.unknown.photos])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
 
@@ -80,10 +82,11 @@ def relative(expected: float, found: float) -> float:
 
 
 class Enrolled:
-    def __init__(self, model: Model, support: Support) -> None:
+    def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
         self.support, self._model = support, model
         self._label, self._views = support.class_of, support.views()
-        self._state = model.enroll(self._views, self._label)
+        self._aside = None if unknown is None else unknown.views.full()
+        self._state = enroll(model, self._views, self._label, self._aside)
         self._maps = class_maps(self._views, self._label)
 
     def compare(self, views: Views) -> Scores:
@@ -101,30 +104,19 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
-        model, shots = self._model, self.support.shots
-        left = left_out_scores(model, self._views, self._label, before=before, changed=changed)
-        usual = usual_ranges(left, self._views, self._label, self._maps, score_model=model.score_model, shots=shots)
+        measured = measure(self._model, self._views, self._label, aside=self._aside, before=before, changed=changed)
+        usual = usual_ranges(measured.left_out, self._views, self._label, self._maps)
         contents = replace(contents, support=self.support)
-        kept = contents.decision
-        threshold = kept.threshold if kept.by_hand else self.threshold(contents, contents.promise, left)
+        kept = contents.decision.threshold
+        if not contents.decision.by_hand:
+            kept = compute_threshold(contents.promise, self.support.shots, measured)
         found = self.compare(contents.probes.views)
         probes = replace(
             contents.probes,
             open_score=tuple(found.open_score.tolist()),
             logits=tuple(map(tuple, found.logits.tolist())),
         )
-        return replace(contents, decision=Decision(threshold, tuple(left), usual), probes=probes)
-
-    def threshold(self, contents: Contents, promise: Promise, left: Sequence[LeftOut]) -> Threshold:
-        model, aside = self._model, contents.unknown
-        return compute_threshold(
-            model.score_model,
-            promise,
-            shots=self.support.shots,
-            left=left,
-            unknown_scores=() if aside is None else self.compare(aside.views).open_score.tolist(),
-            strange=() if model.score_model is None else strange_scores(model, self._views, self._label),
-        )
+        return replace(contents, decision=Decision(kept, measured, usual), probes=probes)
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
         """In the order of the batch."""
@@ -135,7 +127,7 @@ class Enrolled:
         names = (*self.support.names, UNKNOWN_NAME)
         compared = self.compare(batch.views)
         best = compared.logits.argmax(axis=1)
-        shares = probabilities(self._model.score_model, compared, decision)
+        shares = probabilities(compared, decision)
         if not np.isfinite(shares).all():
             raise _not_finite("probabilities")
         p = shares.tolist()

@@ -30,14 +30,15 @@ from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import replacing
 from glocal_runtime.images import LARGEST_SIDE
-from glocal_runtime.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
+from glocal_runtime.leave_one_out import Measured
+from glocal_runtime.model import CHECKPOINT, ONNX, UNKNOWN, Model, OnnxModel, torch_models
 from glocal_runtime.support import CELLS, Bank, Photo, Support
 from glocal_runtime.tensors import pack, unpack
 from glocal_runtime.threshold import LeftOut, Threshold
 from glocal_runtime.views import Array, Views, join
 
 SUFFIX = ".glocal"
-FORMAT, SCHEMA = "glocal recognizer", 2
+FORMAT, SCHEMA = "glocal recognizer", 3
 MANIFEST, MODEL, SUPPORT = "manifest.json", "model/", "support.safetensors"
 _thumbnail, _probe = "thumbnails/{}.jpg".format, "probes/{}.png".format
 LONGEST = 300  # characters of what is wrong with a file: it may quote the file
@@ -48,8 +49,9 @@ _PHOTO = {"name": str, "digest": str}
 _MODEL = {"kind": str, "name": str, "method": str, "open_score": str, "preprocess": dict}
 _MODELS: dict[str, dict[str, Any]] = {
     CHECKPOINT: _MODEL | {"settings": dict, "backbone": dict, "backbone_sha256": str},
-    ONNX: _MODEL | {"min_way": int, "precision": str, "score_model": dict | None, "report": dict},
+    ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
 }
+_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}
 _FIELDS: dict[str, Any] = {
     "format": str,
     "schema_version": int,
@@ -58,10 +60,10 @@ _FIELDS: dict[str, Any] = {
     "model": dict,
     "classes": [{"name": str, "photos": [_PHOTO]}],
     "unknown": list | None,
-    "promise": {"max_false_unknown": float, "per_class": bool},
+    "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
     "threshold": dict,
     "usual": ([float],),
-    "left_out": [{"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}],
+    "measured": {"left_out": [_SCORED], "alone": [_SCORED], "strange": [_SCORED], "unknown": [_SCORED], "own": float},
     "probes": [{"open_score": float, "logits": [float]}],
     "sha256": (str,),  # of the members that hold numbers
 }
@@ -144,7 +146,7 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
         names = [each["name"] for each in manifest["classes"]]
         support = Support(dict(zip(names, banks, strict=False)))
-        decision = _decision(manifest, len(names), sum(sizes[:-1]))
+        decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
         seen = _views(arrays, "probe", len(probes))
         if not banks[0].views.alike(seen):
             raise ValueError("its probes were seen by another model than its photos")
@@ -183,6 +185,8 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
             )
         if schema == 1:
             manifest, members = old_format.upgraded(manifest, members)
+        if schema in (1, 2):
+            manifest = old_format.without_score_model(manifest)
         check_kind(manifest, _FIELDS, "manifest")
         check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
         check_kind(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
@@ -254,7 +258,10 @@ def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
         "promise": vars(contents.promise),
         "threshold": decision.threshold.to_json(),
         "usual": decision.usual,
-        "left_out": [each._asdict() | {"parts": dict(each.parts)} for each in decision.left_out],
+        "measured": {
+            name: [each._asdict() | {"parts": dict(each.parts)} for each in value] if name != "own" else value
+            for name, value in vars(decision.measured).items()
+        },
         "probes": [
             {"open_score": score, "logits": list(logits)}
             for score, logits in zip(probes.open_score, probes.logits, strict=True)
@@ -263,19 +270,22 @@ def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int) -> Decision:
+def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown: int) -> Decision:
     threshold = Threshold.from_json(manifest["threshold"])
     if threshold.per_class is not None and len(threshold.per_class) != n_way:
         raise ValueError(f"{len(threshold.per_class)} thresholds for {n_way} classes")
-    left = tuple(LeftOut(**each) for each in manifest["left_out"])
-    outside = any(
-        not (0 <= e.photo < n_photos and 0 <= e.label < n_way and 0 <= e.nearest < n_way and 0 < e.shots < n_photos)
-        for e in left
-    )
-    if outside or any(len(each["logits"]) != n_way for each in manifest["probes"]):
+    found = manifest["measured"]
+    scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name != "own"}
+    for name, some in scored.items():
+        first = UNKNOWN if name == "unknown" else 0  # known unknowns have no class, and are counted for themselves
+        for e in some:
+            placed = 0 <= e.photo < (n_photos if first == 0 else n_unknown) and first <= e.label < n_way
+            if not (placed and 0 <= e.nearest < n_way and 0 <= e.shots < max(2, n_photos)):
+                raise ValueError(f"its scores do not belong to its {n_way} classes")
+    if any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")
     usual = {name: (float(low), float(high)) for name, (low, high) in manifest["usual"].items()}
-    return Decision(threshold, left, usual)
+    return Decision(threshold, Measured(**scored, own=float(found["own"])), usual)
 
 
 def _banks(

@@ -1,23 +1,70 @@
-"""What the support says about itself: photos scored without themselves, and classes scored without themselves."""
+"""What the support says about itself: photos scored without themselves, and classes without photos or altogether.
+
+Known unknowns (``aside``) are part of every support that is tried here, when the head uses them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from glocal_runtime.model import Head
+from glocal_runtime.model import UNKNOWN, Head, Scores
 from glocal_runtime.support import Support
 from glocal_runtime.threshold import LeftOut
 from glocal_runtime.views import Array, Labels, Views, class_means, join, spread
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
-STRANGERS = 12  # classes, and photos of each, that are scored as strangers to the rest
-PHOTOS = 4
+CLASSES = 12  # classes that are scored as strangers to the rest, or with a single photo
+SINGLES, ASKED = 2, 4  # photos that a class is cut down to in turn, and photos asked about each
+FOLDS = 5  # parts of the known unknowns that are left out in turn
 FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
+ENOUGH = 3  # photos of a class from which on it can be cut down
 
 
-def leave_one_out(head: Head, views: Views, label: Labels, *, asked: Views | None = None) -> list[LeftOut]:
+@dataclass(frozen=True)
+class Measured:
+    """What was found out by trying."""
+
+    left_out: tuple[LeftOut, ...] = ()  # each photo without itself
+    alone: tuple[LeftOut, ...] = ()  # photos of a class cut down to one photo, the other classes as they are
+    strange: tuple[LeftOut, ...] = ()  # photos without their class: what unknown ones would score
+    unknown: tuple[LeftOut, ...] = ()  # known unknowns, each without itself and its like
+    own: float = 0.0  # mean score of photos that are enrolled: nothing is less unknown
+
+
+def measure(
+    head: Head,
+    views: Views,
+    label: Labels,
+    *,
+    aside: Views | None = None,
+    before: Sequence[LeftOut] = (),
+    changed: Collection[int] | None = None,
+) -> Measured:
+    """``before`` and ``changed`` as in ``left_out_scores``."""
+    used = aside if head.takes_unknown else None
+    own = head.compare(enroll(head, views, label, used), views.rows(spread(np.arange(len(label)), 64)))
+    return Measured(
+        tuple(left_out_scores(head, views, label, aside=used, before=before, changed=changed)),
+        tuple(single_photos(head, views, label, aside=used)),
+        tuple(strangers(head, views, label, aside=used)),
+        () if aside is None else tuple(unknown_scores(head, views, label, aside)),
+        float(own.open_score.mean()),
+    )
+
+
+def enroll(head: Head, views: Views, label: Labels, aside: Views | None = None) -> object:
+    """The state of the support, with the known unknowns if there are any that the head uses."""
+    if aside is None or not head.takes_unknown or not len(aside):
+        return head.enroll(views, label)
+    return head.enroll(join([views, aside]), np.concatenate([label, np.full(len(aside), UNKNOWN)]))
+
+
+def leave_one_out(
+    head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
+) -> list[LeftOut]:
     """Of every photo whose class has another one (of a class with very many photos, some).
 
     ``asked``: other views of the same photos, to be scored in their place.
@@ -34,16 +81,76 @@ def leave_one_out(head: Head, views: Views, label: Labels, *, asked: Views | Non
         out = np.array([rows[r] for rows in turns if r < len(rows)])
         kept = np.ones(len(label), dtype=bool)
         kept[out] = False
-        compared = head.compare(head.enroll(views.rows(kept), label[kept]), query.rows(out))
-        nearest = compared.logits.argmax(axis=1)
-        for i, row in enumerate(out.tolist()):
-            c = int(label[row])
-            parts = {name: float(value[i]) for name, value in compared.parts.items()}
-            found.append(LeftOut(c, int(shots[c]) - 1, float(compared.open_score[i]), row, int(nearest[i]), parts))
+        compared = head.compare(enroll(head, views.rows(kept), label[kept], aside), query.rows(out))
+        found += _scored(compared, out, label, shots[label[out]] - 1)
     return found
 
 
-def leave_one_out_of(head: Head, views: Views, label: Labels, only: Collection[int]) -> list[LeftOut]:
+def single_photos(head: Head, views: Views, label: Labels, *, aside: Views | None = None) -> list[LeftOut]:
+    """What photos of a class with one photo score, from classes with more, each cut down to one in turn."""
+    shots, found = np.bincount(label), []
+    for c in spread(np.flatnonzero(shots >= ENOUGH), CLASSES).tolist():
+        rows = np.flatnonzero(label == c)
+        for keep in rows[:SINGLES].tolist():
+            kept = label != c
+            kept[keep] = True
+            asked = spread(rows[rows != keep], ASKED)
+            compared = head.compare(enroll(head, views.rows(kept), label[kept], aside), views.rows(asked))
+            found += _scored(compared, asked, label, [1] * len(asked))
+    return found
+
+
+def strangers(
+    head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
+) -> list[LeftOut]:
+    """What unknown photos would score: those of a class that is left out altogether; ``asked`` as above."""
+    n_way = int(label.max()) + 1
+    if n_way - 1 < max(1, head.min_way):
+        return []
+    query, found = views if asked is None else asked, []
+    for c in spread(np.arange(n_way), CLASSES).tolist():
+        kept, rows = label != c, np.flatnonzero(label == c)
+        others = label[kept] - (label[kept] > c)
+        compared = head.compare(enroll(head, views.rows(kept), others, aside), query.rows(rows))
+        scored = _scored(compared, rows, label, [0] * len(rows))
+        found += [each._replace(nearest=each.nearest + (each.nearest >= c)) for each in scored]
+    return found
+
+
+def unknown_scores(head: Head, views: Views, label: Labels, aside: Views) -> list[LeftOut]:
+    """What known unknowns score, each part of them while the others are enrolled."""
+    parts = [np.arange(len(aside))[i::FOLDS] for i in range(min(FOLDS, len(aside)))]
+    if not head.takes_unknown:
+        parts = [np.arange(len(aside))]
+    found = []
+    for part in parts:
+        rest = np.setdiff1d(np.arange(len(aside)), part)
+        compared = head.compare(enroll(head, views, label, aside.rows(rest)), aside.rows(part))
+        found += _scored(compared, part, np.full(len(aside), UNKNOWN), [0] * len(part))
+    return found
+
+
+def left_out_scores(
+    head: Head,
+    views: Views,
+    label: Labels,
+    *,
+    aside: Views | None = None,
+    before: Sequence[LeftOut] = (),
+    changed: Collection[int] | None = None,
+) -> list[LeftOut]:
+    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
+
+    ``before`` counts photos and classes as they are now.
+    """
+    if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
+        return leave_one_out(head, views, label, aside=aside)
+    return [*before, *(_leave_one_out_of(head, views, label, changed, aside) if changed else [])]
+
+
+def _leave_one_out_of(
+    head: Head, views: Views, label: Labels, only: Collection[int], aside: Views | None
+) -> list[LeftOut]:
     """Photos of the classes ``only``; the others enter as their mean, which is all that most methods keep of a class.
 
     Leaving out every photo of 200 classes takes many seconds, and a new class hardly moves the scores of the old ones.
@@ -51,20 +158,8 @@ def leave_one_out_of(head: Head, views: Views, label: Labels, only: Collection[i
     others = np.array([c for c in range(int(label.max()) + 1) if c not in only], dtype=np.int64)
     rows = np.flatnonzero(~np.isin(label, others))
     condensed = join([_means(views, label).rows(others), views.rows(rows)])
-    found = leave_one_out(head, condensed, np.concatenate([others, label[rows]]))
+    found = leave_one_out(head, condensed, np.concatenate([others, label[rows]]), aside=aside)
     return [each._replace(photo=int(rows[each.photo - len(others)])) for each in found]
-
-
-def left_out_scores(
-    head: Head, views: Views, label: Labels, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
-) -> list[LeftOut]:
-    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
-
-    ``before`` counts photos and classes as they are now.
-    """
-    if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
-        return leave_one_out(head, views, label)
-    return [*before, *(leave_one_out_of(head, views, label, changed) if changed else [])]
 
 
 def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
@@ -82,28 +177,21 @@ def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[Le
     return kept
 
 
-def strange_scores(head: Head, views: Views, label: Labels) -> list[float]:
-    """What unknown photos would score, from the support alone: a class as a stranger to all others, one mean each.
-
-    The others enter as their mean, which is all that most methods keep of a class; of many classes ``STRANGERS`` are
-    asked, ``PHOTOS`` photos each.
-    """
-    return [float(scores.mean()) for scores in strangers(head, views, label)]
-
-
-def strangers(head: Head, views: Views, label: Labels, *, asked: Views | None = None) -> list[Array]:
-    """The scores behind ``strange_scores``, class by class; ``asked`` as in ``leave_one_out``."""
-    n_way = int(label.max()) + 1
-    if n_way - 1 < max(1, head.min_way):
-        return []
-    means, classes = _means(views, label), np.arange(n_way)
-    found = []
-    for c in spread(classes, STRANGERS).tolist():
-        state = head.enroll(means.rows(classes != c), classes[:-1])
-        rows = spread(np.flatnonzero(label == c), PHOTOS)
-        found.append(head.compare(state, (views if asked is None else asked).rows(rows)).open_score)
-    return found
+def _scored(compared: Scores, rows: Labels, label: Labels, shots: Iterable[int]) -> list[LeftOut]:
+    """Row i of the scores belongs to photo ``rows[i]``, of whose class ``shots[i]`` photos were enrolled."""
+    nearest = compared.logits.argmax(axis=1)
+    return [
+        LeftOut(
+            int(label[row]),
+            int(n),
+            float(compared.open_score[i]),
+            int(row),
+            int(nearest[i]),
+            {name: float(values[i]) for name, values in compared.parts.items()},
+        )
+        for i, (row, n) in enumerate(zip(rows.tolist(), shots, strict=True))
+    ]
 
 
-def _means(views: Views, label: Labels) -> Views:
+def _means(views: Views, label: Array) -> Views:
     return Views(class_means(views.vec, label), None if views.local is None else class_means(views.local, label))

@@ -22,12 +22,12 @@ import numpy as np
 
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import Pixels, Preprocess
-from glocal_runtime.score_model import ScoreModel
 from glocal_runtime.views import Array, Labels, Views
 
-DEFAULT = "photos-gel"
+DEFAULT = "photos-fast"
 PARTS = ("E_c", "E_f")  # open scores of a part of the picture: the whole, and its patches
 NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
+UNKNOWN = -1  # the label of a photo of no class
 CHECKPOINT, ONNX = "checkpoint", "onnx"  # kinds of models in a file
 EMBED, ENROLL, SCORE = "embed.onnx", "enroll.onnx", "score.onnx"
 GRAPHS = (EMBED, ENROLL, SCORE)
@@ -48,8 +48,9 @@ class Head(Protocol):
     """The part of a model that compares views; a method without a backbone is one."""
 
     min_way: int  # fewest classes it is defined for
+    takes_unknown: bool  # whether known unknowns may be among the support
 
-    def enroll(self, support: Views, label: Labels) -> Any: ...
+    def enroll(self, support: Views, label: Labels) -> Any: ...  # a label of UNKNOWN is a photo of no class
 
     def compare(self, state: Any, query: Views) -> Scores: ...
 
@@ -59,7 +60,6 @@ class Model(Head, Protocol):
     method: str
     open_score: str  # the one it decides by
     score_names: tuple[str, ...]  # those it could decide by
-    score_model: ScoreModel | None  # what it knows of its own open score
     preprocess: Preprocess
     sha256: str  # of what is in the file
 
@@ -137,8 +137,8 @@ class OnnxModel:
     open_score: str
     min_way: int
     preprocess: Preprocess
-    score_model: ScoreModel | None
     graphs: Mapping[str, bytes]
+    takes_unknown: bool = False
     precision: str = "float32"
     report: Mapping[str, Any] = field(default_factory=dict)  # what was measured when it was made
     threads: int = 0  # of onnxruntime; 0 is one per core
@@ -156,8 +156,6 @@ class OnnxModel:
         """From a recognizer's file."""
         fields = {name: value for name, value in record.items() if name != "kind"}
         fields["preprocess"] = Preprocess.from_json(record["preprocess"])
-        if record["score_model"] is not None:
-            fields["score_model"] = ScoreModel.from_json(record["score_model"])
         return cls(**fields, graphs={name: files[name] for name in GRAPHS}, threads=threads)
 
     def record(self) -> dict[str, Any]:
@@ -169,7 +167,7 @@ class OnnxModel:
             "preprocess": self.preprocess.to_json(),
             "min_way": self.min_way,
             "precision": self.precision,
-            "score_model": None if self.score_model is None else self.score_model.to_json(),
+            "takes_unknown": self.takes_unknown,
             "report": dict(self.report),
         }
 
@@ -181,7 +179,7 @@ class OnnxModel:
         return Views(found["vec"], found.get("local"))
 
     def enroll(self, support: Views, label: Labels) -> dict[str, Array]:
-        one_hot = np.eye(int(label.max()) + 1, dtype=np.float32)[label]
+        one_hot = one_hot_rows(label)
         return self._enroll({**_arrays(support), "label": one_hot}) | {"n_way": np.array(one_hot.shape[1])}
 
     def compare(self, state: Any, query: Views) -> Scores:
@@ -199,6 +197,13 @@ class OnnxModel:
             return Scores(np.empty((0, int(state["n_way"])), np.float32), nothing, parts)
         found = {name: np.concatenate([each[name] for each in turns]) for name in self._score.outputs}
         return Scores(found["logits"], found["open_score"], {name: found[name] for name in PARTS if name in found})
+
+
+def one_hot_rows(label: Labels) -> Array:
+    """(S,) -> (S, N) float32; the row of a photo of no class is 0."""
+    rows = np.eye(int(label.max()) + 1, dtype=np.float32)[label]
+    rows[label == UNKNOWN] = 0
+    return rows
 
 
 def _arrays(views: Views) -> dict[str, Array]:

@@ -61,3 +61,17 @@ def upgraded(manifest: dict[str, Any], members: dict[str, bytes]) -> tuple[dict[
         sha256 = {names.get(name, name): value for name, value in old["sha256"].items()}
         members = {names.get(name, name): data for name, data in members.items()}
     return old | {"format": "glocal recognizer", "model": model, "sha256": sha256}, members
+
+
+def without_score_model(manifest: dict[str, Any]) -> dict[str, Any]:
+    """A manifest of schema 2 as one of schema 3: the threshold stays as it was computed then."""
+    old = dict(manifest)
+    if "score_model" in old["model"]:
+        old["model"] = {name: value for name, value in old["model"].items() if name != "score_model"}
+        old["model"]["takes_unknown"] = False
+    gone = ("midpoint", "slope", "extrapolated")
+    old["threshold"] = {name: value for name, value in old["threshold"].items() if name not in gone}
+    old["promise"] = {**old["promise"], "with_unknown": None}
+    nothing: dict[str, Any] = {"alone": [], "strange": [], "unknown": [], "own": 0.0}
+    old["measured"] = {"left_out": old.pop("left_out"), **nothing}
+    return old

@@ -66,13 +66,19 @@ def reason(evidence: Evidence, usual: Mapping[str, Range]) -> str:
 def _good(evidence: Evidence, usual: Mapping[str, Range]) -> str:
     judged = [KINDS[name] for name in evidence.parts if name in usual]
     match = f"{' and '.join(judged)} match as usual" if judged else "it matches"
-    return f"{match}{_patches(evidence, usual, ', ')}"
+    return f"{match}{'' if _few(evidence, usual) else _patches(evidence, usual, ', ')}"
 
 
 def _weak(weak: list[str], evidence: Evidence, usual: Mapping[str, Range]) -> str:
     verb = "are" if len(weak) > 1 else "is"
-    patches = _patches(evidence, usual, ": ") if "E_f" in weak else ""
+    patches = _patches(evidence, usual, ": ") if "E_f" in weak and _few(evidence, usual) else ""
     return f"{' and '.join(KINDS[name] for name in weak)} match {verb} weak{patches}"
+
+
+def _few(evidence: Evidence, usual: Mapping[str, Range]) -> bool:
+    """Whether fewer patches match than usual: only then do they speak for a weak match, and only then not for a good
+    one."""
+    return evidence.patches is not None and "patches" in usual and evidence.patches[0] < round(usual["patches"][0])
 
 
 def _patches(evidence: Evidence, usual: Mapping[str, Range], lead: str) -> str:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from PIL import Image
 
-from glocal_runtime.advice import Finding, advice, without_duplicates
+from glocal_runtime.advice import Finding, advice, thresholds_moved, without_duplicates
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
 from glocal_runtime.encoder import Batch, Encoder, Progress
 from glocal_runtime.enrolled import Contents, Enrolled, Probes, Verified, relative
@@ -27,6 +27,7 @@ from glocal_runtime.file import damaged, holds_recognizer, read_contents, write_
 from glocal_runtime.files import Stamp, stamp
 from glocal_runtime.leave_one_out import carried_over
 from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
+from glocal_runtime.outlook import Outlook, outlook
 from glocal_runtime.photos import (
     Image_,
     Labelled,
@@ -82,8 +83,9 @@ class Recognizer:
         model: Any = DEFAULT,
         score: str | None = None,
         max_false_unknown: float = 0.05,
-        per_class: bool = False,
+        per_class: bool = True,
         unknown: Photos | None = None,
+        with_unknown: float | None = None,
         skip_bad: bool = False,
         device: str = "auto",
         workers: int = 2,
@@ -92,9 +94,10 @@ class Recognizer:
         """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
 
         ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
-        memory.  ``unknown``: photos of other things, which make the threshold better.  ``score``: another open score.
+        memory.  ``score``: another open score.  ``unknown``: photos of other things, which the head learns to tell from
+        the classes; ``with_unknown``: the share of false unknowns that catching more of them may cost.
         """
-        promise = Promise(check_promise(max_false_unknown), per_class)
+        promise = _promise(max_false_unknown, per_class, with_unknown)
         classes = labelled_sources(photos)
         others = [] if unknown is None else sources_of(unknown, "unknown/")
         found = find_model(model, score=score, device=device)
@@ -114,10 +117,10 @@ class Recognizer:
             support,
             bank.rows(range(len(owner), len(bank))) if others else None,
             promise,
-            Decision(Threshold(math.inf, max_false_unknown, None, None, "none"), ()),
+            Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
             Probes(images, encoder.embed(images)),
         )
-        enrolled = Enrolled(found, support)
+        enrolled = Enrolled(found, support, contents.unknown)
         findings = [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
@@ -129,7 +132,7 @@ class Recognizer:
         contents = read_contents(Path(path), device=device, threads=threads)
         encoder = Encoder(contents.model, workers=workers)
         try:
-            found = cls(contents, encoder, Enrolled(contents.model, contents.support))
+            found = cls(contents, encoder, Enrolled(contents.model, contents.support, contents.unknown))
             found._try_out()
         except Exception as error:  # whatever a model, which a stranger may have made, fails with
             raise damaged(Path(path), error) from error
@@ -141,7 +144,7 @@ class Recognizer:
         size, now = self.encoder.preprocess.size, self.contents
         blank = Source("(blank)", lambda: np.zeros((size, size, 3), np.uint8))
         self.answer(self.encoder.batch([take(blank, self.encoder.preprocess)]))
-        compute_threshold(now.model.score_model, now.promise, shots=now.support.shots, left=now.decision.left_out)
+        compute_threshold(now.promise, now.support.shots, now.decision.measured)
 
     def save(self, path: str | Path) -> None:
         """One file, the old one or the new one at any moment.
@@ -162,6 +165,10 @@ class Recognizer:
     @property
     def threshold(self) -> Threshold:
         return self.contents.decision.threshold
+
+    def outlook(self) -> Outlook:
+        """What to expect of it: how often it names right, calls known photos unknown, and catches unknown ones."""
+        return outlook(self.contents.support.shots, self.contents.decision)
 
     def findings(self) -> list[Finding]:
         """Advice about the support: duplicates, strays, classes that will be confused, too few photos."""
@@ -192,7 +199,7 @@ class Recognizer:
         best = compared.logits.argmax(axis=1)
         limits = decision.limits(best)
         label = np.where(compared.open_score > limits, len(self.classes), best)
-        p = probabilities(self.contents.model.score_model, compared, decision)
+        p = probabilities(compared, decision)
         return Decided(
             [names[n] for n in label.tolist()],
             p[np.arange(len(label)), label],
@@ -257,43 +264,96 @@ class Recognizer:
         return self._change(self.contents.support.renamed(old, new), ())
 
     def set_threshold(
-        self, value: float | None = None, *, max_false_unknown: float | None = None, per_class: bool | None = None
+        self,
+        value: float | None = None,
+        *,
+        max_false_unknown: float | None = None,
+        per_class: bool | None = None,
+        with_unknown: float | None = None,
     ) -> Threshold:
         """By hand to ``value``, kept until the next call; or computed anew for a promise."""
         now = self.contents
-        if value is not None and (max_false_unknown is not None or per_class is not None):
+        if value is not None and (max_false_unknown, per_class, with_unknown) != (None, None, None):
             raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
         promise = now.promise
         if value is not None:
-            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user")
+            spread = now.decision.threshold.spread
+            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user", spread=spread)
         else:
-            share = promise.max_false_unknown if max_false_unknown is None else check_promise(max_false_unknown)
-            promise = Promise(share, promise.per_class if per_class is None else per_class)
-            threshold = self.enrolled.threshold(now, promise, now.decision.left_out)
+            promise = _promise(
+                promise.max_false_unknown if max_false_unknown is None else max_false_unknown,
+                promise.per_class if per_class is None else per_class,
+                promise.with_unknown if with_unknown is None else with_unknown,
+            )
+            if len(self.classes) > 1 and not now.decision.measured.strange:  # a file of an older glocal has less
+                computed = replace(now.decision, threshold=replace(now.decision.threshold, source="none"))
+                now = self.enrolled.settled(replace(now, decision=computed))
+            threshold = compute_threshold(promise, now.support.shots, now.decision.measured)
         self.contents = replace(now, promise=promise, decision=replace(now.decision, threshold=threshold))
         return threshold
 
+    def add_unknown(self, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None) -> list[Finding]:
+        """Known unknowns: photos of other things, beside those that are there."""
+        new, found = self._encoded("unknown/", photos, skip_bad, progress)
+        return found + self.add_unknown_bank(new)
+
+    def add_unknown_bank(self, bank: Bank) -> list[Finding]:
+        """Known unknowns that were encoded before."""
+        there = self.contents.unknown
+        known = {photo.digest: name for name, own in self.contents.support.classes.items() for photo in own.photos}
+        for photo in bank.photos:
+            if photo.digest in known:
+                raise DataError(
+                    f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one "
+                    "of the two",
+                    code="photo-in-two-classes",
+                )
+        seen = {photo.digest for photo in there.photos} if there is not None else set()
+        fresh = bank.rows([i for i, photo in enumerate(bank.photos) if photo.digest not in seen])
+        joined = fresh if there is None else there + fresh
+        return self._change(self.contents.support, (), unknown=joined)
+
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
-        sources = sources_of(photos, f"{name}/")
+        new, found = self._encoded(f"{name}/", photos, skip_bad, progress)
+        return found + self.add_bank(name, new)
+
+    def _encoded(
+        self, prefix: str, photos: Photos, skip_bad: bool, progress: Progress | None
+    ) -> tuple[Bank, list[Finding]]:
+        sources = sources_of(photos, prefix)
         if not sources:
-            raise DataError(f"class {name!r} needs at least one photo to add, got none", code="no-photos")
+            raise DataError(f"{prefix.rstrip('/')!r} needs at least one photo to add, got none", code="no-photos")
         new, bad = self.encoder.bank(sources, skip_bad=skip_bad, progress=progress)
         if not len(new):
             first = next(iter(bad.values()))
             raise DataError(
                 f"none of the {len(bad)} photos can be used; the first: {first.path}: {first.error}", code="no-photos"
             )
-        return [Finding.unreadable(each.path, each.error) for each in bad.values()] + self.add_bank(name, new)
+        return new, [Finding.unreadable(each.path, each.error) for each in bad.values()]
 
-    def _change(self, support: Support, touched: Collection[str]) -> list[Finding]:
+    def _change(self, support: Support, touched: Collection[str], *, unknown: Bank | None = None) -> list[Finding]:
         """To the new support, or, when anything goes wrong on the way, nothing at all."""
         now = self.contents
+        aside = now.unknown if unknown is None else unknown
+        changed = None if unknown is not None else {support.names.index(name) for name in touched}
         before = carried_over(now.decision.left_out, now.support, support)
-        enrolled = Enrolled(now.model, support)
-        contents = enrolled.settled(now, changed={support.names.index(name) for name in touched}, before=before)
+        enrolled = Enrolled(now.model, support, aside)
+        contents = enrolled.settled(replace(now, unknown=aside), changed=changed, before=before)
         self.contents, self.enrolled = contents, enrolled
         found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
-        return [*found, Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else found
+        moved = thresholds_moved(now.support.names, now.decision, support.names, contents.decision)
+        by_hand = [Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else []
+        return [*found, *moved, *by_hand]
+
+
+def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | None) -> Promise:
+    if with_unknown is not None and check_promise(with_unknown) < max_false_unknown:
+        raise RecipeError(
+            f"with_unknown is the share of false unknowns that known unknowns may raise max_false_unknown to, so it is "
+            f"at least {max_false_unknown:g}, got {with_unknown:g}",
+            code="promise",
+        )
+    return Promise(check_promise(max_false_unknown), per_class, with_unknown)
 
 
 def find_model(source: Any, *, score: str | None = None, device: str = "auto") -> Model:

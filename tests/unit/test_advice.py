@@ -9,6 +9,7 @@ import pytest
 
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import advice
+from glocal_runtime.leave_one_out import Measured
 from glocal_runtime.prediction import Evidence, reason
 from glocal_runtime.support import check_class_name, check_distinct
 from photos import recognizer, some
@@ -48,7 +49,8 @@ def test_classes_that_will_be_confused() -> None:
     who = recognizer()  # five photos each of zero, one, two
     mixed = {0: 1, 1: 1, 5: 0, 6: 0, 10: 0}  # photo -> the class it would be given
     left = tuple(each._replace(nearest=mixed.get(each.photo, each.label)) for each in who.contents.decision.left_out)
-    texts = [each.text for each in advice(who.contents.support, replace(who.contents.decision, left_out=left))]
+    now = replace(who.contents.decision, measured=Measured(left))
+    texts = [each.text for each in advice(who.contents.support, now)]
     assert [text for text in texts if "confused" in text] == [
         "'zero' and 'one' will be confused (4 of 10 photos, each judged by the others); "
         "add photos that show the difference, or merge the two"

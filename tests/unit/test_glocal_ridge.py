@@ -50,7 +50,7 @@ def twin(support: Views, query: Views, *, ridge: float = 0.1, weight: float = 0.
     for i in range(len(q)):
         for k in range(3):
             mean = e[labels == k].mean(axis=0)
-            length = np.sqrt((1 + (shots[k] - 1) * rho) / (shots[k] * rho))
+            length = np.sqrt((1 + (shots[k] - 1) * rho) / shots[k] / ((1 + (shots.mean() - 1) * rho) / shots.mean()))
             s_c[i, k] = q[i] @ mean / np.linalg.norm(mean) * length
             s_c[i, k] += weight * sum(q[i] @ e[j] * alpha[j, k] for j in range(n))
             s_f[i, k] = weight * sum(match(d[i], c[j]) * alpha[j, k] for j in range(n))

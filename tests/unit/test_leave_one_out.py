@@ -10,7 +10,7 @@ from glocal.methods import METHODS
 from glocal.methods.protonet import ProtoNet
 from glocal.recognizer.torch_model import TorchHead
 from glocal_runtime import leave_one_out as module
-from glocal_runtime.leave_one_out import carried_over, leave_one_out, leave_one_out_of, strange_scores
+from glocal_runtime.leave_one_out import carried_over, leave_one_out, left_out_scores, measure, single_photos, strangers
 from glocal_runtime.views import Labels, Views
 from photos import recognizer, some
 
@@ -39,9 +39,10 @@ def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> 
         assert each.score == torch.tensor(each.parts["E_c"]).add(each.parts["E_f"]).item()
 
 
-def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there() -> None:
+def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there(monkeypatch: pytest.MonkeyPatch) -> None:
     (views, label), head = task(), gel()
-    found = {each.photo: each for each in leave_one_out_of(head, views, label, {2})}
+    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    found = {each.photo: each for each in left_out_scores(head, views, label, changed={2})}
     assert found.keys() == {4, 5}
     for photo, each in found.items():
         kept = np.arange(6) != photo
@@ -92,14 +93,45 @@ def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
     assert leave_one_out(PROTONET, Views(vec[:2]), np.array([0, 1])) == []
 
 
-def test_strange_scores_are_those_of_a_class_that_is_not_enrolled() -> None:
+def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
     vec, label = np.random.default_rng(1).standard_normal((7, 5)), np.array([0, 2, 1, 1, 2, 0, 1])
-    found = strange_scores(PROTONET, Views(vec), label)
-    for c in range(3):
-        means = [vec[label == other].mean(axis=0) for other in range(3) if other != c]
-        best = [max(cosine(row, mean) for mean in means) / 0.1 for row in vec[label == c]]
-        assert found[c] == pytest.approx(-np.mean(best), abs=1e-4)
-    assert strange_scores(PROTONET, Views(vec[:2]), np.array([0, 0])) == []
+    found = strangers(PROTONET, Views(vec), label)
+    assert sorted(each.photo for each in found) == list(range(7))
+    for each in found:
+        assert each.label == label[each.photo] != each.nearest
+        means = {c: vec[label == c].mean(axis=0) for c in range(3) if c != each.label}
+        best = {c: cosine(vec[each.photo], mean) / 0.1 for c, mean in means.items()}
+        assert each.score == pytest.approx(-max(best.values()), abs=1e-4)
+        assert best[each.nearest] == max(best.values())
+    assert strangers(PROTONET, Views(vec[:2]), np.array([0, 0])) == []
+
+
+def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are() -> None:
+    vec, label = np.random.default_rng(2).standard_normal((7, 5)), np.array([0, 0, 0, 1, 1, 2, 0])
+    found = single_photos(PROTONET, Views(vec), label)
+    assert {(each.label, each.shots) for each in found} == {(0, 1)}  # the only class with three or more
+    rows = [0, 1, 2, 6]
+    expected = []
+    for keep in rows[:2]:
+        means = [vec[keep], vec[[3, 4]].mean(axis=0), vec[5]]
+        expected += [-max(cosine(vec[i], mean) for mean in means) / 0.1 for i in rows if i != keep]
+    assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
+
+
+def test_known_unknowns_are_scored_without_themselves() -> None:
+    torch.manual_seed(0)
+    head = TorchHead(METHODS["glocal-ridge"](4).eval())
+    maps = torch.rand(9, 4, 2, 2)
+    seen = METHODS["glocal-ridge"](4).embed(maps)
+    views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
+    support, label, aside = views.rows(slice(0, 6)), np.array([0, 0, 0, 1, 1, 1]), views.rows(slice(6, 9))
+    found = measure(head, support, label, aside=aside).unknown
+    assert [each.photo for each in found] == [0, 1, 2]
+    for each in found:
+        rest = aside.rows([i for i in range(3) if i != each.photo])
+        state = module.enroll(head, support, label, rest)
+        score = head.compare(state, aside.rows([each.photo])).open_score[0]
+        assert each.score == pytest.approx(float(score), abs=1e-6)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

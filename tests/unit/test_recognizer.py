@@ -9,6 +9,8 @@ import pytest
 from PIL import Image
 
 from exports import onnx_model
+from glocal.engine.checkpoint import Model, load_model, save_model
+from glocal.methods.glocal_ridge import GlocalRidge
 from glocal_runtime import Recognizer, Unreadable
 from glocal_runtime.support import Bank
 from photos import digits, recognizer, some, write, write_classes
@@ -92,7 +94,7 @@ def test_removing_undoes_adding_and_renaming_keeps_the_answers() -> None:
     who = recognizer()
     before = who.contents
     who.add_class("six", some("six", 0, 5))
-    assert "unknown" not in labels(who, "six")[:3]
+    assert "six" in labels(who, "six")
     who.remove_class("six")
     assert who.contents.identity == before.identity
     assert who.contents.decision == before.decision
@@ -165,8 +167,7 @@ def test_thresholds_by_class_decide_by_the_nearest_class() -> None:
 
 
 def test_known_unknowns_take_part(tmp_path: Path) -> None:
-    photos = {"zero": some("zero", 0, 1), "one": some("one", 0, 1)}
-    who = enrolled(photos, unknown=some("six", 0, 8), model="embedded-protonet")
+    who = enrolled({"zero": some("zero", 0, 1)}, unknown=some("six", 0, 8), model="embedded-protonet")
     assert who.threshold.source == "known unknowns"
     scores = who.compare(who.contents.unknown.views).open_score
     assert who.threshold.value == pytest.approx(np.quantile(scores, 0.05))
@@ -174,6 +175,39 @@ def test_known_unknowns_take_part(tmp_path: Path) -> None:
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
     assert len(back.contents.unknown) == 8
     assert back.set_threshold(max_false_unknown=0.05).value == pytest.approx(who.threshold.value)
+
+
+def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: Path) -> None:
+    there = load_model("embedded-protonet")
+    record = there.record | {"method": {"name": "glocal-ridge", "settings": {}}}
+    save_model(tmp_path / "ridge.safetensors", Model(there.backbone, GlocalRidge(there.backbone.channels), record))
+    classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
+    who = enrolled(classes, model=tmp_path / "ridge.safetensors")
+    before = who.compare(who.encoder.embed(some("six", 30, 50))).open_score.mean()
+    known = who.compare(who.encoder.embed(some("one", 30, 50))).open_score.mean()
+    who.add_unknown(some("six", 0, 8))
+    assert len(who.contents.unknown) == 8
+    after = who.compare(who.encoder.embed(some("six", 30, 50))).open_score.mean()
+    assert after - who.compare(who.encoder.embed(some("one", 30, 50))).open_score.mean() > before - known
+    with refused("photo-in-two-classes"):
+        who.add_unknown(some("one", 0, 1))
+    assert len(who.add_unknown(some("six", 0, 8))) >= 0
+    assert len(who.contents.unknown) == 8  # the same photos again are no more
+    who.save(tmp_path / "a.glocal")
+    back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
+    asked = [*some("six", 60, 63), *some("two", 60, 63)]
+    assert [each.open_score for each in back.predict(asked)] == [each.open_score for each in who.predict(asked)]
+
+
+def test_a_change_says_which_thresholds_moved() -> None:
+    who = recognizer()
+    kinds = {finding.kind for finding in who.add_class("six", some("six", 0, 1))}
+    assert kinds & {"thresholds moved", "thresholds kept"}
+    old = dict(zip(who.classes, who.threshold.per_class, strict=True))
+    found = {finding.kind: finding for finding in who.add_photos("one", some("one", 40, 60))}
+    new = dict(zip(who.classes, who.threshold.per_class, strict=True))
+    moved = {name for name in old if abs(new[name] - old[name]) >= 0.1 * who.threshold.spread}
+    assert moved == (found["thresholds moved"].classes if moved else set())
 
 
 @pytest.mark.parametrize("model", ["torch", "onnx"])

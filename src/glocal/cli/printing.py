@@ -109,6 +109,7 @@ def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
         "model": contents.model.name,
         "method": contents.model.method,
         "classes": dict(zip(contents.support.names, contents.support.shots, strict=True)),
+        "outlook": recognizer.outlook().to_json(),
         "threshold": recognizer.threshold.to_json(),
     }
 
@@ -118,7 +119,7 @@ def describe(recognizer: Recognizer) -> str:
     contents = recognizer.contents
     n_class, n_photo = len(contents.support.names), len(contents.support.photos)
     head = f"{counted(n_class, 'class', 'classes')}, {counted(n_photo, 'photo')}, {contents.model.name}"
-    return "\n".join([head, *threshold_lines(recognizer)])
+    return "\n".join([head, *recognizer.outlook().lines(), *threshold_lines(recognizer)])
 
 
 def counted(n: int, one: str, many: str | None = None) -> str:
@@ -131,7 +132,7 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
         return [f"threshold {threshold.value:.4g}, set by hand: it promises nothing"]
     if threshold.source == "none":
         return ["no threshold: nothing is called unknown", *(f"note: {warning}" for warning in threshold.warnings)]
-    source = "leave-one-out and the score model" if threshold.source == "mixed" else threshold.source
+    source = {"one photo": "one photo per class"}.get(threshold.source, threshold.source)
     lines = [f"threshold {threshold.value:.4g} from {source}"]
     if threshold.expected is not None:
         lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"

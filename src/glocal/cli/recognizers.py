@@ -31,21 +31,31 @@ def classes(file: RecognizerFile, json: Json = False) -> None:
 
 def add(
     file: RecognizerFile,
-    name: ClassName,
-    photos: Annotated[list[Path], typer.Argument(help="Photos, and folders of photos.")],
+    name: Annotated[str | None, typer.Argument(metavar="CLASS", help="The class.")] = None,
+    photos: Annotated[list[Path] | None, typer.Argument(help="Photos, and folders of photos.")] = None,
+    unknown: Annotated[
+        list[Path] | None, typer.Option(help="Photos, or a folder, of other things: known unknowns.")
+    ] = None,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Add a class, or photos to a class that is there."""
+    """Add a class, photos to a class that is there, or known unknowns with --unknown."""
+    from glocal_runtime.errors import RecipeError
     from glocal_runtime.support import check_class_name
 
-    check_there(*photos)
+    if (name is None) != (not photos) or (name is None and not unknown):
+        raise RecipeError("name a class and its photos, or known unknowns with --unknown", code="nothing-given")
+    check_there(*(photos or []), *(unknown or []))
     recognizer = _load(file, device, workers, to_change=True)
+    findings = []
     with bars() as progress:
-        known = check_class_name(name) in recognizer.classes
-        grow = recognizer.add_photos if known else recognizer.add_class
-        findings = grow(name, photos, progress=rate_meter(progress, "add"))
+        if name is not None:
+            known = check_class_name(name) in recognizer.classes
+            grow = recognizer.add_photos if known else recognizer.add_class
+            findings += grow(name, photos or [], progress=rate_meter(progress, "add"))
+        if unknown:
+            findings += recognizer.add_unknown(unknown, progress=rate_meter(progress, "add"))
     _save(recognizer, file, findings, json)
 
 
@@ -76,14 +86,19 @@ def threshold(
     per_class: Annotated[
         bool | None, typer.Option("--per-class/--one-for-all", help="Compute one per class, or one for all.")
     ] = None,
+    with_unknown: Annotated[
+        float | None, typer.Option(help="The share that known unknowns may raise --max-false-unknown to.")
+    ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Show the threshold and its promise, or change it."""
-    change = set_ is not None or max_false_unknown is not None or per_class is not None
+    change = any(each is not None for each in (set_, max_false_unknown, per_class, with_unknown))
     recognizer = _load(file, device, to_change=change)
     if change:
-        recognizer.set_threshold(set_, max_false_unknown=max_false_unknown, per_class=per_class)
+        recognizer.set_threshold(
+            set_, max_false_unknown=max_false_unknown, per_class=per_class, with_unknown=with_unknown
+        )
         recognizer.save(file)
     show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
 
@@ -101,7 +116,7 @@ def inspect(
 
     manifest = read_manifest(file)
     model, classes = manifest["model"], manifest["classes"]
-    result = {key: value for key, value in manifest.items() if key != "left_out"}
+    result = {key: value for key, value in manifest.items() if key != "measured"}
     lines = [
         ("written by", f"glocal {manifest['version']}, schema {manifest['schema_version']}"),
         ("identity", manifest["identity"]),
@@ -115,6 +130,9 @@ def inspect(
     if manifest["unknown"]:
         lines.append(("known unknowns", counted(len(manifest["unknown"]), "photo")))
     recognizer = _load(file, device)
+    outlook = recognizer.outlook()
+    result["outlook"] = outlook.to_json()
+    lines = [("outlook", outlook.lines()[0]), *(("", line) for line in outlook.lines()[1:]), *lines]
     first, *more = threshold_lines(recognizer)
     lines += [("threshold", first.removeprefix("threshold ")), *(("", line) for line in more)]
     failed = False

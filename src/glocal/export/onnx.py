@@ -76,8 +76,8 @@ def export(
         source.open_score,
         source.min_way,
         source.preprocess,
-        source.score_model,
         trace(source.model),
+        source.takes_unknown,
     )
     exact = found = with_model(_scored_probes(recognizer), model)
     difference = _difference(exact)
@@ -116,7 +116,9 @@ def export(
 
 def with_model(contents: Contents, model: OnnxModel) -> Recognizer:
     """The same classes and threshold under a model that makes the same views."""
-    return Recognizer(replace(contents, model=model), Encoder(model), Enrolled(model, contents.support))
+    return Recognizer(
+        replace(contents, model=model), Encoder(model), Enrolled(model, contents.support, contents.unknown)
+    )
 
 
 def measured(found: Check) -> Measured:
@@ -142,7 +144,7 @@ def _on_thumbnails(recognizer: Recognizer) -> Measured:
     views, label = support.views(), support.class_of
     asked = recognizer.encoder.embed(photo.thumbnail for photo in support.photos).full()
     known = leave_one_out(model, views, label, asked=asked)
-    strange = [float(score) for some in strangers(model, views, label, asked=asked) for score in some]
+    strange = [each.score for each in strangers(model, views, label, asked=asked)]
     acc = float(np.mean([each.nearest == each.label for each in known])) if known else None
     scores = [each.score for each in known] + strange
     both = bool(known) and bool(strange)

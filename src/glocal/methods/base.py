@@ -75,6 +75,7 @@ class Method(nn.Module):
     needs_base: bool = False  # set_base() must be called before the first task
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
+    takes_unknown: bool = False  # enroll() uses support photos of no class: rows of a one-hot label that are 0
     own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
     open_score: str = "own"  # the name of the one that score() reports

@@ -15,16 +15,20 @@ which every class counts alike, however many photos it has (K_i of the class of 
    s_c(q, n) = \langle e_q, p_n \rangle + w \sum_i k(q, i) \alpha_{i,n}, \quad s_f(q, n) = w \sum_i l(q, i) \alpha_{i,n}
 
 A mean of many photos is nearer to any photo than a single one is: with cosines rho between photos of a class,
-prototypes of length 1 would score :math:`\rho / \sqrt{(1 + (K_n - 1) \rho) / K_n}` on a new photo.  So they get the
-length :math:`\sqrt{(1 + (K_n - 1) \rho) / (K_n \rho)}`, rho from the support: a class with one photo among classes
-with eight is then named right more than half of the time, else less than a third.
+prototypes of length 1 would score :math:`\rho / g(K_n)` on a new photo, :math:`g(K) = \sqrt{(1 + (K - 1) \rho) / K}`.
+So they get the length :math:`g(K_n) / g(K)`, rho from the support: a class with one photo among classes with eight is
+then named right more than half of the time, else less than a third.  Equal numbers of photos leave it at 1.
 
 Logits: :math:`(s_c + s_f) / T`.  With n the best class, :math:`E_c = -s_c`, :math:`E_f = -s_f` and the open score
 :math:`E = E_c + E_f`: GEL's sum of a global and a local energy, at the temperature 0 of its log-sum-exp.  How much each
 of the two says in a task follows from the regression: its weights are whatever tells this support apart.
 
-Nothing is trained; ``fit`` takes covariances of labelled vectors.  The regression needs the kernel of all pairs, so
-beyond ``MOST`` support photos it is left out and prototypes decide alone.
+Known unknowns, photos of other things, are support photos without a class: their rows of Y are 0, so the regression
+learns to be low around them, and one more column, 1 for them alone, gives a response t that is added to the energies.
+
+Differs from the paper: in how both similarities come about, in that nothing is trained (``fit`` takes a covariance of
+labelled vectors), and in that classes are named by both, not by the whole picture alone.  The regression needs the
+kernel of all pairs, so beyond ``MOST`` support photos it is left out and prototypes decide alone.
 
 >>> import torch
 >>> from glocal.types import Views
@@ -60,14 +64,15 @@ LATER = 0.5  # weight of the cells of a stage that is not the earliest
 
 
 class GlocalRidge(Method):
-    card = MethodCard("Glocal ridge", learns="nothing; it takes a whitening from labelled photos")
+    card = MethodCard("Glocal ridge")
     own_scores = ("E", "E_c", "E_f")
+    takes_unknown = True
 
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means of comparable lengths
         vec: Tensor  # (S, D) of every support photo
         local: Tensor  # (S, C, side, side) unit cells
-        alpha: Tensor  # (S, N) weights of the regression, 0 beyond ``MOST``
+        alpha: Tensor  # (S, N + 1) weights of the regression, last those of the known unknowns; 0 beyond ``MOST``
 
     directions: Tensor
     gains: Tensor
@@ -114,39 +119,43 @@ class GlocalRidge(Method):
 
     def embed(self, maps: Tensor) -> Views:
         head, *early = torch.split(maps, [self.width, *self.patch_channels], dim=1)
-        pooled = pool(head)
+        return Views(self.vectors(pool(head)), self.patches(early or [head]))
+
+    def vectors(self, pooled: Tensor) -> Tensor:
+        """Pooled features (B, D) -> (B, 2 D) of length 1."""
         roots = self.roots(pooled)
         white = roots - (roots @ self.directions * self.gains) @ self.directions.mT
-        vec = torch.cat([F.normalize(pooled, dim=-1), F.normalize(white, dim=-1)], dim=-1) * math.sqrt(0.5)
-        side = min(self.side, *maps.shape[-2:])
-        *later, earliest = (F.normalize(cells(each, side), dim=1) for each in early or [head])
-        return Views(vec, torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1))
+        return torch.cat([F.normalize(pooled, dim=-1), F.normalize(white, dim=-1)], dim=-1) * math.sqrt(0.5)
+
+    def patches(self, early: Sequence[Tensor]) -> Tensor:
+        """Maps of stages, the earliest last, each (B, C, H, W) -> cells (B, all C, side, side)."""
+        *later, earliest = (F.normalize(cells(each, min(self.side, *each.shape[-2:])), dim=1) for each in early)
+        return torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1)
 
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
-        shots = one_hot.sum(dim=0)
-        proto = prototypes(class_mean(support.vec, label), shots)
+        shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
+        proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         if not torch.compiler.is_exporting() and len(support) > MOST:
-            return self.State(proto, support.vec, support.local, torch.zeros_like(one_hot))
+            return self.State(proto, support.vec, support.local, torch.zeros_like(target))
         kernel = support.vec @ support.vec.mT + cell_match(support.local, support.local)
-        alpha = solve(kernel, one_hot, self.ridge * one_hot @ (shots / shots.mean()))
-        return self.State(proto, support.vec, support.local, alpha)
+        weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
+        return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
-        whole = query.vec @ state.proto.mT + self.weight * (query.vec @ state.vec.mT) @ state.alpha
+        by_photo = self.weight * (query.vec @ state.vec.mT) @ state.alpha
         if not torch.compiler.is_exporting() and len(state.vec) > MOST:
-            patches = torch.zeros_like(whole)
+            by_patch = torch.zeros_like(by_photo)
         else:
-            patches = self.weight * cell_match(query.local, state.local) @ state.alpha
+            by_patch = self.weight * cell_match(query.local, state.local) @ state.alpha
+        whole, patches = query.vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
         both = whole + patches
         best = both.argmax(dim=1, keepdim=True)
-        own = {
-            "E": lambda: -both.max(dim=1).values,
-            "E_c": lambda: -whole.gather(1, best)[:, 0],
-            "E_f": lambda: -patches.gather(1, best)[:, 0],
-        }
+        e_class = by_photo[:, -1] - whole.gather(1, best)[:, 0]
+        e_pixel = by_patch[:, -1] - patches.gather(1, best)[:, 0]
+        own = {"E": lambda: e_class + e_pixel, "E_c": lambda: e_class, "E_f": lambda: e_pixel}
         return Comparison(both / self.temperature, own)
 
 
@@ -155,7 +164,8 @@ def prototypes(mean: Tensor, shots: Tensor) -> Tensor:
     pairs = shots * (shots - 1)
     alike = (shots**2 * mean.square().sum(dim=1) - shots).sum() / pairs.sum().clamp_min(1)  # rho: (K mean)² holds pairs
     alike = torch.where(pairs.sum() > 0, alike, USUAL).clamp(*ALIKE)
-    return F.normalize(mean, dim=1) * ((1 + (shots - 1) * alike) / (shots * alike)).sqrt()[:, None]
+    length, usual = (((1 + (k - 1) * alike) / k).sqrt() for k in (shots, shots.mean()))
+    return F.normalize(mean, dim=1) * (length / usual)[:, None]
 
 
 def cell_match(some: Tensor, others: Tensor) -> Tensor:

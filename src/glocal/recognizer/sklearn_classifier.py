@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from glocal.methods.protonet import ProtoNet
 from glocal.recognizer.torch_model import TorchHead
-from glocal_runtime.leave_one_out import leave_one_out
+from glocal_runtime.decision import Promise, compute_threshold
+from glocal_runtime.leave_one_out import measure
 from glocal_runtime.model import DEFAULT, Scores
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.support import UNKNOWN_NAME, composed
-from glocal_runtime.threshold import Threshold, plain_threshold
+from glocal_runtime.threshold import Threshold, check_promise
 from glocal_runtime.views import Labels, Views
 
 try:
@@ -130,6 +131,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 by_class,
                 model=self.model,
                 max_false_unknown=self.max_false_unknown,
+                per_class=False,  # one value that ``open_score`` can be held against
                 device=self.device,
                 workers=self.workers,
             )
@@ -150,11 +152,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_: Array = y if first else np.concatenate([self.labels_, y])
         self.classes_ = unique_labels(self.labels_)
         head, views, label = self._enrolled()
-        self.threshold_ = plain_threshold(
-            shots=np.bincount(label).tolist(),
-            left_out=leave_one_out(head, views, label),
-            max_false_unknown=self.max_false_unknown,
-        )
+        promise = Promise(check_promise(self.max_false_unknown), per_class=False)
+        self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, views, label))
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)
 

@@ -22,8 +22,7 @@ from glocal.types import Views
 from glocal_runtime import views as arrays
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import Pixels
-from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, Scores
-from glocal_runtime.score_model import ScoreModel
+from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, UNKNOWN, Scores, one_hot_rows
 
 FILE = "checkpoint.safetensors"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
@@ -34,11 +33,13 @@ class TorchHead:
     """A method on one device: arrays in, arrays out."""
 
     def __init__(self, method: Method, device: torch.device | str = "cpu") -> None:
-        self._method, self._device, self.min_way = method, torch.device(device), method.min_way
+        self._method, self._device = method, torch.device(device)
+        self.min_way, self.takes_unknown = method.min_way, method.takes_unknown
 
     def enroll(self, support: arrays.Views, label: arrays.Labels) -> Any:
         with torch.inference_mode():
-            return self._method.enroll(self._here(support), torch.from_numpy(label).to(self._device))
+            rows = one_hot_rows(label) if label.min() == UNKNOWN else label
+            return self._method.enroll(self._here(support), torch.from_numpy(rows).to(self._device))
 
     def compare(self, state: Any, query: arrays.Views) -> Scores:
         with torch.inference_mode():
@@ -64,7 +65,6 @@ class TorchModel(TorchHead):
                 f"of {DEFAULT}",
                 code="transductive",
             )
-        own = model.method.open_score
         if score is not None:
             model.method.choose_score(score)
         where = pick_device(device)
@@ -75,8 +75,6 @@ class TorchModel(TorchHead):
         self.method: str = model.record["method"]["name"]
         self.preprocess: Any = model.backbone.preprocess
         self.open_score, self.score_names = model.method.open_score, tuple(model.method.score_names)
-        fields = model.record.get("score_model") if self.open_score == own else None  # of another it knows nothing
-        self.score_model = None if fields is None else ScoreModel.from_json(fields)
 
     @classmethod
     def read(cls, record: Mapping[str, Any], files: Mapping[str, bytes], *, device: str = "auto") -> TorchModel:

@@ -67,9 +67,7 @@ class ThresholdBody(BaseModel):
     per_class: list[float] | None
     warnings: list[str]
     n_scores: int
-    extrapolated: bool
-    midpoint: float | None
-    slope: float | None
+    spread: float | None
 
 
 class Histogram(BaseModel):

@@ -1,0 +1,117 @@
+"""Thirteen domains of photos, encoded once, and heads that never saw the domain they are asked about.
+
+Photos come from GLOCAL_DATA: ``caltech-photos`` and the folders of ``photo-domains``.  Of every photo the pooled
+features and the cells of the earlier stages are kept in a work folder, so that a head with another whitening costs
+nothing more than a matrix product.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from glocal.backbones import build_backbone
+from glocal.backbones.efficientnet import EfficientNetLite
+from glocal.methods.glocal_ridge import GlocalRidge
+from glocal.methods.protonet import ProtoNet
+from glocal.ops.similarity import pool
+from glocal.recognizer.torch_model import TorchHead
+from glocal_runtime.images import Preprocess
+from glocal_runtime.model import Head
+from glocal_runtime.photos import Picture, as_source, take
+from glocal_runtime.views import Views
+
+CALTECH = "caltech"
+ENCODERS = {"fast": "efficientnet-lite0", "better": "efficientnet-lite2"}
+BATCH = 16
+TEMPERATURE = 0.05
+
+
+@dataclass(frozen=True)
+class Domain:
+    """Photos of one domain, row by row."""
+
+    name: str
+    label: np.ndarray[Any, np.dtype[np.int64]]  # (P,)
+    pooled: torch.Tensor  # (P, D)
+    local: torch.Tensor  # (P, C, side, side)
+
+    @property
+    def classes(self) -> int:
+        return int(self.label.max()) + 1
+
+    def covariance(self) -> torch.Tensor:
+        """Of square-root vectors within their classes, (D, D)."""
+        roots = GlocalRidge(self.pooled.shape[1]).roots(self.pooled).double()
+        off = torch.cat([roots[self.label == c] - roots[self.label == c].mean(dim=0) for c in range(self.classes)])
+        return off.mT @ off / (len(off) - self.classes)
+
+
+def folders(data: Path) -> dict[str, Path]:
+    others = sorted(each for each in (data / "photo-domains").iterdir() if each.is_dir())
+    return {CALTECH: data / "caltech-photos"} | {each.name: each for each in others}
+
+
+def domains(encoder: str, work: Path) -> dict[str, Domain]:
+    """All thirteen; what is not in ``work`` yet is encoded, minutes on one core."""
+    found = {}
+    for name, folder in folders(Path(os.environ["GLOCAL_DATA"])).items():
+        kept = work / f"{encoder}-{name}.npz"
+        if not kept.exists():
+            _encode(encoder, folder, kept)
+        with np.load(kept) as arrays:
+            pooled, local = (torch.from_numpy(arrays[key]).float() for key in ("pooled", "local"))
+            found[name] = Domain(name, arrays["label"], pooled, local)
+    return found
+
+
+def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "glocal-ridge") -> tuple[Head, Any]:
+    """A head whose whitening never saw the domain, and the function that makes its views of pooled and local rows."""
+    some = next(iter(every.values()))
+    if kind == "protonet":
+        plain = ProtoNet(some.pooled.shape[1], distance="cosine", temperature=TEMPERATURE, open_score="distance")
+        return TorchHead(plain), lambda domain: Views(domain.pooled.numpy())
+    method = ridge_method(some.pooled.shape[1])
+    method.fit(torch.stack([each.covariance() for name, each in every.items() if name != left_out]).mean(dim=0))
+    return TorchHead(method), lambda domain: Views(method.vectors(domain.pooled).numpy(), domain.local.numpy())
+
+
+def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> GlocalRidge:
+    return GlocalRidge(width + sum(patch_channels), patch_channels=patch_channels, temperature=TEMPERATURE).eval()
+
+
+@torch.inference_mode()
+def _encode(encoder: str, folder: Path, kept: Path) -> None:
+    backbone = build_backbone(ENCODERS[encoder], trainable=False, early=True).eval()
+    assert isinstance(backbone, EfficientNetLite)
+    method = ridge_method(backbone.channels - sum(backbone.patch_channels), backbone.patch_channels)
+    classes = sorted(each for each in folder.iterdir() if each.is_dir())
+    files = [(c, file) for c, each in enumerate(classes) for file in sorted(each.iterdir())]
+    pooled, local = [], []
+    for start in range(0, len(files), BATCH):
+        pixels = np.stack([_pixels(file, backbone.preprocess) for _, file in files[start : start + BATCH]])
+        images = backbone.preprocess.normalize(torch.from_numpy(pixels).permute(0, 3, 1, 2))
+        head, *early = torch.split(backbone(images), [method.width, *method.patch_channels], dim=1)
+        pooled.append(pool(head).numpy())
+        local.append(method.patches(early).half().numpy())
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    partial = kept.with_suffix(".partial.npz")
+    np.savez(
+        partial,
+        label=np.array([c for c, _ in files]),
+        pooled=np.concatenate(pooled),
+        local=np.concatenate(local),
+    )
+    partial.rename(kept)
+
+
+def _pixels(file: Path, preprocess: Preprocess) -> Any:
+    picture = take(as_source(file), preprocess)
+    assert isinstance(picture, Picture), picture
+    return picture.pixels

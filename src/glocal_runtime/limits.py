@@ -1,0 +1,116 @@
+r"""Where "unknown" begins for each class, from what the support says about itself and nothing else.
+
+Photos score higher (more unknown) when their class has fewer photos.  Two measurements show by how much: left-out
+photos (K - 1 photos of their class) and photos of a class cut down to a single one.  Between them the level of a class
+with K photos is :math:`A + B / K`, which corrects the bias of leaving one out and tells what to expect of a class with
+few photos.  On top of it a class lies :math:`D_c`, the mean of its own n left-out scores beside that level, believed
+:math:`n / (n + 2)`; and single photos lie around it.  The limit of a class is
+
+.. math:: A + B / K_c + \frac{n}{n + 2} D_c + Q
+
+Q the quantile, for the promised share, of left-out scores around limits that were made without them: each photo is
+held against its class's mean without itself, so the quantile knows how far such means can be trusted.  For a class
+with fewer photos than the left-out scores come from, Q moves towards the quantile of photos of a class with one.
+
+Nothing here is fitted, and nothing depends on a unit of the score: any head and encoder gets its limits this way.
+Only a support of single photos has no left-out scores; ``one_photo`` takes its place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from glocal_runtime import one_photo
+from glocal_runtime.leave_one_out import ENOUGH, Measured
+from glocal_runtime.threshold import LeftOut
+
+Array = npt.NDArray[np.float64]
+FEW = 4  # left-out scores below which there is no quantile to speak of
+SPENT = 3.0  # scores held against means of few others scatter more than new photos will: the share is so much larger
+BELIEF = 2.0  # left-out scores of a class that weigh as much as those of all others
+
+
+class Limits(NamedTuple):
+    per_class: Array  # (N,)
+    overall: float  # one for all classes
+    spread: float  # standard deviation of known photos around the level of their class: the unit of "far"
+    source: str
+    scores: int  # left-out scores it rests on
+
+
+def limits(shots: Sequence[int], measured: Measured, share: float) -> Limits | None:
+    """For classes with so many photos, so that the share of their photos is called unknown; None if nothing is known.
+
+    Photos of a class may lie nearest to another one and are then held against its limit, so a class with few photos
+    loses more of its own than was promised, and none of the others'.
+    """
+    k = np.asarray(shots, dtype=np.float64)
+    if len(measured.left_out) < FEW:
+        return _from_strangers(k, measured, share)
+    label, score, left = _columns(measured.left_out)
+    slope = _slope(measured, label, score, left)
+    level = score - slope / left
+    n = np.bincount(label, minlength=len(k)).astype(np.float64)
+    mean = np.bincount(label, level, minlength=len(k)) / np.maximum(n, 1)
+    centre = float(mean[n > 0].mean())
+    off = np.where(n > 0, mean - centre, 0.0)
+    others = n[label] - 1
+    without = (off[label] * n[label] - (level - centre)) / np.maximum(others, 1)  # 0 / 1 for a class with one score
+    around = level - centre - np.where(others > 0, others / (others + BELIEF) * without, 0.0)
+    tail = _tails(k, measured, around, share)
+    own = centre + slope / k + n / (n + BELIEF) * off + tail
+    overall = float((centre + slope / k).mean() + _quantile(level - centre, share))
+    return Limits(own, overall, float(around.std()) or 1.0, "leave-one-out", len(score))
+
+
+def _slope(measured: Measured, label: Any, score: Array, left: Array) -> float:
+    """B: how much higher photos score when their class has one photo, over 1 - 1 / (photos it had otherwise)."""
+    cut, low, _ = _columns(measured.alone)
+    classes = np.unique(cut)
+    if not len(classes):
+        return 0.0
+    fewer = np.mean([low[cut == c].mean() for c in classes])
+    usual = np.mean([score[label == c].mean() for c in classes])
+    inverse = np.mean([1 / left[label == c].mean() for c in classes])
+    return float((fewer - usual) / (1 - inverse)) if inverse < 1 else 0.0
+
+
+def _tails(k: Array, measured: Measured, around: Array, share: float) -> Array:
+    """(N,) Q of each class."""
+    usual = _quantile(around, min(share * (1 + SPENT / len(around)), 0.9))
+    cut, low, _ = _columns(measured.alone)
+    if not len(cut):
+        return np.full(len(k), usual)
+    inverse = float(np.mean(1 / (k[k >= ENOUGH] - 1)))
+    fewer = np.clip((1 / k - inverse) / max(1 - inverse, 1e-9), 0, 1) if inverse < 1 else np.zeros(len(k))
+    classes = np.unique(cut)
+    single = _quantile(low - np.mean([low[cut == c].mean() for c in classes]), share)
+    return np.asarray(usual + fewer * (single - usual))
+
+
+def _from_strangers(k: Array, measured: Measured, share: float) -> Limits | None:
+    """One photo per class: from how the classes look to each other."""
+    if not measured.strange:
+        return None
+    label, score, _ = _columns(measured.strange)
+    gap = float(score.mean()) - measured.own
+    if gap <= 0:  # photos are as unknown to their own class as to others: nothing can be told apart
+        return Limits(np.full(len(k), score.max()), float(score.max()), 1.0, "one photo", 0)
+    own = one_photo.limits((score - measured.own) / gap, label, len(k), share)
+    values = measured.own + gap * own
+    return Limits(values, float(values.mean()), gap * one_photo.SPREAD, "one photo", 0)
+
+
+def _columns(some: Sequence[LeftOut]) -> tuple[Any, Array, Array]:
+    """Label, score and photos that were left of the class."""
+    label = np.array([each.label for each in some], dtype=np.int64)
+    return label, np.array([each.score for each in some]), np.array([max(each.shots, 1) for each in some], dtype=float)
+
+
+def _quantile(values: Array, share: float) -> float:
+    """What the share lies above."""
+    return float(np.quantile(values, 1 - share, method="median_unbiased"))

@@ -1,0 +1,88 @@
+"""What to expect of a recognizer, said first: three numbers from its own photos, and one verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from glocal_runtime.decision import Decision
+from glocal_runtime.rate import Rate
+
+CHANCE = 1.3  # times what guessing would name right, up to which naming counts as guessing
+BLIND = 2.0  # times the false unknowns, up to which catching unknown things counts as chance
+
+
+@dataclass(frozen=True)
+class Outlook:
+    """Each photo judged without itself, each class once left out as if it were unknown."""
+
+    named_right: Rate | None  # None when no class has two photos
+    false_unknown: float | None
+    false_unknown_interval: tuple[float, float] | None
+    caught: Rate | None  # None for a single class
+    usable: bool | None  # None when it cannot be told
+    verdict: str
+
+    def lines(self) -> list[str]:
+        """The three numbers and the verdict, for people."""
+        named = "cannot be told from one photo per class" if self.named_right is None else str(self.named_right)
+        if self.false_unknown is None or self.false_unknown_interval is None:
+            false = "nothing is promised"
+        else:
+            low, high = self.false_unknown_interval
+            span = f"95 % of such recognizers: {100 * low:.1f} to {100 * high:.1f} %"
+            false = f"{100 * self.false_unknown:.1f} % expected ({span})"
+        caught = "cannot be told from a single class" if self.caught is None else str(self.caught)
+        return [
+            self.verdict,
+            f"named right:          {named}",
+            f"known, but 'unknown': {false}",
+            f"unknown caught:       {caught}",
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "named_right": None if self.named_right is None else self.named_right.to_json(),
+            "false_unknown": self.false_unknown,
+            "false_unknown_interval": None
+            if self.false_unknown_interval is None
+            else list(self.false_unknown_interval),
+            "caught": None if self.caught is None else self.caught.to_json(),
+            "usable": self.usable,
+            "verdict": self.verdict,
+        }
+
+
+def outlook(shots: Sequence[int], decision: Decision) -> Outlook:
+    left, strange, threshold = decision.measured.left_out, decision.measured.strange, decision.threshold
+    named = Rate(sum(each.nearest == each.label for each in left), len(left)) if left and len(shots) > 1 else None
+    caught = None
+    if strange:
+        limit = decision.limits(np.array([each.nearest for each in strange]))
+        score = np.array([each.score for each in strange])
+        caught = Rate(int((score > limit).sum()), len(strange))
+    usable, verdict = _verdict(len(shots), named, caught, threshold.expected)
+    return Outlook(named, threshold.expected, threshold.interval, caught, usable, verdict)
+
+
+def _verdict(way: int, named: Rate | None, caught: Rate | None, false: float | None) -> tuple[bool | None, str]:
+    if named is not None and named.value <= CHANCE / way:
+        return False, (
+            f"not usable as it is: photos judged by the others get their name {100 * named.value:.0f} % of the time, "
+            f"and guessing would reach {100 / way:.0f} %. Either the classes differ in something the encoder does not "
+            "see, or photos are in the wrong folders; look at the photos named below, add photos that show the "
+            "difference, crop to it, or try another encoder"
+        )
+    weak = caught is not None and false is not None and caught.value <= BLIND * false
+    if named is None:
+        told = "too early to tell: no class has two photos; add a second and third photo of each"
+        return None, told
+    if weak:
+        return True, (
+            "usable for naming, but it hardly notices unknown things: the classes look as much like other things as "
+            "like themselves. Photos of other things (--unknown DIR) and more photos of each class help"
+        )
+    return True, "usable"

@@ -1,0 +1,165 @@
+"""Thresholds from the support alone: the share that was promised comes out on photos drawn like it, in any unit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
+from glocal_runtime.leave_one_out import Measured, measure
+from glocal_runtime.limits import limits
+from glocal_runtime.model import Scores
+from glocal_runtime.outlook import outlook
+from glocal_runtime.threshold import LeftOut
+from glocal_runtime.views import Labels, Views
+
+WAY, DIM, PHOTO = 5, 24, 0.9
+
+
+class Nearest:
+    """Class means by Euclidean distance, in a unit of its own: a head without torch."""
+
+    min_way, takes_unknown = 1, False
+
+    def __init__(self, scale: float = 1.0, shift: float = 0.0) -> None:
+        self.scale, self.shift = scale, shift
+
+    def enroll(self, support: Views, label: Labels) -> np.ndarray:
+        return np.stack([support.vec[label == c].mean(axis=0) for c in range(int(label.max()) + 1)])
+
+    def compare(self, state: np.ndarray, query: Views) -> Scores:
+        distance = np.linalg.norm(query.vec[:, None] - state[None], axis=2)
+        return Scores(-distance, self.shift + self.scale * distance.min(axis=1), {})
+
+
+def task(rng: np.random.Generator, shots: list[int], queries: int = 20) -> tuple[Views, Labels, Views, Labels]:
+    """Classes around random centres, some wider than others; unknown ones are of further classes."""
+    centre, wide = rng.standard_normal((len(shots) + 3, DIM)), PHOTO * rng.uniform(0.7, 1.3, len(shots) + 3)
+
+    def photos(c: int, n: int) -> np.ndarray:
+        return centre[c] + wide[c] * rng.standard_normal((n, DIM))
+
+    support = Views(np.concatenate([photos(c, n) for c, n in enumerate(shots)]))
+    known = Views(np.concatenate([photos(c, queries) for c in range(len(shots))]))
+    return support, np.repeat(np.arange(len(shots)), shots), known, np.repeat(np.arange(len(shots)), queries)
+
+
+def false_share(shots: list[int], share: float, tasks: int, *, per_class: bool = True) -> float:
+    head, rng, rates = Nearest(), np.random.default_rng(0), []
+    for _ in range(tasks):
+        support, label, known, _ = task(rng, shots)
+        decision = Decision(compute_threshold(Promise(share, per_class), shots, measure(head, support, label)))
+        compared = head.compare(head.enroll(support, label), known)
+        rates.append(float((compared.open_score > decision.limits(compared.logits.argmax(axis=1))).mean()))
+    return float(np.mean(rates))
+
+
+@pytest.mark.parametrize(("shots", "share"), [(3, 0.1), (5, 0.05), (5, 0.1), (5, 0.2), (10, 0.05), (10, 0.1)])
+def test_the_promised_share_comes_out_on_average(shots: int, share: float) -> None:
+    assert false_share([shots] * WAY, share, 150) == pytest.approx(share, abs=0.3 * share)
+
+
+def test_one_threshold_for_all_keeps_the_promise_too() -> None:
+    assert false_share([6] * WAY, 0.1, 150, per_class=False) == pytest.approx(0.1, abs=0.03)
+
+
+def test_another_unit_of_the_score_gives_the_same_decisions() -> None:
+    support, label, _, _ = task(np.random.default_rng(1), [4] * WAY)
+    one, other = (
+        compute_threshold(Promise(0.1), [4] * WAY, measure(head, support, label))
+        for head in (Nearest(), Nearest(7.0, -3.0))
+    )
+    assert one.per_class is not None
+    assert other.per_class == pytest.approx([7 * value - 3 for value in one.per_class])
+    single = Views(support.vec[::4]), label[::4]
+    one, other = (
+        compute_threshold(Promise(0.1), [1] * WAY, measure(head, *single)) for head in (Nearest(), Nearest(7.0, -3.0))
+    )
+    assert one.per_class is not None
+    assert other.per_class == pytest.approx([7 * value - 3 for value in one.per_class])
+    assert one.source == "one photo"
+
+
+def test_a_new_class_with_one_photo_leaves_the_others_where_they_were_and_is_lenient_itself() -> None:
+    rng, head = np.random.default_rng(3), Nearest()
+    moved, own = [], []
+    for _ in range(30):
+        support, label, _, _ = task(rng, [8] * WAY)
+        before = limits([8] * 4, measure(head, support.rows(label < 4), label[label < 4]), 0.05)
+        keep = [*np.flatnonzero(label < 4).tolist(), int(np.flatnonzero(label == 4)[0])]
+        after = limits([8, 8, 8, 8, 1], measure(head, support.rows(keep), label[keep]), 0.05)
+        assert before is not None
+        assert after is not None
+        moved.append((after.per_class[:4] - before.per_class) / before.spread)
+        own.append(after.per_class[4] - after.per_class[:4].mean())
+    assert np.abs(np.mean(moved, axis=0)).max() < 0.15
+    assert np.mean(own) > 0
+
+
+def test_a_wide_class_gets_a_higher_limit() -> None:
+    rng, head = np.random.default_rng(4), Nearest()
+    centre = 3 * rng.standard_normal((2, DIM))
+    vec = np.concatenate([centre[0] + 0.3 * rng.standard_normal((8, DIM)), centre[1] + rng.standard_normal((8, DIM))])
+    found = limits([8, 8], measure(head, Views(vec), np.repeat([0, 1], 8)), 0.1)
+    assert found is not None
+    assert found.per_class[1] > found.per_class[0] + 0.5
+
+
+def test_a_smaller_promise_is_a_higher_threshold() -> None:
+    for shots in (1, 5):
+        support, label, _, _ = task(np.random.default_rng(5), [shots] * WAY)
+        measured = measure(Nearest(), support, label)
+        values = [compute_threshold(Promise(share), [shots] * WAY, measured).value for share in (0.3, 0.1, 0.05, 0.02)]
+        assert values == sorted(values)
+
+
+def test_one_photo_of_one_class_promises_nothing() -> None:
+    found = compute_threshold(Promise(), [1], measure(Nearest(), Views(np.ones((1, 3))), np.array([0])))
+    assert (found.value, found.source, found.expected) == (float("inf"), "none", None)
+    assert found.warnings
+
+
+def test_known_unknowns_lower_the_threshold_only_as_far_as_is_allowed() -> None:
+    support, label, _, _ = task(np.random.default_rng(6), [6] * WAY)
+    measured = measure(Nearest(), support, label)
+    now = compute_threshold(Promise(0.05), [6] * WAY, measured)
+    below = now.value - 0.02  # a little more known than the threshold asks for
+    near = tuple(LeftOut(-1, 0, below, i, i % WAY) for i in range(10))
+    with_them = Measured(measured.left_out, measured.alone, measured.strange, near, measured.own)
+    assert compute_threshold(Promise(0.05), [6] * WAY, with_them) == now
+    lower = compute_threshold(Promise(0.05, per_class=False, with_unknown=0.4), [6] * WAY, with_them)
+    assert lower.value < compute_threshold(Promise(0.05, per_class=False), [6] * WAY, with_them).value
+    assert lower.expected is not None
+    assert 0.05 < lower.expected <= 0.4
+
+
+def test_the_largest_probability_is_the_answer() -> None:
+    support, label, known, _ = task(np.random.default_rng(7), [5] * WAY)
+    head = Nearest()
+    decision = Decision(compute_threshold(Promise(0.2), [5] * WAY, measure(head, support, label)))
+    compared = head.compare(head.enroll(support, label), known)
+    shares = probabilities(compared, decision)
+    best = compared.logits.argmax(axis=1)
+    answer = np.where(compared.open_score > decision.limits(best), WAY, best)
+    assert (shares.argmax(axis=1) == answer).all()
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    assert WAY in answer
+
+
+def test_the_outlook_tells_guessing_from_knowing() -> None:
+    rng, head = np.random.default_rng(8), Nearest()
+    support, label, _, _ = task(rng, [6] * WAY)
+    measured = measure(head, support, label)
+    good = outlook([6] * WAY, Decision(compute_threshold(Promise(), [6] * WAY, measured), measured))
+    assert good.usable
+    assert good.named_right is not None
+    assert good.named_right.value > 0.6
+    noise = Views(rng.standard_normal((30, DIM)))
+    measured = measure(head, noise, label)
+    bad = outlook([6] * WAY, Decision(compute_threshold(Promise(), [6] * WAY, measured), measured))
+    assert bad.usable is False
+    assert "not usable" in bad.verdict
+    measured = measure(head, support.rows([0, 6, 12]), np.arange(3))
+    early = outlook([1] * 3, Decision(compute_threshold(Promise(), [1] * 3, measured), measured))
+    assert early.usable is None
+    assert early.named_right is None
