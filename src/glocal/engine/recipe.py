@@ -97,8 +97,8 @@ class Optimizer(Section):
 class Pretraining(Section):
     epochs: int = Field(500, ge=1)
     batch_size: int = Field(128, ge=2)
-    # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all of
-    # them.  Batch norm sees this many at a time.
+    # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all
+    # of them.  Batch norm sees this many at a time.
     micro_batch: int | None = Field(None, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
     # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
