@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from glocal.reproduce.demo import Demo
-    from glocal.reproduce.runs import Estimate
+    from glocal.reproduce.estimates import Estimate
 
 
 class SettingsName(StrEnum):
@@ -94,7 +94,7 @@ def reproduce(
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
     if dry_run:
-        from glocal.reproduce.runs import estimates
+        from glocal.reproduce.estimates import estimates
 
         planned = estimates(runs, out.resolve() / "runs", chosen.name)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
@@ -151,15 +151,19 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
 
     unit, factor = ("GPU hours", 1.0) if scale == "paper" else ("minutes", 60.0)
     table = Table(box=None, title_justify="left", caption_justify="left")
-    for title, justify in (("run", "left"), ("recipe", "left"), ("state", "left"), (unit, "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for title in ("run", "recipe", "state"):
+        table.add_column(title)
+    for title in (unit, "GiB", "GB"):
+        table.add_column(title, justify="right")
     for each in planned:
-        table.add_row(each.name or "(data not here)", each.recipe, each.state, f"{factor * each.hours:.1f}")
+        numbers = (f"{factor * each.hours:.1f}", f"{each.memory:.1f}", f"{each.disk:.1f}")
+        table.add_row(each.name or "(data not here)", each.recipe, each.state, *numbers)
     left = sum(each.hours for each in planned if each.state != "done")
     speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
     table.caption = (
         f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
-        "Encoding pictures for frozen heads and testing come on top."
+        "GiB: what a step keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. "
+        "GB: feature banks on disk, counted with the first run that needs them."
     )
     return table
 
