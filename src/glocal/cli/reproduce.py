@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from enum import StrEnum
@@ -82,14 +83,16 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    from glocal.engine.distributed import pick_device
+    from glocal.engine.distributed import joined, world
     from glocal.engine.loop import Interrupted
     from glocal.reproduce.reproduction import asked_for, runs_of
     from glocal.reproduce.reproduction import reproduce as run
     from glocal.reproduce.runs import Settings
     from glocal.reproduce.scales import SCALES
 
-    chosen = SCALES[scale.value].set_as(settings.value, overrides)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
+    dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
+    chosen = SCALES[scale.value].set_as(settings.value, [*dealt, *overrides])
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
@@ -103,16 +106,18 @@ def reproduce(
     again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
     again += [word for override in overrides for word in ("--set", override)]
     again += [*(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
-    with bars() as progress:
+    with bars() as progress, joined(device) as where:
         bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
-        how = Settings(out, tasks or chosen.tasks, pick_device(device), workers, bar, stages(progress))
+        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress))
         try:
             page = run(names, chosen, datasets, how, shlex.join(again))
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
             raise
-    _finish(page, json)
+        written = world().first
+    if written:
+        _finish(page, json)
 
 
 class _OneBar:

@@ -16,6 +16,7 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import load_model
+from glocal.engine.distributed import world
 from glocal.engine.evaluate import Answers, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import Rows, RowStore
@@ -84,6 +85,7 @@ def answers_of(model: NamedModel, data: ClassDataset, tasks: TaskList, how: Sett
 def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
     """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
     model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
+    world().largest(0)  # all find the same there
     counts = store.read(model, found.fingerprint, 1)
     if counts is None:
         answers = answers_of(model, found.data, found.tasks, how)

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from glocal.engine.distributed import world
 from glocal.metrics import PairedDifference
 from glocal.reproduce.measurement import SEED, Measurement, measure, published_row
 from glocal.reproduce.plans import (
@@ -22,7 +23,7 @@ from glocal.reproduce.plans import (
     Line,
     lines_of,
 )
-from glocal.reproduce.report_folder import Report, write_report
+from glocal.reproduce.report_folder import HTML, Report, write_report
 from glocal.reproduce.report_parts import report_part
 from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
 from glocal.reproduce.scale import Scale
@@ -77,7 +78,7 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
     title = f"Glocal energy-based learning, reproduced at {scale.name} scale"
     opening = findings(scale, names, datasets, found)
     report = Report(title, opening, conditions, parts, command, notes=[NOTES[scale.name]], numbers=numbers)
-    return write_report(report, how.out)
+    return write_report(report, how.out) if world().first else how.out / HTML
 
 
 NOTES = {

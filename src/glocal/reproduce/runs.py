@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 from glocal import __version__
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
+from glocal.engine.distributed import world
 from glocal.engine.evaluate import Progress
 from glocal.engine.recipe import Data, Recipe, load_recipe
 from glocal.engine.run_folder import Callback
@@ -92,17 +93,32 @@ def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
         if start is None:
             return None
     folder = folder_of(run, how.runs)
-    if (folder / DONE).is_file():
+    if _agreed((folder / DONE).is_file()):
         return folder
-    locks = how.runs / LOCKS
-    locks.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(locks / f"{folder.name}.lock", timeout=-1 if wait else 0):
-            if not (folder / DONE).is_file():  # somebody may have been quicker
-                _make(run.resolved(None if start is None else str(start)), folder, how, start)
-    except Timeout:
+    lock = FileLock(how.runs / LOCKS / f"{folder.name}.lock", timeout=-1 if wait else 0)
+    # One run over several processes: the first of them holds the lock for all, and says what there is to do.
+    if not _agreed(world().first and _taken(lock)):
         return None
+    try:
+        if not _agreed((folder / DONE).is_file()):  # somebody may have been quicker
+            _make(run.resolved(None if start is None else str(start)), folder, how, start)
+    finally:
+        lock.release()
     return folder
+
+
+def _agreed(found: bool) -> bool:
+    """What the first process of this run found."""
+    return bool(world().largest(int(found and world().first)))
+
+
+def _taken(lock: FileLock) -> bool:
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    return True
 
 
 def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
@@ -124,11 +140,18 @@ def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
 
 
 def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
-    begun = (folder / LAST).exists()
-    if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
-        shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
-        begun = False
+    begun = _agreed((folder / LAST).exists())
+    if _agreed(begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init):
+        if world().first:
+            shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
+        begun = _agreed(False)
     STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
+    if world().first:
+        _finish(recipe, folder, start)
+    world().largest(0)  # what the first has written is there for all
+
+
+def _finish(recipe: Recipe, folder: Path, start: Path | None) -> None:
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
