@@ -77,6 +77,9 @@ def reproduce(
             "for one stage.",
         ),
     ] = [],  # noqa: B006
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
+    ] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
     workers: Workers = 2,
     device: Device = "auto",
@@ -99,16 +102,18 @@ def reproduce(
     if dry_run:
         from glocal.reproduce.estimates import estimates
 
-        planned = estimates(runs, out.resolve() / "runs", chosen.name)
+        every = [each.seeded(seed) for seed in range(seeds) for each in runs]
+        planned = estimates(every, out.resolve() / "runs", chosen.name)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
     again += [word for override in overrides for word in ("--set", override)]
-    again += [*(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
+    again += [*(["--tasks", str(tasks)] if tasks else []), *(["--seeds", str(seeds)] if seeds > 1 else [])]
+    again += ["--out", out.name]
     with bars() as progress, joined(device) as where:
-        bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
-        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress))
+        bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
+        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
             page = run(names, chosen, datasets, how, shlex.join(again))
         except Interrupted as stopped:

@@ -28,6 +28,7 @@ from glocal.engine.evaluate import Progress
 from glocal.engine.recipe import Data, Recipe, load_recipe
 from glocal.engine.run_folder import Callback
 from glocal.engine.train import STAGES
+from glocal.reproduce.machine import machine
 from glocal_runtime.files import write_text
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
@@ -48,6 +49,13 @@ class Run:
         begin = start or (self.init if isinstance(self.init, str) else None)
         return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
 
+    def seeded(self, seed: int) -> Run:
+        """The same from another seed, with all it starts from; seed 0 is the run itself."""
+        if not seed:
+            return self
+        init = self.init.seeded(seed) if isinstance(self.init, Run) else self.init
+        return Run(self.recipe, (*self.overrides, f"seed={seed}"), init)
+
     def chain(self) -> list[Run]:
         """This run and all before it, the first one first."""
         return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
@@ -63,6 +71,7 @@ class Settings:
     workers: int = 2
     callback: Callable[[str], Callback | None] = lambda title: None  # of training, by the name of the run
     progress: Progress | None = None  # of testing
+    seeds: int = 1  # trainings of every run
 
     @property
     def runs(self) -> Path:
@@ -147,11 +156,11 @@ def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> No
         begun = _agreed(False)
     STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
     if world().first:
-        _finish(recipe, folder, start)
+        _finish(recipe, folder, how, start)
     world().largest(0)  # what the first has written is there for all
 
 
-def _finish(recipe: Recipe, folder: Path, start: Path | None) -> None:
+def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
@@ -161,6 +170,7 @@ def _finish(recipe: Recipe, folder: Path, start: Path | None) -> None:
         "validation": best["validation"],
         "version": __version__,
         "commit": commit(),
+        "machine": machine(how.device),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
