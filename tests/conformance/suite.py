@@ -112,6 +112,13 @@ class MethodConformance:
         method.set_base(toy_base())
         assert all(torch.equal(method.get_buffer(name), before) for name, before in statistics.items())
 
+    def test_a_method_that_says_so_needs_no_more_than_the_mean_of_a_map(self, method: Method):
+        method, maps = method.eval(), toy_task(0).query
+        if method.pooled:
+            views, means = method.embed(maps), method.embed(maps.mean(dim=(2, 3), keepdim=True))
+            assert views.local is None
+            assert close(views.vec, means.vec)
+
     def test_queries_do_not_see_each_other(self, method: Method):
         if method.transductive:
             pytest.skip("a transductive method looks at all queries together")

@@ -68,3 +68,20 @@ def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dat
         found.append(json.loads(done.stdout))
     assert found[0] == found[1]
     assert found[0]["tasks"] == 7
+
+
+@pytest.mark.long
+def test_a_reproduction_over_two_ranks_makes_each_run_once(tmp_path: Path):
+    small = ["pretrain:pretrain.epochs=1", "pretrain:pretrain.batch_size=512", "pretrain:backbone.width=[4, 4, 8, 8]"]
+    small += ["pretrain:backbone.image_size=32", "train:train.tasks=4", "validation.tasks=3"]
+    options = [word for override in small for word in ("--set", override)]
+    command = ["reproduce", "combine", "--scale", "embedded", "--tasks", "6", "--out", str(tmp_path / "out")]
+    done = torchrun(*command, *options, "--device", "cpu", "--json", cache=tmp_path / "cache")
+    assert done.returncode == 0, done.stderr
+    found = json.loads((tmp_path / "out" / "report.json").read_text())
+    heads = [about for about in found["runs"].values() if about["recipe"]["stage"] == "train"]
+    assert {about["recipe"]["train"]["tasks_per_step"] for about in heads} == {2}
+    assert [piece["what"] for piece in found["pieces"]] == ["combine"]
+    again = torchrun(*command, *options, "--device", "cpu", "--json", cache=tmp_path / "cache")
+    assert again.returncode == 0, again.stderr
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["pieces"] == found["pieces"]

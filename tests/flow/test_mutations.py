@@ -177,7 +177,7 @@ MUTATIONS = [
     # Backbone
     Mutation("mean and deviation exchanged", RESNET12,
              "tuple(mean), tuple(std))", "tuple(std), tuple(mean))", unit("backbones_resnet12")),
-    Mutation("shortcut missing", RESNET12, ".add_(self.downsample(x))", "", unit("backbones_resnet12")),
+    Mutation("shortcut missing", RESNET12, "y += self.downsample(x)", "y += 0", unit("backbones_resnet12")),
     Mutation("DropBlock zeroes only the seed of a block", RESNET12,
              "F.max_pool2d(F.pad(seed, (grow, grow, grow, grow)), block_size, stride=1)",
              "F.pad(seed, (0, grow, 0, grow))", unit("backbones_resnet12")),
@@ -201,8 +201,8 @@ MUTATIONS = [
     Mutation("the backbone's own rate ignored", LOOP,
              'part == "backbone" and settings.lr_backbone is not None', "False", unit("loop")),
     Mutation("labels of the four rotations in the wrong order", PRETRAIN,
-             "self.labels[rows].repeat(len(images) // len(rows))",
-             "self.labels[rows].repeat_interleave(len(images) // len(rows))", unit("loop")),
+             "self.labels[rows].repeat(self.augment.copies)",
+             "self.labels[rows].repeat_interleave(self.augment.copies)", unit("loop")),
     Mutation("the same tasks at every step", TRAIN,
              "self._task(step * n + i)", "self._task(i)", ("flow/test_step_equivalence.py",)),
 ]

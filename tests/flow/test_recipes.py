@@ -79,6 +79,7 @@ PAPER = sorted(
     [f"{dataset}-pretrain" for dataset in PICTURES]
     + [f"{dataset}-feat-{shot}shot" for dataset, shot in FEAT]
     + [f"{dataset}-gel-{kind}-{shot}shot" for dataset, shot in TOP_K for kind in ("paper", "authors")]
+    + [f"cifar-fs-gel-without-pixels-{shot}shot" for shot in SHOTS]
 )
 CPU = [
     f"{dataset}-cpu-{kind}{shot}shot"

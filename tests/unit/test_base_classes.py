@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from glocal.data.registry import open_dataset
+from glocal.engine import train
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.loop import run_stage
 from glocal.engine.pretrain import PretrainStage
@@ -43,6 +44,24 @@ def test_rows_are_means_of_the_pictures_asked_for(
 
     without = Model(model.backbone, model.method, model.record)
     assert torch.equal(base_classes(without, data, rows, device=torch.device("cpu"), workers=1).weight, found.centre)
+
+
+@pytest.mark.parametrize("name", ["rfdnet", "snatcher-f"])
+def test_large_banks_keep_means_and_nothing_changes(
+    name: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the bit, or a table would depend on the size of a data set."""
+    frozen = {"backbone": "frozen", "views": 2}
+    recipe = parse_recipe(fields(dataset, "train", backbone={"image_size": 32}, method={"name": name}, train=frozen))
+    found, sizes = [], []
+    for limit in (1 << 30, 0):
+        monkeypatch.setattr(train, "MAPS_UP_TO", limit)
+        monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / f"cache-{limit}"))
+        stage = TrainStage(recipe, torch.device("cpu"))
+        found.append({name: term.item() for name, term in stage.losses(0).items()})
+        sizes.append(sum(file.stat().st_size for file in (tmp_path / f"cache-{limit}").rglob("maps.bin")))
+    assert found[0] == found[1]
+    assert sizes[0] == 4 * sizes[1], "2x2 maps"
 
 
 def test_what_a_method_draws_for_them_depends_on_the_seed_alone(

@@ -10,11 +10,12 @@ import pytest
 
 from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
+from glocal.reproduce.estimates import estimates
 from glocal.reproduce.measurement import published_row
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
-from glocal.reproduce.runs import Run, estimates
+from glocal.reproduce.runs import Run
 from glocal.reproduce.scales import SCALES
 from refusal import refused
 
@@ -145,6 +146,22 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     assert len({each.recipe for each in stages}) == 3
     twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
     assert len(twice) == 4, "what runs start from is counted once"
+
+
+def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    paper = SCALES["paper"]
+    small = paper.set_as("paper", ["pretrain:pretrain.micro_batch=128"])
+    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper") for scale in (paper, small))
+    # 128 pictures x 4 rotations keep 14.8 GiB of activations; weights, gradients and momentum are another 0.1.
+    assert whole[0].memory == pytest.approx(14.9, abs=0.1)
+    assert parts[0].memory == pytest.approx(14.8 / 4 + 0.1, abs=0.1)
+    assert parts[2].memory == whole[2].memory == pytest.approx(155 * 14.8 / 512 + 0.1, abs=0.1)
+    rfdnet = paper.on_resnet18("rfdnet", "tiered-imagenet", 1)
+    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper")
+    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.
+    assert [round(each.disk, 1) for each in last] == [0, 1.8, 0], "the second head finds them there"
 
 
 def gap(low: float, high: float) -> PairedDifference:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 from enum import StrEnum
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from glocal.reproduce.demo import Demo
-    from glocal.reproduce.runs import Estimate
+    from glocal.reproduce.estimates import Estimate
 
 
 class SettingsName(StrEnum):
@@ -76,43 +77,52 @@ def reproduce(
             "for one stage.",
         ),
     ] = [],  # noqa: B006
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
+    ] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    from glocal.engine.distributed import pick_device
+    from glocal.engine.distributed import joined, world
     from glocal.engine.loop import Interrupted
     from glocal.reproduce.reproduction import asked_for, runs_of
     from glocal.reproduce.reproduction import reproduce as run
     from glocal.reproduce.runs import Settings
     from glocal.reproduce.scales import SCALES
 
-    chosen = SCALES[scale.value].set_as(settings.value, overrides)
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
+    dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
+    chosen = SCALES[scale.value].set_as(settings.value, [*dealt, *overrides])
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
     if dry_run:
-        from glocal.reproduce.runs import estimates
+        from glocal.reproduce.estimates import estimates
 
-        planned = estimates(runs, out.resolve() / "runs", chosen.name)
+        every = [each.seeded(seed) for seed in range(seeds) for each in runs]
+        planned = estimates(every, out.resolve() / "runs", chosen.name)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
     again += [word for override in overrides for word in ("--set", override)]
-    again += [*(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
-    with bars() as progress:
-        bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
-        how = Settings(out, tasks or chosen.tasks, pick_device(device), workers, bar, stages(progress))
+    again += [*(["--tasks", str(tasks)] if tasks else []), *(["--seeds", str(seeds)] if seeds > 1 else [])]
+    again += ["--out", out.name]
+    with bars() as progress, joined(device) as where:
+        bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
+        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
             page = run(names, chosen, datasets, how, shlex.join(again))
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
             raise
-    _finish(page, json)
+        written = world().first
+    if written:
+        _finish(page, json)
 
 
 class _OneBar:
@@ -151,15 +161,19 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
 
     unit, factor = ("GPU hours", 1.0) if scale == "paper" else ("minutes", 60.0)
     table = Table(box=None, title_justify="left", caption_justify="left")
-    for title, justify in (("run", "left"), ("recipe", "left"), ("state", "left"), (unit, "right")):
-        table.add_column(title, justify=justify)  # type: ignore[arg-type]
+    for title in ("run", "recipe", "state"):
+        table.add_column(title)
+    for title in (unit, "GiB", "GB"):
+        table.add_column(title, justify="right")
     for each in planned:
-        table.add_row(each.name or "(data not here)", each.recipe, each.state, f"{factor * each.hours:.1f}")
+        numbers = (f"{factor * each.hours:.1f}", f"{each.memory:.1f}", f"{each.disk:.1f}")
+        table.add_row(each.name or "(data not here)", each.recipe, each.state, *numbers)
     left = sum(each.hours for each in planned if each.state != "done")
     speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
     table.caption = (
         f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
-        "Encoding pictures for frozen heads and testing come on top."
+        "GiB: what a step keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. "
+        "GB: feature banks on disk, counted with the first run that needs them."
     )
     return table
 

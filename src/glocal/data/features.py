@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +32,9 @@ from torch import Tensor
 from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import BATCH, PLAIN, View, encode
+from glocal.ops.similarity import pool
 from glocal.source_hash import source_hash
-from glocal.types import Encoder
+from glocal.types import Encoder, Preprocess
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
 
@@ -42,6 +43,36 @@ Progress = Callable[[int, int], None]  # (done, total)
 
 TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
+
+
+class Pooled:
+    """An encoder whose maps are the 1x1 means of another's: a bank of them is smaller by the number of pixels."""
+
+    def __init__(self, encoder: Encoder):
+        self.encoder = encoder
+
+    @property
+    def preprocess(self) -> Preprocess:
+        return self.encoder.preprocess
+
+    @property
+    def channels(self) -> int:
+        return self.encoder.channels
+
+    @property
+    def training(self) -> bool:
+        return bool(getattr(self.encoder, "training", False))
+
+    def modules(self) -> Iterable[Any]:
+        """For the hash of the source that computes them."""
+        return self.encoder.modules() if hasattr(self.encoder, "modules") else [self.encoder]
+
+    def __call__(self, images: Tensor) -> Tensor:
+        # Contiguous, as maps are that come out of a bank: the same bits as their means.
+        return pool(self.encoder(images).contiguous())[:, :, None, None]
+
+    def fingerprint(self) -> str:
+        return f"means of {self.encoder.fingerprint()}"
 
 
 class FeatureBank:

@@ -17,10 +17,11 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from glocal.backbones import Backbone
 from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
-from glocal.data.features import FeatureBank
+from glocal.data.features import FeatureBank, Pooled
 from glocal.data.loader import ImageLoader, on_device, views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
@@ -34,6 +35,7 @@ from glocal.types import BaseClasses, Episode
 from glocal_runtime.errors import RecipeError
 
 Indices = npt.NDArray[np.int64]
+MAPS_UP_TO = 1 << 30  # bytes of a frozen stage's maps; beyond, methods that need means alone get a bank of those
 BASE = 1 << 20  # salt of what a method draws when it meets the base classes; others count ranks upwards from small ones
 
 
@@ -43,8 +45,12 @@ class TrainStage:
         self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
         self.rows = rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
+        frozen = settings.backbone == "frozen"
+        large = len(rows) * settings.views * map_bytes(self.model.backbone, device) > MAPS_UP_TO
+        self.pooled = frozen and large and self.model.method.pooled
         if self.model.method.needs_base:
-            base = base_classes(self.model, data, rows, device=device, workers=recipe.data.workers)
+            how: dict[str, Any] = {"device": device, "workers": recipe.data.workers}
+            base = base_classes(self.model, data, rows, pooled=large or not frozen, **how)
             with torch.random.fork_rng(devices=[]):  # encoding drew numbers or not, as the cache had it
                 torch.manual_seed(step_seed(recipe.seed, 0, salt=BASE))
                 self.model.method.set_base(base)
@@ -111,8 +117,9 @@ class TrainStage:
     def banks(self) -> list[FeatureBank]:
         """One per view, encoded at the first step: by then a resumed run has the backbone it stopped with."""
         backbone, workers = self.model.backbone.eval(), self.recipe.data.workers
+        encoder = Pooled(backbone) if self.pooled else backbone
         return [
-            FeatureBank.build(backbone, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
+            FeatureBank.build(encoder, self.data, wanted=self.rows, view=view, device=self.device, workers=workers)
             for view in self.views
         ]
 
@@ -132,12 +139,29 @@ class TrainStage:
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
 
 
+def map_bytes(backbone: Backbone, device: torch.device) -> int:
+    """Of one map in a bank."""
+    side = backbone.preprocess.size
+    with torch.inference_mode():
+        return 4 * backbone.eval()(torch.zeros(1, 3, side, side, device=device)).numel()
+
+
 def base_classes(
-    model: Model, data: ClassDataset, rows: npt.NDArray[np.int64], *, device: torch.device, workers: int
+    model: Model,
+    data: ClassDataset,
+    rows: npt.NDArray[np.int64],
+    *,
+    device: torch.device,
+    workers: int,
+    pooled: bool = False,
 ) -> BaseClasses:
-    """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``."""
+    """What a method may remember: classifier rows, class means and the overall mean of the pictures ``rows``.
+
+    ``pooled``: the bank keeps means, not maps; the same numbers for less space, but nobody else can use it.
+    """
     backbone = model.backbone.eval()
-    bank = FeatureBank.build(backbone, data, wanted=rows, device=device, workers=workers)
+    encoder = Pooled(backbone) if pooled else backbone
+    bank = FeatureBank.build(encoder, data, wanted=rows, device=device, workers=workers)
     with torch.no_grad():
         vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
     centre = class_mean(vec, torch.from_numpy(data.label[rows]))

@@ -73,6 +73,7 @@ class Method(nn.Module):
     early_channels: int = 0  # of the stage before the last, when it wants them packed behind the maps (``ops.packing``)
     needs_mirror: bool = False  # loss() uses Episode.mirrored()
     needs_base: bool = False  # set_base() must be called before the first task
+    pooled: bool = False  # embed() looks at the mean of a map alone, as the one below does: a 1x1 map is as good
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
     takes_unknown: bool = False  # enroll() uses support photos of no class: rows of a one-hot label that are 0
@@ -82,6 +83,8 @@ class Method(nn.Module):
 
     def __init_subclass__(cls, **how: Any) -> None:
         super().__init_subclass__(**how)
+        if cls.embed is Method.embed:
+            cls.pooled = True
         if cls.compare is not Method.compare and "score_names" not in cls.__dict__:
             cls.score_names = (*cls.own_scores, *OPEN_SCORES)
 

@@ -73,6 +73,8 @@ class FEAT(Method):
         self.contrast_temperature = check_positive("contrast_temperature", contrast_temperature)
         self.choose_score(open_score or self.published_score)
 
+    pooled = True
+
     def embed(self, maps: Tensor) -> Views:
         return Views(self.adapter(pool(maps)))
 

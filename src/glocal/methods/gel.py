@@ -152,6 +152,7 @@ class GEL(Method):
         self.choose_score(open_score or self.variant.open_score)
         if reduce and not self.variant.local:
             raise RecipeError(f"reduce = true is for variants that compare maps, {variant!r} compares none; drop it")
+        self.pooled = not self.variant.local
         if not self.variant.local:  # a task then keeps what SnaTCHer-F keeps
             self.State = SnaTCHerF.State  # type: ignore[assignment, misc]
         if check_choice("coefficients", coefficients, COEFFICIENTS) != "fixed" and variant != "ahead":

@@ -129,6 +129,7 @@ class Peeler(Method):
         self.precision = None
         if variant == "gaussian":
             self.precision = Precision(self.channels, sigma_channels, reduce=self.sigma is None)
+        self.pooled = variant != "gaussian"
         self.State = Gaussians if variant == "gaussian" else ClassMeans
         self.base = BaseRows(self.channels, learned=True) if auxiliary_weight else None
         self.needs_base = self.base is not None

@@ -67,6 +67,7 @@ class RFDNet(Method):
         shown: Tensor  # (B,) bool: the base classes that take part
 
     needs_base = True
+    pooled = True
     min_way = 2
 
     def __init__(self, dim: int, *, margin: float = 2.0, margin_weight: float = 0.5, open_score: str = "distance"):

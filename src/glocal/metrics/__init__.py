@@ -24,7 +24,16 @@ from glocal.metrics.openset import (
     oscr,
     score_histogram,
 )
-from glocal.metrics.summary import Interval, PairedDifference, mean_ci, mean_ranks, paired_difference, sign_test
+from glocal.metrics.summary import (
+    Interval,
+    PairedDifference,
+    Spread,
+    mean_ci,
+    mean_ranks,
+    paired_difference,
+    sign_test,
+    spread,
+)
 from glocal_runtime.errors import DataError
 
 __all__ = [
@@ -34,6 +43,7 @@ __all__ = [
     "Metric",
     "PairedDifference",
     "ScoreHistogram",
+    "Spread",
     "accuracy",
     "aupr",
     "auroc",
@@ -47,6 +57,7 @@ __all__ = [
     "paired_difference",
     "score_histogram",
     "sign_test",
+    "spread",
     "task_metrics",
 ]
 

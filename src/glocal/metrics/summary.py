@@ -63,6 +63,32 @@ def paired_difference(a: ArrayLike, b: ArrayLike, *, seed: int = 0, resamples: i
     )
 
 
+# Of Student's distribution, 97.5 %, by the number of values; 11 and more are taken for 11.
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262, 11: 2.228}
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Of one number over trainings from several seeds; its mean is settled when 0 lies outside low..high."""
+
+    mean: float
+    std: float  # of the sample, by n - 1
+    low: float  # 95 % interval of the mean, by Student's distribution
+    high: float
+    n: int
+
+
+def spread(values: ArrayLike) -> Spread:
+    """One value per seed (S,), at least two of them."""
+    value = _finite(values, "values")
+    n = len(value)
+    if n < 2:
+        raise DataError(f"a spread over seeds needs at least two of them, got {n}")
+    std = float(value.std(ddof=1))
+    half = STUDENT[min(n, max(STUDENT))] * std / math.sqrt(n)
+    return Spread(float(value.mean()), std, float(value.mean()) - half, float(value.mean()) + half, n)
+
+
 def sign_test(wins: int, losses: int) -> float:
     """P(a split at least this uneven) if either side were equally likely to win a task; draws are left out."""
     n, term, tail = wins + losses, 1, 0

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from glocal.metrics import METRICS, Interval, PairedDifference
+from glocal.metrics import METRICS, Interval, PairedDifference, Spread
 
 EMPTY = "–"
 
@@ -32,6 +32,8 @@ class Row:
     open_score: str = ""  # its name, where rows differ in it
     rank: Mapping[str, float] = field(default_factory=dict)  # mean place among the rows, by metric
     published: Mapping[str, Interval] = field(default_factory=dict)  # what others measured for this row
+    spread: Mapping[str, Spread] = field(default_factory=dict)  # of the values over trainings from several seeds
+    difference_spread: Mapping[str, Spread] = field(default_factory=dict)  # of the differences
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,13 @@ class Table:
             line += f" Δ: difference to {self.reference} on the same tasks [95 % bootstrap interval]"
             line += (
                 "; p: exact sign test over the tasks, not corrected for the number of rows." if self.sign_test else "."
+            )
+        seeds = {each.n for row in self.rows for each in row.spread.values()}
+        if seeds:
+            line += (
+                f" All of it is the mean of {max(seeds)} trainings; seeds: standard deviation over them, in brackets "
+                "the 95 % interval of Δ by Student's distribution. A difference is settled when both intervals of it "
+                "leave out 0."
             )
         if any(row.rank for row in self.rows):
             line += " Rank: mean place among the rows of this table, 1 is best."
@@ -112,8 +121,15 @@ def _metric_columns(table: Table, metric: str) -> Iterator[tuple[Cell, Callable[
     title, best = METRICS[metric].title, table.best(metric)
     arrow = "↑" if METRICS[metric].higher_is_better else "↓"
     yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(table, row.values.get(metric)), bold=row.name in best)
+    if any(metric in row.spread for row in table.rows):
+        yield Cell("seeds", kind="delta"), lambda row: Cell(_std(table, row.spread.get(metric)), kind="delta")
     if metric in table.compared:
         yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(table, row, metric), kind="delta")
+        if any(metric in row.difference_spread for row in table.rows):
+            yield (
+                Cell("seeds", kind="delta"),
+                lambda row: Cell(_bounds(table, row.difference_spread.get(metric)), kind="delta"),
+            )
         if table.sign_test:
             yield Cell("p", kind="p"), lambda row: Cell(_p_value(row, metric), kind="p")
     if any(metric in row.rank for row in table.rows):
@@ -144,6 +160,17 @@ def _difference(table: Table, row: Row, metric: str) -> str:
     found = row.difference[metric]
     mean, low, high = (table.number(x, signed=True) for x in (found.mean, found.low, found.high))
     return f"{mean} [{low}, {high}]"
+
+
+def _std(table: Table, value: Spread | None) -> str:
+    return EMPTY if value is None else table.number(value.std)
+
+
+def _bounds(table: Table, value: Spread | None) -> str:
+    if value is None:
+        return EMPTY
+    low, high = (table.number(x, signed=True) for x in (value.low, value.high))
+    return f"[{low}, {high}]"
 
 
 def _p_value(row: Row, metric: str) -> str:
@@ -224,10 +251,18 @@ def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
     parts = {"": "mean", "_half": "half", "_tasks": "n"}
     gaps = {"_diff": "mean", "_diff_low": "low", "_diff_high": "high", "_diff_p": "p_value"}
     theirs = {"_published": "mean", "_published_half": "half"}
+    seeds, gap_seeds = {"_seeds_std": "std"}, {"_diff_seeds_low": "low", "_diff_seeds_high": "high"}
     columns = [
         (f"{metric}{suffix}", metric, attribute, kind)
         for metric in table.metrics
-        for kind, names in (("values", parts), ("difference", gaps), ("rank", {"_rank": ""}), ("published", theirs))
+        for kind, names in (
+            ("values", parts),
+            ("difference", gaps),
+            ("rank", {"_rank": ""}),
+            ("published", theirs),
+            ("spread", seeds),
+            ("difference_spread", gap_seeds),
+        )
         for suffix, attribute in names.items()
         if kind == "values" or any(metric in getattr(row, kind) for row in table.rows)
     ]
@@ -244,7 +279,7 @@ def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
 def to_json(table: Table) -> dict[str, Any]:
     """Plain values for ``json.dumps``; JSON has no NaN, so an interval nobody published is None."""
 
-    def plain(value: Interval | PairedDifference) -> dict[str, Any]:
+    def plain(value: Interval | PairedDifference | Spread) -> dict[str, Any]:
         return {name: x if math.isfinite(x) else None for name, x in asdict(value).items()}
 
     return {
@@ -261,6 +296,12 @@ def to_json(table: Table) -> dict[str, Any]:
             }
             | ({"open_score": row.open_score} if row.open_score else {})
             | ({"rank": dict(row.rank)} if row.rank else {})
+            | ({"seeds": {m: plain(value) for m, value in row.spread.items()}} if row.spread else {})
+            | (
+                {"difference_seeds": {m: plain(value) for m, value in row.difference_spread.items()}}
+                if row.difference_spread
+                else {}
+            )
             | ({"published": {m: plain(value) for m, value in row.published.items()}} if row.published else {})
             for row in table.rows
         ],

@@ -16,10 +16,11 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import load_model
+from glocal.engine.distributed import world
 from glocal.engine.evaluate import Answers, evaluate_models
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import Rows, RowStore
-from glocal.metrics import PairedDifference, ScoreHistogram, paired_difference, score_histogram
+from glocal.metrics import PairedDifference, ScoreHistogram, Spread, paired_difference, score_histogram, spread
 from glocal.metrics.openset import BINS
 from glocal.report.comparable import Conditions, Published, published
 from glocal.report.comparison import Result, results
@@ -41,12 +42,28 @@ class Measurement:
     folders: Mapping[Run, Path]
     models: Mapping[tuple[Run, str | None], NamedModel]
     rows: Mapping[str, Rows]  # by the name of a model
+    seeds: int = 1  # trainings of every row
 
     def named(self, line: Line) -> NamedModel:
         return replace(self.models[line.run, line.score], name=line.label)
 
     def row(self, line: Line) -> Rows:
-        return self.rows[self.models[line.run, line.score].name]
+        """One number per task and metric, the mean over seeds."""
+        every = [self._row(line, seed) for seed in range(self.seeds)]
+        if self.seeds == 1:
+            return every[0]
+        return {metric: np.mean([rows[metric] for rows in every], axis=0) for metric in every[0]}
+
+    def _row(self, line: Line, seed: int) -> Rows:
+        return self.rows[self.models[line.run.seeded(seed), line.score].name]
+
+    def over_seeds(self, line: Line, metric: str, other: Line | None = None) -> Spread | None:
+        """Of the mean over tasks, or of its difference to another row; None with one seed."""
+        if self.seeds < 2:
+            return None
+        values = [self._row(line, seed)[metric].mean() for seed in range(self.seeds)]
+        base = [0.0 if other is None else self._row(other, seed)[metric].mean() for seed in range(self.seeds)]
+        return spread(np.subtract(values, base))
 
     def difference(self, line: Line, other: Line) -> PairedDifference:
         """By how much AUROC a row exceeds another, task by task."""
@@ -62,17 +79,18 @@ def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run
     loaded: dict[Run, NamedModel] = {}
     asked: dict[tuple[Run, str | None], NamedModel] = {}
     for line in lines:
-        if line.run not in loaded:
-            folder = folders[line.run]
-            loaded[line.run] = name_model(folder.name, load_model(folder), backbones=backbones)
-        model = loaded[line.run]
-        score = line.score or model.score
-        asked[line.run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
+        for run in (line.run.seeded(seed) for seed in range(how.seeds)):
+            if run not in loaded:
+                folder = folders[run]
+                loaded[run] = name_model(folder.name, load_model(folder), backbones=backbones)
+            model = loaded[run]
+            score = line.score or model.score
+            asked[run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
     different = list({each.name: each for each in asked.values()}.values())
     (found,) = evaluate_models(different, data, [tasks], store=RowStore(how.out / "rows"), **how.testing)
     rows = {name: each.rows for name, each in found.items()}
     on = Conditions(dataset, "test", tuple(data.classes), spec)
-    return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows)
+    return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows, how.seeds)
 
 
 def answers_of(model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings) -> tuple[Answers, ...]:
@@ -84,6 +102,7 @@ def answers_of(model: NamedModel, data: ClassDataset, tasks: TaskList, how: Sett
 def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
     """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
     model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
+    world().largest(0)  # all find the same there
     counts = store.read(model, found.fingerprint, 1)
     if counts is None:
         answers = answers_of(model, found.data, found.tasks, how)
@@ -113,9 +132,13 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
         label: {m: v for m, v in row.values.items() if m in plan.metrics} for label, row in theirs.items() if row
     }
     notes = {line.label: line.note for line in lines}
+    by_label = {line.label: line for line in lines}
+    base = by_label[plan.reference]
     rows = [
         replace(
             row,
+            spread=_spreads(found, by_label[row.name], plan.metrics),
+            difference_spread=_spreads(found, by_label[row.name], row.difference, base),
             note="; ".join(part for part in (notes[row.name], row.note) if part),
             rank={},
             published=beside_ours.get(row.name, {}),
@@ -127,6 +150,11 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
     caption = f"Published: the paper on {beside}, full width. {result.table.caption}"
     shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
     return replace(result, table=shown, measured=found.on)
+
+
+def _spreads(found: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None) -> dict[str, Spread]:
+    every = {metric: found.over_seeds(line, metric, other) for metric in metrics}
+    return {metric: value for metric, value in every.items() if value is not None}
 
 
 def published_row(plan: TablePlan, line: Line, dataset: str, shot: int) -> Published | None:

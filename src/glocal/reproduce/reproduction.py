@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from glocal.metrics import PairedDifference
+from glocal.engine.distributed import world
+from glocal.metrics import PairedDifference, Spread
+from glocal.reproduce.machine import differences, machine, text
 from glocal.reproduce.measurement import SEED, Measurement, measure, published_row
 from glocal.reproduce.plans import (
     AHEAD,
@@ -22,7 +26,7 @@ from glocal.reproduce.plans import (
     Line,
     lines_of,
 )
-from glocal.reproduce.report_folder import Report, write_report
+from glocal.reproduce.report_folder import HTML, NUMBERS, Report, write_report
 from glocal.reproduce.report_parts import report_part
 from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
 from glocal.reproduce.scale import Scale
@@ -47,7 +51,8 @@ def runs_of(names: Sequence[str], scale: Scale, datasets: Sequence[str]) -> list
 
 def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: Settings, command: str) -> Path:
     """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again."""
-    folders = ensure_runs(runs_of(names, scale, datasets), how)
+    wanted = runs_of(names, scale, datasets)
+    folders = ensure_runs([run.seeded(seed) for seed in range(how.seeds) for run in wanted], how)
     found: dict[tuple[str, int], Measurement] = {}
     for dataset in datasets:
         needed: dict[int, list[Line]] = {}
@@ -56,12 +61,15 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
                 needed.setdefault(shot, []).extend(lines)
         for shot, lines in sorted(needed.items()):
             found[dataset, shot] = measure(dataset, shot, lines, folders, how)
+    here, runs = machine(how.device), {folder.name: about_run(folder) for folder in folders.values()}
+    notes = [NOTES[scale.name], *_made_elsewhere(runs, here, how.out / NUMBERS)]
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
         "Test": f"{how.tasks} tasks per shot, seed {SEED}",
         "Data": ", ".join(f"{name} {digest[:12]}" for name, digest in manifests.items()),
-        "Runs": str(len(folders)),
+        "Runs": str(len(folders)) + (f", from {how.seeds} seeds each" if how.seeds > 1 else ""),
+        "Machine": text(here),
         "glocal": program(),
     }
     numbers = {
@@ -70,14 +78,32 @@ def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: 
         "asked": list(names),
         "seed": SEED,
         "tasks": how.tasks,
+        "training_seeds": how.seeds,
+        "machine": here,
         "data": manifests,
-        "runs": {folder.name: about_run(folder) for folder in folders.values()},
+        "runs": runs,
     }
     parts = [report_part(name, scale, dataset, found, how) for dataset in datasets for name in names]
     title = f"Glocal energy-based learning, reproduced at {scale.name} scale"
     opening = findings(scale, names, datasets, found)
-    report = Report(title, opening, conditions, parts, command, notes=[NOTES[scale.name]], numbers=numbers)
-    return write_report(report, how.out)
+    report = Report(title, opening, conditions, parts, command, notes=notes, numbers=numbers)
+    return write_report(report, how.out) if world().first else how.out / HTML
+
+
+def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any], before: Path) -> list[str]:
+    """Sentences about what was made under other conditions than this report: its digits may differ from the last on."""
+    found = []
+    for name, about in runs.items():
+        if others := differences(about.get("machine", {}), here):
+            found.append(f"{name} ({', '.join(others)})")
+    said = [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
+    try:
+        earlier = json.loads(before.read_text("utf-8")).get("machine", {})
+    except (OSError, ValueError):
+        earlier = {}
+    if others := differences(earlier, here):
+        said.append(f"The report that this one replaces was made with {', '.join(others)}.")
+    return said
 
 
 NOTES = {
@@ -132,7 +158,8 @@ QUESTIONS = (
 def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found: Found) -> list[str]:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
-    A difference counts as settled when its paired 95 % interval leaves out 0.
+    A difference counts as settled when its paired 95 % interval over tasks leaves out 0, and its interval over training
+    seeds does so too.  With one seed the second is not known, which is said.
     """
     return [
         _answer(question, scale, datasets, found)
@@ -143,21 +170,33 @@ def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found:
 
 
 def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Found) -> str:
-    ours: list[PairedDifference] = []
-    said = []
+    ours: list[PairedDifference | Spread] = []
+    said, seeds = [], max(each.seeds for each in found.values())
     for dataset in datasets:
         parts = []
         for shot in SHOTS:
             lines = _lines(question.table, scale, dataset, shot)
             gap = found[dataset, shot].difference(lines[question.row], lines[question.against])
-            ours.append(gap)
-            parts.append(f"{_points(gap.mean)} [{_points(gap.low)}, {_points(gap.high)}] at {shot}-shot")
+            over = found[dataset, shot].over_seeds(lines[question.row], "auroc", lines[question.against])
+            ours.append(_both(gap, over))
+            part = f"{_points(gap.mean)} [{_points(gap.low)}, {_points(gap.high)}]"
+            part += f", over seeds [{_points(over.low)}, {_points(over.high)}]," if over else ""
+            parts.append(f"{part} at {shot}-shot")
         said.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
     changes = f"against {question.how}, points of AUROC change by"
-    return f"{question.subject} {_verdict(ours)}: {changes} {'; '.join(said)}."
+    alone = " One training seed: what another one would give is not known." if seeds == 1 else ""
+    return f"{question.subject} {_verdict(ours)}: {changes} {'; '.join(said)}.{alone}"
 
 
-def _verdict(gaps: Sequence[PairedDifference]) -> str:
+def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spread:
+    """The one of the two intervals that says less."""
+    if over is None:
+        return gap
+    settled = (gap.low > 0 and over.low > 0) or (gap.high < 0 and over.high < 0)
+    return gap if settled else replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
+
+
+def _verdict(gaps: Sequence[PairedDifference | Spread]) -> str:
     better, worse = sum(gap.low > 0 for gap in gaps), sum(gap.high < 0 for gap in gaps)
     if better == len(gaps):
         return "helps"

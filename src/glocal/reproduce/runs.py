@@ -19,17 +19,16 @@ from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
-from torch.utils.flop_counter import FlopCounterMode
 
 from glocal import __version__
-from glocal.backbones import build_backbone
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
+from glocal.engine.distributed import world
 from glocal.engine.evaluate import Progress
 from glocal.engine.recipe import Data, Recipe, load_recipe
 from glocal.engine.run_folder import Callback
 from glocal.engine.train import STAGES
-from glocal_runtime.errors import DataError
+from glocal.reproduce.machine import machine
 from glocal_runtime.files import write_text
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
@@ -50,6 +49,13 @@ class Run:
         begin = start or (self.init if isinstance(self.init, str) else None)
         return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
 
+    def seeded(self, seed: int) -> Run:
+        """The same from another seed, with all it starts from; seed 0 is the run itself."""
+        if not seed:
+            return self
+        init = self.init.seeded(seed) if isinstance(self.init, Run) else self.init
+        return Run(self.recipe, (*self.overrides, f"seed={seed}"), init)
+
     def chain(self) -> list[Run]:
         """This run and all before it, the first one first."""
         return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
@@ -65,6 +71,7 @@ class Settings:
     workers: int = 2
     callback: Callable[[str], Callback | None] = lambda title: None  # of training, by the name of the run
     progress: Progress | None = None  # of testing
+    seeds: int = 1  # trainings of every run
 
     @property
     def runs(self) -> Path:
@@ -95,17 +102,32 @@ def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
         if start is None:
             return None
     folder = folder_of(run, how.runs)
-    if (folder / DONE).is_file():
+    if _agreed((folder / DONE).is_file()):
         return folder
-    locks = how.runs / LOCKS
-    locks.mkdir(parents=True, exist_ok=True)
-    try:
-        with FileLock(locks / f"{folder.name}.lock", timeout=-1 if wait else 0):
-            if not (folder / DONE).is_file():  # somebody may have been quicker
-                _make(run.resolved(None if start is None else str(start)), folder, how, start)
-    except Timeout:
+    lock = FileLock(how.runs / LOCKS / f"{folder.name}.lock", timeout=-1 if wait else 0)
+    # One run over several processes: the first of them holds the lock for all, and says what there is to do.
+    if not _agreed(world().first and _taken(lock)):
         return None
+    try:
+        if not _agreed((folder / DONE).is_file()):  # somebody may have been quicker
+            _make(run.resolved(None if start is None else str(start)), folder, how, start)
+    finally:
+        lock.release()
     return folder
+
+
+def _agreed(found: bool) -> bool:
+    """What the first process of this run found."""
+    return bool(world().largest(int(found and world().first)))
+
+
+def _taken(lock: FileLock) -> bool:
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    return True
 
 
 def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
@@ -127,11 +149,18 @@ def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
 
 
 def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
-    begun = (folder / LAST).exists()
-    if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
-        shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
-        begun = False
+    begun = _agreed((folder / LAST).exists())
+    if _agreed(begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init):
+        if world().first:
+            shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
+        begun = _agreed(False)
     STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
+    if world().first:
+        _finish(recipe, folder, how, start)
+    world().largest(0)  # what the first has written is there for all
+
+
+def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
@@ -141,6 +170,7 @@ def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> No
         "validation": best["validation"],
         "version": __version__,
         "commit": commit(),
+        "machine": machine(how.device),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
@@ -189,80 +219,3 @@ def commit() -> str | None:
         return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "../") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-# Round numbers, to plan by: a current GPU in float32 with TF32 products, or two CPU cores.
-GPU, CPU = 15e12, 50e9  # floating-point operations per second
-HEAD_SECONDS = {"paper": 0.01, "cpu": 0.03, "embedded": 0.03}  # of one task on cached maps
-PICTURES = {"mini-imagenet": 38_400, "tiered-imagenet": 448_695, "cifar-fs": 38_400}  # base pictures
-CHECKED = 10_000  # pictures that one validation of a backbone in training encodes
-
-
-@dataclass(frozen=True)
-class Estimate:
-    name: str  # of the folder, or of the recipe where the pictures are not there yet
-    recipe: str
-    state: str  # done, begun or missing
-    hours: float  # of the whole run
-
-
-def estimates(runs: Iterable[Run], home: Path, scale: str) -> list[Estimate]:
-    """How long they take: these runs and all they start from, each once, in the order they are made."""
-    every = dict.fromkeys(step for run in runs for step in run.chain())
-    return [_estimate(run, home, scale) for run in every]
-
-
-def _estimate(run: Run, home: Path, scale: str) -> Estimate:
-    name, state = "", "missing"
-    try:
-        folder = folder_of(run, home)
-        name = folder.name
-        state = "done" if (folder / DONE).is_file() else "begun" if (folder / LAST).is_file() else "missing"
-    except DataError:  # the pictures are not here, so no run of them is
-        pass
-    recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
-    return Estimate(name, run.recipe, state, _hours(run, recipe, scale))
-
-
-def _hours(run: Run, recipe: Recipe, scale: str) -> float:
-    pictures, one = _base_pictures(recipe.data.dataset), _flops_of(run)
-    passes, check = 0.0, 1
-    if recipe.stage == "pretrain":
-        epochs = recipe.pretrain.epochs
-        passes = epochs * pictures * (4 if recipe.augment.rotate == "four" else 1) * 3  # forward and backward
-        check = epochs * pictures // recipe.pretrain.batch_size // recipe.validation.every
-    elif recipe.train.backbone == "fine-tuned":
-        spec = recipe.train
-        each = spec.way * (spec.shot + spec.query) + spec.unknown_way * spec.query
-        passes = spec.tasks * each * 3.0
-        check = spec.tasks // spec.tasks_per_step // recipe.validation.every
-    else:  # cached maps, shared by all runs of a backbone: counted for none of them
-        check = 0
-    flops = (passes + check * CHECKED) * one
-    heads = recipe.train.tasks * HEAD_SECONDS[scale] if recipe.stage == "train" else 0.0
-    return (flops / (GPU if scale == "paper" else CPU) + heads) / 3600
-
-
-def _flops_of(run: Run) -> float:
-    """Operations of one picture's way through the backbone."""
-    first = run.chain()[0].resolved()
-    if first.backbone is not None:
-        return _flops(first.backbone.name, json.dumps(first.backbone.settings))
-    assert first.init is not None  # the recipe was checked
-    record = read_checkpoint(find_checkpoint(first.init))[1]["backbone"]
-    return _flops(record["name"], json.dumps(record["settings"]))
-
-
-@cache
-def _flops(name: str, settings: str) -> float:
-    with torch.device("meta"):  # shapes alone are computed
-        encoder = build_backbone(name, **json.loads(settings)).eval()
-        side = encoder.preprocess.size
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            encoder(torch.empty(1, 3, side, side))
-    return float(counter.get_total_flops())
-
-
-@cache
-def _base_pictures(dataset: str) -> int:
-    return PICTURES[dataset] if dataset in PICTURES else len(open_dataset(dataset, "train"))

@@ -1,0 +1,96 @@
+"""``reproduce --seeds``: every row from several trainings, and a verdict that needs tasks and seeds to agree."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from glocal.metrics import PairedDifference, Spread, spread
+from glocal.reproduce.machine import differences, machine
+from glocal.reproduce.report_folder import NUMBERS
+from glocal.reproduce.reproduction import _both, _verdict, reproduce
+from glocal.reproduce.runs import Run, Settings
+from refusal import refused
+from tiny_reproduction import NAME, make_data, tiny_scale
+
+
+def test_the_spread_over_seeds_is_students() -> None:
+    found = spread([0.70, 0.74, 0.72])
+    assert (found.mean, found.std, found.n) == (pytest.approx(0.72), pytest.approx(0.02), 3)
+    assert (found.low, found.high) == (pytest.approx(0.6703, abs=1e-4), pytest.approx(0.7697, abs=1e-4))
+    with refused("data", "got 1"):
+        spread([0.7])
+
+
+def gap(low: float, high: float) -> PairedDifference:
+    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)
+
+
+def over(low: float, high: float) -> Spread:
+    return Spread((low + high) / 2, 0.01, low, high, 3)
+
+
+@pytest.mark.parametrize(
+    ("tasks", "seeds", "words"),
+    [
+        ((0.01, 0.03), (0.005, 0.05), "helps"),
+        ((-0.03, -0.01), (-0.04, -0.01), "hurts"),
+        ((0.01, 0.03), (-0.02, 0.06), "makes no settled difference"),
+        ((-0.01, 0.03), (0.01, 0.02), "makes no settled difference"),
+        ((0.01, 0.03), (-0.05, -0.01), "makes no settled difference"),
+    ],
+)
+def test_a_verdict_needs_both(tasks: tuple[float, float], seeds: tuple[float, float], words: str) -> None:
+    assert _verdict([_both(gap(*tasks), over(*seeds))]) == words
+    assert _both(gap(*tasks), None) == gap(*tasks), "with one seed there is nothing else to go by"
+
+
+def test_another_seed_reaches_all_a_run_starts_from() -> None:
+    run = Run("demo-gel", ("train.tasks=2",), Run("demo-protonet", init="shipped"))
+    assert run.seeded(0) == run
+    first, second = run.seeded(2).chain()
+    assert (first.overrides, first.init, second.overrides) == (("seed=2",), "shipped", ("train.tasks=2", "seed=2"))
+
+
+def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    here = machine()
+    assert set(here) == {"threads", "cpu", "torch", "build", "device"}
+    assert differences(here, here) == differences({}, here) == []
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
+    assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("seeds")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOCAL_DATA", str(make_data(home / "data")))
+        patch.setenv("GLOCAL_CACHE", str(home / "cache"))
+        how = Settings(home / "out", tasks=6, workers=1, seeds=2)
+        reproduce(["combine"], tiny_scale(), [NAME], how, "glocal reproduce")
+        record = json.loads((how.out / NUMBERS).read_text("utf-8"))
+        record["machine"]["threads"] = 99
+        (how.out / NUMBERS).write_text(json.dumps(record))
+        reproduce(["combine"], tiny_scale(), [NAME], how, "glocal reproduce")
+    return how.out
+
+
+def test_tables_state_the_spread_over_seeds(out: Path) -> None:
+    found = json.loads((out / NUMBERS).read_text("utf-8"))
+    assert found["training_seeds"] == 2
+    assert sorted({about["seed"] for about in found["runs"].values()}) == [0, 1]
+    assert {about["machine"]["torch"] for about in found["runs"].values()} == {str(torch.__version__)}
+    (combine,) = found["pieces"]
+    for table in combine["tables"]:
+        for row in table["rows"]:
+            assert row["seeds"]["auroc"]["n"] == 2
+            assert row["seeds"]["auroc"]["mean"] == pytest.approx(row["values"]["auroc"]["mean"])
+        ahead = table["rows"][1]
+        assert ahead["difference_seeds"]["auroc"]["mean"] == pytest.approx(ahead["difference"]["auroc"]["mean"])
+    page = (out / "report.md").read_text("utf-8")
+    assert "mean of 2 trainings" in page
+    assert "over seeds [" in page
+    assert "threads 99 instead of" in page, "the report that was there was made otherwise"
