@@ -58,8 +58,9 @@ def kind_of(answer: httpx.Response) -> str:
 def test_load(tmp_path: Path) -> None:
     """Each client knows what its own pictures are called by, and nobody gets the answer of another."""
     counts: Counter[str] = Counter()
-    lock, until = threading.Lock(), time.monotonic() + SECONDS
+    lock = threading.Lock()
     with serving(tiny_file(tmp_path)) as served:
+        until = time.monotonic() + SECONDS
 
         def client(number: int) -> None:
             with asking(served, 120) as one:
