@@ -147,7 +147,7 @@ def twisted_recognizer(rng: random.Random, data: bytes) -> bytes:
         name = rng.choice([each for each in members if each.startswith(("thumbnails/", "probes/"))])
         members[name] = damaged(rng, members[name])
     else:
-        name = rng.choice([each for each in members if each.startswith("model/")])
+        name = rng.choice([each for each in members if each.startswith("model")])
         members[name] = damaged(rng, members[name])
     try:
         manifest = json.loads(members["manifest.json"])

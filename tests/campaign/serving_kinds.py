@@ -6,8 +6,7 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
-
-from starlette.testclient import TestClient
+from typing import Any
 
 from campaign.kinds import DATA, all_pictures
 from campaign.mutation import as_json, damaged, twisted, twisted_arrays, twisted_recognizer
@@ -30,12 +29,14 @@ LOOKS = (
 )
 
 
-def client(file: Path) -> TestClient:
+def client(file: Path) -> Any:
+    from starlette.testclient import TestClient  # here: to import it is a warning with some versions of httpx
+
     app = create_app(Workspace(file, device="cpu", workers=1), Settings())
     return TestClient(app, base_url="http://localhost", headers=PAGE, raise_server_exceptions=False)
 
 
-def used(asking: TestClient) -> str:
+def used(asking: Any) -> str:
     """Everything a page does with it."""
     answers = [asking.post("/predict", files=uploads("one", 3, 5)), *map(asking.get, LOOKS)]
     if answers[0].status_code == 200:

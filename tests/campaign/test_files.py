@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ CASES = int(os.environ.get("GLOCAL_CAMPAIGN_CASES", "300"))
 SEED = int(os.environ.get("GLOCAL_CAMPAIGN_SEED", "1"))
 
 
-@pytest.mark.parametrize("kind", [*KINDS, *SERVED])
+@pytest.mark.parametrize("kind", [*KINDS, *SERVED], ids=lambda kind: re.sub(r"[^a-z]+", "-", kind).strip("-"))
 def test_mutated_files(kind: str, tmp_path: Path) -> None:
     count = run(kind, CASES, SEED, tmp_path / "home")
     keep("files", kind, count.to_json())
