@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test test-browser lint bench clean
+.PHONY: setup demo test test-browser campaign lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -27,6 +27,13 @@ test-browser: $(READY)
 	if command -v npm >/dev/null && ! test -f node_modules/axe-core/axe.min.js; then npm install --no-save --no-package-lock --silent axe-core@4; fi
 	$(BIN)/python -m pytest -m browser
 
+# Mutated files and a server under attack, then the page of what was counted: half an hour, 10 minutes of it load.
+# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED and GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
+campaign: $(READY)
+	rm -rf campaign-out
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m campaign tests/campaign; status=$$?; \
+	PYTHONPATH=tests $(BIN)/python -m campaign.results campaign-out docs/results/campaign.md; exit $$status
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -37,5 +44,5 @@ bench: $(READY)
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
-	rm -rf $(VENV) node_modules dist build demo-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) node_modules dist build demo-out campaign-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

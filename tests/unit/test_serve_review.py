@@ -159,6 +159,19 @@ def test_damaged_files_are_cleared_away(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
+def test_what_cannot_be_compared_is_cleared_away(tmp_path: Path) -> None:
+    """Written by somebody else: numbers that are none, and views of another shape than those of the photos."""
+    bad = query(2)
+    bad.views.vec[0, 0] = np.nan
+    with opened(tmp_path) as some:
+        for each in (query(1), bad, query(3)):
+            some.add(each, "m")
+    again = RecentQueries(tmp_path)
+    again.open("m", fits=lambda views: not np.array_equal(views.vec, query(3).views.vec))
+    assert ids(again) == [query(1).id]
+    again.close()
+
+
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer tells of it once and goes on; when there is room, all of it is written."""
     monkeypatch.setattr(recent_queries, "QUIET", 0.02)

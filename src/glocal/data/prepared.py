@@ -169,7 +169,9 @@ def check_files(folder: Path, split: str, record: PreparedSplit) -> dict[str, ND
                 tables[suffix] = np.load(io.BytesIO(content), allow_pickle=False)
         except OSError as error:
             _refuse(path, f"it cannot be read ({error.strerror})")
-        except (ValueError, TypeError, EOFError, SyntaxError, MemoryError) as error:
+        except DataError:
+            raise
+        except Exception as error:  # a damaged head makes numpy fail in any way
             _refuse(path, f"it is no table ({str(error)[:80]})")
     return tables
 
@@ -237,7 +239,7 @@ def _open_pictures(folder: Path, split: str, record: PreparedSplit, tables: dict
     path, wanted = folder / f"{split}.{IMAGES}", (record.total, *record.size, 3)
     try:
         images = MappedImages(path)
-    except (OSError, ValueError) as error:  # a DataError of a foreign shape among them
+    except Exception as error:  # a DataError of a foreign shape among them; a damaged head fails in any way
         _refuse(path, f"it is no array of pictures ({error})")
     if images.shape != wanted:
         _refuse(path, f"its shape is {images.shape} instead of {wanted}")

@@ -268,7 +268,9 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
         fields = read(content.decode())
     except (ValueError, RecursionError) as error:  # of the decoder as well as of both parsers
         raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
-    if not isinstance(fields, dict) or "extends" not in fields:
+    if not isinstance(fields, dict):
+        raise RecipeError(f"recipe {source} is not a table of sections, but a {type(fields).__name__}")
+    if "extends" not in fields:
         return fields
     parent = fields.pop("extends")
     if not isinstance(parent, str):
@@ -308,7 +310,7 @@ def _set(fields: dict[str, Any], override: str) -> None:
         raise RecipeError(f"an override is written path=value, for example optimizer.lr=0.05, got {override!r}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (tomllib.TOMLDecodeError, RecursionError):
         value = text
     *sections, key = path.strip().split(".")
     for section in sections:

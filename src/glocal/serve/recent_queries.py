@@ -10,9 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import math
 import threading
 import time
 from collections import OrderedDict
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +25,7 @@ from safetensors.numpy import save_file
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import replacing
 from glocal_runtime.photos import Picture
+from glocal_runtime.support import CELLS
 from glocal_runtime.views import Views
 
 MOST = 200
@@ -62,11 +65,12 @@ class RecentQueries:
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
 
-    def open(self, model: str) -> None:
-        """Read what is on disk, views of the model with this hash only; then keep writing."""
+    def open(self, model: str, *, fits: Callable[[Views], bool] = lambda views: True) -> None:
+        """Read what is on disk, views of the model with this hash only and that fit; then keep writing."""
         self.belong_to(model)
         found = [_read(path, model) for path in self._folder.glob("*.safetensors")]
-        for query in sorted((each for each in found if each is not None), key=lambda each: each.asked):
+        read = [each for each in found if each is not None and fits(each.views)]
+        for query in sorted(read, key=lambda each: each.asked):
             self._put(query)
         self._unwritten = None
         self._try_to_write()  # deletes what could not be read
@@ -179,10 +183,16 @@ def _read(path: Path, model: str) -> Query | None:
         with safe_open(path, framework="np") as file:
             about = json.loads((file.metadata() or {})["about"])
             found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a mapping
-        pixels = found["pixels"]
+        pixels, views = found["pixels"], Views(found["vec"], found.get("local"))
         if about["model"] != model or hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest() != about["digest"]:
             return None
+        numbers = [views.vec, *([] if views.local is None else [views.local])]
+        whole = pixels.dtype == np.uint8 and pixels.ndim == 3 and found["signature"].shape == (CELLS * CELLS,)
+        if not whole or not all(each.dtype.kind == "f" and np.isfinite(each).all() for each in numbers):
+            return None
+        if not math.isfinite(about["asked"]) or len(views) != 1 or found["signature"].dtype != np.uint8:
+            return None
         picture = Picture(str(about["name"]), pixels, about["digest"], found["signature"])
-        return Query(picture, Views(found["vec"], found.get("local")), float(about["asked"]))
-    except (SafetensorError, OSError, KeyError, TypeError, ValueError):
+        return Query(picture, views, float(about["asked"]))
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, ArithmeticError):
         return None

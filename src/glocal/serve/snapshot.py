@@ -53,6 +53,11 @@ class Snapshot:
             raise no_classes()
         return self.recognizer
 
+    def fits(self, views: Views) -> bool:
+        """Whether they can be compared with those of the photos."""
+        who = self.recognizer
+        return who is not None and next(iter(who.contents.support.classes.values())).views.alike(views)
+
     @property
     def model_hash(self) -> str:
         """Of what made the views; empty before the first class."""

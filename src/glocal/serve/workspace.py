@@ -59,7 +59,7 @@ class Workspace:
                 self._history = History(file)
                 self.snapshot = self._snapshot_of(recognizer)
                 self.queries = RecentQueries(folder_of(file) / "queries")
-                self.queries.open(self.snapshot.model_hash)
+                self.queries.open(self.snapshot.model_hash, fits=self.snapshot.fits)
             except BaseException:
                 self._owned.release()
                 raise

@@ -1,0 +1,69 @@
+"""What a run of the campaign counted, and the page that is made of it.
+
+``python -m campaign.results FOLDER PAGE`` writes the page from the counts below the folder; nothing on it is typed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+from glocal_runtime.files import write_text
+
+FOLDER = Path(os.environ.get("GLOCAL_CAMPAIGN", "campaign-out"))
+HEAD = """# The campaign: files and requests that mean harm
+
+`make campaign` writes this page from its own counts. Each line was tried that often; "wrong" is a traceback, an answer
+of 500 or more, more than 20 s or 2 GiB for a file, a payload that ran, a file outside of its folder, a lost change.
+What it found before is kept as tests (see `tests/campaign`); what is promised is in [SECURITY](../../SECURITY.md).
+"""
+
+
+def keep(part: str, name: str, record: dict[str, Any]) -> None:
+    """One line of the page, as a file of its own: a campaign may be run in parts."""
+    safe = "".join(letter if letter.isalnum() else "-" for letter in name)
+    write_text(FOLDER / part / f"{safe}.json", json.dumps({"name": name, **record}, indent=1))
+
+
+def page(folder: Path) -> str:
+    files = [json.loads(path.read_text()) for path in sorted((folder / "files").glob("*.json"))]
+    server = [json.loads(path.read_text()) for path in sorted((folder / "server").glob("*.json"))]
+    lines = [HEAD, f"Run on {platform.system()} {platform.machine()}, Python {platform.python_version()}.", ""]
+    if files:
+        lines += [
+            "## Files",
+            "",
+            'Mutated by a seeded generator and read by the command line in one process, or by the server ("served",',
+            '"sent"). One line again: `python -m campaign.fuzz KIND CASES SEED FOLDER` with `tests` on the path.',
+            "",
+            "| kind | seed | tried | read, every number finite | refused | wrong | slowest | most memory |",
+            "|---|---:|---:|---:|---:|---:|---:|---:|",
+        ]
+        for each in files:
+            found = [f"{each['outcomes'].get(name, 0):,}" for name in ("read", "refused", "wrong")]
+            limits = [f"{each['seconds']:.1f} s", f"{each['peak'] / 2**30:.2f} GiB"]
+            lines.append(f"| {' | '.join([each['name'], str(each['seed']), str(each['tried']), *found, *limits])} |")
+        total = sum(each["tried"] for each in files), sum(each["outcomes"].get("wrong", 0) for each in files)
+        lines += [f"| **together** | | {total[0]:,} | | | **{total[1]}** | | |", ""]
+    if server:
+        lines += [
+            "## Server",
+            "",
+            "`python -m pytest -m campaign tests/campaign/test_server.py -k NAME` runs one line.",
+            "",
+            "| what | tried | went as it should | refused with a sentence | wrong | about |",
+            "|---|---:|---:|---:|---:|---|",
+        ]
+        for each in server:
+            counts = f"{each['tried']:,} | {each['good']:,} | {each.get('refused', 0):,} | {each['wrong']}"
+            lines.append(f"| {each['name']} | {counts} | {each['about']} |")
+        lines.append("")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    write_text(sys.argv[2], page(Path(sys.argv[1])))
