@@ -14,6 +14,7 @@ from typing import Any
 
 from glocal_runtime.files import write_text
 
+WHOLE = 300  # cases of a kind
 FOLDER = Path(os.environ.get("GLOCAL_CAMPAIGN", "campaign-out"))
 HEAD = """# The campaign: files and requests that mean harm
 
@@ -29,10 +30,33 @@ def keep(part: str, name: str, record: dict[str, Any]) -> None:
     write_text(FOLDER / part / f"{safe}.json", json.dumps({"name": name, **record}, indent=1))
 
 
+SERVER = (
+    "load", "slow clients, abrupt disconnects", "idle connections", "full disk", "read-only folder",
+    "file replaced underneath", "SIGTERM with requests in flight", "SIGKILL in a save", "power cuts", "two editors",
+)  # fmt: skip
+
+
+def lacking(there: list[dict[str, Any]]) -> str:
+    """What a whole campaign has and these counts have not, or not in full."""
+    from campaign.kinds import KINDS
+    from campaign.serving_kinds import SERVED
+
+    names = {each["name"] for each in there}
+    absent = [name for name in (*KINDS, *SERVED, *SERVER) if name not in names]
+    short = [each["name"] for each in there if "outcomes" in each and each["tried"] < WHOLE]
+    told = f"Not in these counts, and still to be run: {', '.join(absent)}. " if absent else ""
+    return told + (f"Shorter than the {WHOLE} cases of a whole campaign: {', '.join(short)}." if short else "")
+
+
 def page(folder: Path) -> str:
     files = [json.loads(path.read_text()) for path in sorted((folder / "files").glob("*.json"))]
     server = [json.loads(path.read_text()) for path in sorted((folder / "server").glob("*.json"))]
-    lines = [HEAD, f"Run on {platform.system()} {platform.machine()}, Python {platform.python_version()}.", ""]
+    lines = [
+        HEAD,
+        f"Run on {platform.system()} {platform.machine()}, Python {platform.python_version()}.",
+        lacking(files + server),
+        "",
+    ]
     if files:
         lines += [
             "## Files",
