@@ -28,6 +28,7 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
+from glocal.engine.bfloat16 import check_bfloat16
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
@@ -108,6 +109,8 @@ def run_stage(
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
     saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
+    if recipe.speed.precision == "bfloat16" and (device is None or device.type == "cpu"):
+        check_bfloat16()
     with alone_in(folder):
         return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
 
