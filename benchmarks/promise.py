@@ -38,6 +38,7 @@ KINDS = {"1": 1, "2": 2, "3": 3, "5": 5, "10": 10}
 UNEQUAL = ("1 to 10", "8 each", "one with 1, others 8")
 KNOWN_UNKNOWNS = (5, 20, 40)
 SEED = 0
+MANY = {20: 20, 50: 8}  # classes -> tasks
 
 
 class Task:
@@ -148,6 +149,23 @@ def measure_aside(head: Head, views: Views, domain: Domain, n: int) -> dict[str,
     return found
 
 
+def measure_many(head: Head, views: Views, domain: Domain) -> dict[str, Any]:
+    """Tasks of 20 and 50 classes, equal and unequal, where a domain has twice as many."""
+    found: dict[str, Any] = {}
+    for way, n in MANY.items():
+        for kind in ("5", "1 to 10"):
+            if domain.classes < 2 * way:
+                continue
+            rows = []
+            for task in tasks(domain, kind, n, way=way):
+                measured, known, unknown = score(head, views, task)
+                false, caught, _ = decided(task, measured, known, unknown, 0.05)
+                right = float((known.logits.argmax(axis=1) == task.truth).mean())
+                rows.append((float(false.mean()), float(caught.mean()), right))
+            found[f"{way} classes, {kind} photos"] = np.mean(rows, axis=0).tolist()
+    return found
+
+
 def one_photo_without(domain: str, fits: dict[str, Any]) -> None:
     """Let ``one_photo`` know only what the other domains show: coefficients by quantile regression."""
     from fit_one_photo import fit
@@ -183,6 +201,11 @@ def main() -> None:
             write_text(kept, json.dumps(one))
         result["domains"][name] = json.loads(kept.read_text())
         print(name, flush=True)
+    many = given.work / f"{given.encoder}-many.json"
+    if not many.exists():
+        head, views_of = head_without(every, "caltech")
+        write_text(many, json.dumps(measure_many(head, views_of(every["caltech"]), every["caltech"])))
+    result["many"] = json.loads(many.read_text())
     from promise_page import write_page
 
     write_page(result, given.out)

@@ -72,7 +72,10 @@ def write_page(result: dict[str, Any], out: Path) -> None:
     lines += ["| **domains** | " + " | ".join(summary) + " |", ""]
     lines += _against_cosine(every)
     lines += _unequal(every, at5)
-    lines += _known_unknowns(every)
+    lines += ["## Many classes (Caltech), promise 5 %", "", "| task | false | caught | ACC |", "|---|---|---|---|"]
+    for name, values in result.get("many", {}).items():
+        lines.append(f"| {name} | " + " | ".join(f"{100 * value:.1f}" for value in values) + " |")
+    lines += ["", *_known_unknowns(every)]
     lines += _said(every)
     write_text(out / "promise.md", "\n".join(lines) + "\n")
     write_text(

@@ -162,7 +162,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("resnet13", {}, "one of conv4, resnet12"),
     ("resnet12", {"widht": 3}, "'widht'; it has width, image_size"),
     ("pixels", {}, "'image_size'"),
-    ("pixels", {"image_size": 0}, "at least 1 pixel, got 0"),
+    ("pixels", {"image_size": 0}, "got 0"),
     ("conv4", {"width": 0}, "at least 1 channel, got 0"),
     ("conv4", {"image_size": 15}, "at least 16 pixels, got 15"),
     ("resnet18", {"stem": "5x5"}, "one of 7x7, 3x3, got '5x5'"),

@@ -137,7 +137,7 @@ def test_views_rows() -> None:
 @pytest.mark.parametrize(
     ("settings", "sentence"),
     [
-        ({"size": 0}, "size must be at least 1 pixel, got 0"),
+        ({"size": 0}, "got 0 and None"),
         ({"size": 84, "resize": 80}, "resize must be at least size = 84, got 80"),
         ({"size": 84.0}, r"size must be a whole number of pixels, got 84\.0"),
         ({"size": True}, "size must be a whole number of pixels, got True"),

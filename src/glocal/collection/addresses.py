@@ -108,7 +108,11 @@ def _zipped(given: str) -> Iterator[str]:
 def _archive(where: str) -> zipfile.ZipFile:
     """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
     file = _opened(where)
-    return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+    try:
+        return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+    except Exception:
+        file.close()
+        raise
 
 
 def _listed(given: str) -> Iterator[str]:
