@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -57,10 +58,10 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         Console().print(shown)
 
 
-def check_there(*paths: Path) -> None:
-    """Refuse a path that leads nowhere now, before seconds go into imports and models."""
-    for path in paths:
-        if not path.exists() and not path.is_symlink():
+def check_there(*given: str | Path) -> None:
+    """Refuse a path or glob that leads nowhere now, before seconds go into imports and models; addresses pass."""
+    for path in map(str, given):
+        if "://" not in path and not os.path.lexists(path) and not (glob.has_magic(path) and glob.glob(path)):
             raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
 
 
