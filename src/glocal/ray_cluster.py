@@ -36,7 +36,13 @@ def cluster(address: str | None, workers: int | None = None) -> Iterator[Any]:
         alone = {"num_cpus": workers, "include_dashboard": False}
         if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # else Ray would leave a token in the user's home
             os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
-    ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
+    except Exception as error:  # Ray has no class for it; on a busy machine its parts wait 30 s for each other
+        what = str(error).partition(". ")[0] or type(error).__name__
+        raise RecipeError(
+            f"Ray at {address or 'this machine'} did not start ({what}); try again", code="no-ray"
+        ) from error
     try:
         yield ray
     finally:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.dataset as ds
@@ -12,15 +14,38 @@ import pytest
 
 from glocal.collection.job import Job, JobFolder
 from glocal.collection.local import work
+from glocal.collection.on_ray import work as work_on_ray
 from glocal.collection.store import Store
+from glocal.ray_cluster import cluster
+from glocal.reproduce.graph import in_order
+from glocal.reproduce.on_ray import work_off
+from glocal.reproduce.runs import Settings
 from glocal_runtime import Recognizer
+from glocal_runtime.errors import GlocalError
 from photos import WORDS, recognizer, write
+from refusal import refused
+from steps import FileStep
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'glocal[ray]', or make test-ray")
 pytestmark = [
     pytest.mark.ray,
     pytest.mark.filterwarnings("ignore"),  # Ray's own, which come and go with its versions
 ]
+
+
+@pytest.fixture(autouse=True)
+def ray(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Two cores; workers have the environment of the test, and import what lies beside it."""
+    paths = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(cluster(None, 2))
+        except GlocalError as error:
+            if error.code != "no-ray":
+                raise
+            pytest.skip(str(error))
+        yield
 
 
 def workers_of(cache: Path) -> list[int]:
@@ -37,8 +62,6 @@ def workers_of(cache: Path) -> list[int]:
 
 
 def test_the_same_rows_although_a_worker_is_killed(tmp_path: Path, own_cache: Path) -> None:
-    from glocal.collection.on_ray import work as work_on_ray
-
     file = tmp_path / "digits.glocal"
     recognizer().save(file)
     for word in WORDS:
@@ -72,3 +95,12 @@ def test_the_same_rows_although_a_worker_is_killed(tmp_path: Path, own_cache: Pa
     rows = [ds.dataset(tmp_path / name, format="parquet").to_table() for name in ("here", "there")]
     assert rows[0].equals(rows[1])
     assert not (Path.home() / ".ray" / "auth_token").exists() or "RAY_AUTH_TOKEN" not in os.environ
+
+
+def test_a_graph_of_steps_one_of_which_dies(tmp_path: Path) -> None:
+    first = FileStep("first", dies=True)
+    heads = tuple(FileStep(f"head{i}", (first,)) for i in range(2))
+    work_off(in_order([FileStep("tested", heads)]), Settings(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} == {"first", "first-begun", "head0", "head1", "tested"}
+    with refused("no-step"):
+        work_off([FileStep("bad", refuses=True)], Settings(tmp_path))

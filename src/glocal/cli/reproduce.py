@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glocal.cli.collection import Address, Engine, EngineName
 from glocal.cli.console import (
     DatasetName,
     Device,
@@ -61,6 +63,8 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),
     tasks: Annotated[int | None, typer.Option(min=2, help="Test tasks per shot, if not those of the scale.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
+    engine: Engine = EngineName.local,
+    address: Address = None,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
@@ -85,11 +89,18 @@ def reproduce(
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--tasks", str(tasks)] if tasks else []), "--out", out.name]
+    on: dict[str, Any] = {}
+    if engine is EngineName.ray:
+        from glocal.ray_cluster import check_ray
+        from glocal.reproduce.on_ray import work_off
+
+        check_ray()
+        on["engine"] = partial(work_off, address=address)
     with bars() as progress:
         bar = _OneBar(progress, len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, pick_device(device), workers, bar, stages(progress))
         try:
-            page = run(names, chosen, datasets, how, shlex.join(again))
+            page = run(names, chosen, datasets, how, shlex.join(again), **on)
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)

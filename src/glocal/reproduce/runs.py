@@ -107,24 +107,6 @@ def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
     return folder
 
 
-def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
-    """All of them; what another process is working on is left for last."""
-    found: dict[Run, Path] = {}
-    waiting = list(dict.fromkeys(runs))
-    while waiting:
-        busy = []
-        for run in waiting:
-            folder = ensure_run(run, how, wait=False)
-            if folder is None:
-                busy.append(run)
-            else:
-                found[run] = folder
-        if len(busy) == len(waiting):
-            ensure_run(busy[0], how)
-        waiting = busy
-    return found
-
-
 def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
     begun = (folder / LAST).exists()
     if begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init:
