@@ -26,8 +26,9 @@ def cells(maps: Tensor, side: int) -> Tensor:
 @cache
 def _shares(n: int, side: int) -> Tensor:
     """(side, n): what each of ``n`` pixels in a row contributes to each cell."""
-    table = torch.zeros(side, n)
-    for i in range(side):
-        first, end = i * n // side, -(-(i + 1) * n // side)
-        table[i, first:end] = 1 / (end - first)
+    with torch.inference_mode(False):  # kept, so it must serve training too
+        table = torch.zeros(side, n)
+        for i in range(side):
+            first, end = i * n // side, -(-(i + 1) * n // side)
+            table[i, first:end] = 1 / (end - first)
     return table
