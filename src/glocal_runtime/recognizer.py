@@ -309,7 +309,8 @@ class Recognizer:
                     code="photo-in-two-classes",
                 )
         seen = {photo.digest for photo in there.photos} if there is not None else set()
-        fresh = bank.rows([i for i, photo in enumerate(bank.photos) if photo.digest not in seen])
+        rows = {photo.digest: i for i, photo in enumerate(bank.photos) if photo.digest not in seen}  # each once
+        fresh = bank.rows(list(rows.values()))
         joined = fresh if there is None else there + fresh
         return self._change(self.contents.support, (), unknown=joined)
 
