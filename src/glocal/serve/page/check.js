@@ -3,7 +3,7 @@
 import { call, formOf } from "./api.js";
 import { h, percent, picture, plural } from "./dom.js";
 import { complain, notice } from "./notices.js";
-import { portions, usable } from "./photos.js";
+import { dropZone, filesIn, portions, usable } from "./photos.js";
 import { store, watch } from "./store.js";
 
 const RATES = {
@@ -20,14 +20,9 @@ let urls = []; // of the mistakes that are shown
 let shownFor = null; // version the result is of
 
 export function setUpCheck() {
-  find("check-folder").addEventListener("change", (event) => {
-    add(usable(event.target.files), (file) => file.webkitRelativePath.split("/").at(-2) ?? "");
-    event.target.value = "";
-  });
+  dropZone(find("check-drop"), take, (entries) => takeFolders(entries).catch(complain));
   find("check-files").addEventListener("change", (event) => {
-    const name = find("check-label").value.trim();
-    if (name) add(usable(event.target.files), () => name);
-    else notice("Say first what the photos show: the name of a class, or unknown.", { kind: "error" });
+    take(usable(event.target.files));
     event.target.value = "";
   });
   find("check-clear").addEventListener("click", () => {
@@ -43,8 +38,22 @@ export function setUpCheck() {
   show(null);
 }
 
-function add(files, labelOf) {
-  labelled.push(...files.map((file) => ({ file, label: labelOf(file) })));
+/** Photos from a folder that was chosen are of its class, others of what was typed. */
+function take(files) {
+  const typed = find("check-label").value.trim();
+  const some = files.map((file) => ({ file, label: file.webkitRelativePath?.split("/").at(-2) || typed }));
+  if (some.every((each) => each.label)) add(some);
+  else notice("Say first what the photos show: the name of a class, or unknown.", { kind: "error" });
+}
+
+async function takeFolders(entries) {
+  const found = (await filesIn(entries)).filter((each) => each.folder);
+  const good = new Set(usable(found.map((each) => each.file)));
+  add(found.filter((each) => good.has(each.file)).map(({ file, folder }) => ({ file, label: folder })));
+}
+
+function add(some) {
+  labelled.push(...some);
   show(null);
 }
 

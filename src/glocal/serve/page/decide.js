@@ -201,13 +201,18 @@ const limit = (value) => (value === null ? "none" : score(value));
 
 function summary() {
   if (wanted && "value" in wanted) return "Set by hand it promises nothing, and it stays when classes change.";
-  if (wanted)
-    return `Promised: of photos of your classes at most ${share(wanted.max_false_unknown)} are called unknown.`;
+  if (wanted) return promised(wanted);
   if (now.value === null) return "Nothing is called unknown: there are too few photos to say where unknown begins.";
   if (now.source === "user")
     return "Set by hand: it promises nothing, and it stays when classes change, until you ask for a promise again.";
   const own = now.per_class ? " Each class has a threshold of its own; the line shows their mean." : "";
-  return `Promised: of photos of your classes at most ${share(now.max_false_unknown)} are called unknown.${own}`;
+  return promised(now) + own;
+}
+
+function promised({ max_false_unknown: most, with_unknown: raised }) {
+  const more = raised > most && store.state.known_unknowns.length;
+  const or = more ? `, or up to ${share(raised)} where that catches more of the known unknowns` : "";
+  return `Promised: of photos of your classes at most ${share(most)} are called unknown${or}.`;
 }
 
 const share = (value) => `${Number((100 * value).toPrecision(3))} %`;

@@ -137,8 +137,7 @@ function recentRow(item, old) {
     tools.querySelector("input").focus();
   });
   if (item.enrolled) tools.append(h("span", { class: "note" }, "taught"));
-  else if (item.known_unknown) tools.append(h("span", { class: "note" }, "kept as unknown"));
-  else tools.append(correct);
+  else tools.append(item.known_unknown ? h("span", { class: "note" }, "kept as unknown") : "", correct);
   tools.append(iconButton("close", `Forget ${item.name}`, () => forgetPhoto(item)));
   return h(
     "li",
