@@ -17,7 +17,7 @@ except ImportError:
     expect = None  # type: ignore[assignment]
 
 OpenPage = Callable[..., Any]  # see conftest.py of these tests
-SECTIONS = ("teach", "ask", "decide", "review", "export")
+SECTIONS = ("teach", "ask", "decide", "review", "check", "export")
 
 
 def why_not() -> str | None:

@@ -311,7 +311,8 @@ class Recognizer:
                     code="photo-in-two-classes",
                 )
         seen = {photo.digest for photo in there.photos} if there is not None else set()
-        fresh = bank.rows([i for i, photo in enumerate(bank.photos) if photo.digest not in seen])
+        rows = {photo.digest: i for i, photo in enumerate(bank.photos) if photo.digest not in seen}  # each once
+        fresh = bank.rows(list(rows.values()))
         joined = fresh if there is None else there + fresh
         return self._change(self.contents.support, (), unknown=joined)
 
@@ -336,8 +337,8 @@ class Recognizer:
     def _change(self, support: Support, touched: Collection[str], *, unknown: Bank | None = None) -> list[Finding]:
         """To the new support, or, when anything goes wrong on the way, nothing at all."""
         now = self.contents
-        aside = now.unknown if unknown is None else unknown
-        changed = None if unknown is not None else {support.names.index(name) for name in touched}
+        aside = _still_unknown(now.unknown if unknown is None else unknown, support)
+        changed = None if aside is not now.unknown else {support.names.index(name) for name in touched}
         before = carried_over(now.decision.left_out, now.support, support)
         enrolled = Enrolled(now.model, support, aside)
         contents = enrolled.settled(replace(now, unknown=aside), changed=changed, before=before)
@@ -356,6 +357,17 @@ def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | No
             code="promise",
         )
     return Promise(check_promise(max_false_unknown), per_class, with_unknown)
+
+
+def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
+    """Known unknowns but for those that became photos of a class."""
+    if aside is None:
+        return None
+    taught = {photo.digest for photo in support.photos}
+    keep = [i for i, photo in enumerate(aside.photos) if photo.digest not in taught]
+    if len(keep) == len(aside):
+        return aside
+    return aside.rows(keep) if keep else None
 
 
 def find_model(source: Any, *, score: str | None = None, device: str = "auto") -> Model:

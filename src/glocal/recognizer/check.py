@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from glocal_runtime.encoder import Progress
 from glocal_runtime.errors import DataError
@@ -16,6 +16,7 @@ from glocal_runtime.rate import Rate
 from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.support import UNKNOWN_NAME
 
+T = TypeVar("T")
 WORST = 10
 
 
@@ -98,27 +99,40 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
     A folder that is no enrolled class counts as unknown, and is told of: it may be a misspelt one.
     """
     folders = labelled_sources(labelled, check_names=False)
-    names = {name.casefold(): name for name in recognizer.classes}
-    truth = {folder: names.get(folder.casefold(), UNKNOWN_NAME) for folder in folders}
     filed = [folder for folder, sources in folders.items() for _ in sources]
-    pictures, bad = [], []
     answers = recognizer.stream(chain.from_iterable(folders.values()))
-    for i, (folder, answer) in enumerate(zip(filed, answers, strict=True)):
+    found = judged(recognizer.classes, filed, _told(answers, len(filed), progress))
+    if not found.pictures:
+        bad = found.unreadable
+        raise DataError(
+            f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
+        )
+    return found
+
+
+def judged(classes: tuple[str, ...], filed: Sequence[str], answers: Iterable[Prediction | Unreadable]) -> Check:
+    """Answers about pictures that were filed under these folders, one for each."""
+    names = {name.casefold(): name for name in classes}
+    truth = {folder: names.get(folder.casefold(), UNKNOWN_NAME) for folder in filed}
+    pictures, bad = [], []
+    for folder, answer in zip(filed, answers, strict=True):
         if isinstance(answer, Unreadable):
             bad.append(answer)
         else:
             pictures.append(Checked(truth[folder], folder, answer))
+    others = [each for each in truth if truth[each] == UNKNOWN_NAME and each.casefold() != UNKNOWN_NAME]
+    return Check(classes, tuple(pictures), tuple(bad), {each: _remark(each, classes) for each in others})
+
+
+def _told(answers: Iterable[T], total: int, progress: Progress | None) -> Iterator[T]:
+    """As they are; ``progress`` hears of each."""
+    for i, answer in enumerate(answers):
         if progress is not None:
-            progress(i + 1, len(filed))
-    if not pictures:
-        raise DataError(
-            f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
-        )
-    others = [each for each in folders if truth[each] == UNKNOWN_NAME and each.casefold() != UNKNOWN_NAME]
-    return Check(recognizer.classes, tuple(pictures), tuple(bad), {each: _remark(each, recognizer) for each in others})
+            progress(i + 1, total)
+        yield answer
 
 
-def _remark(folder: str, recognizer: Recognizer) -> str:
-    near = difflib.get_close_matches(folder, recognizer.classes, n=1)
+def _remark(folder: str, classes: Sequence[str]) -> str:
+    near = difflib.get_close_matches(folder, classes, n=1)
     hint = f"; or is it {near[0]!r} misspelt?" if near else ""
     return f"folder {folder!r} is no enrolled class: its pictures count as unknown{hint}"

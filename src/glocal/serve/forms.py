@@ -20,13 +20,16 @@ from glocal_runtime.images import decode, pixels_of
 from glocal_runtime.photos import Source
 
 FIELDS, FIELD_BYTES = 8, 4096
-LONGEST_NAME = 120  # characters of a file name that are kept
+LONGEST_NAME, LONGEST_CLASS = 120, 200  # characters of a file name and of its folder that are kept
 
 
 async def read_form(
-    request: Request, settings: Settings, *, fields: Sequence[str] = ()
+    request: Request, settings: Settings, *, fields: Sequence[str] = (), folders: bool = False
 ) -> tuple[list[Source], dict[str, str]]:
-    """The pictures in ``images`` and the text in ``fields``: all of these and nothing else."""
+    """The pictures in ``images`` and the text in ``fields``: all of these and nothing else.
+
+    With ``folders``, the name of a picture keeps the folder that it is in: ``bolt/1.jpg``.
+    """
     limits = settings.limits
     parts = await _Reader(request, settings).parse()
     texts: dict[str, str] = {}
@@ -34,7 +37,7 @@ async def read_form(
     try:
         for key, part in parts.multi_items():
             if isinstance(part, UploadFile) and key == "images":
-                name, data = clean_name(part.filename or ""), part.file.read()
+                name, data = (with_folder if folders else clean_name)(part.filename or ""), part.file.read()
                 pixels = await run_in_threadpool(pixels_of, data)
                 images.append(Source(name, partial(decode, data, name=name, max_pixels=limits.pixels), pixels))
             elif isinstance(part, str) and key in fields and key not in texts:
@@ -122,11 +125,20 @@ def form_schema(fields: Sequence[str] = ()) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {"multipart/form-data": {"schema": schema}}}}
 
 
-def clean_name(name: str) -> str:
+def clean_name(name: str, *, longest: int = LONGEST_NAME) -> str:
     """What a stranger called a file, as one short printable line without folders."""
     last = re.split(r"[/\\]", name)[-1]
     shown = "".join(letter for letter in last if unicodedata.category(letter)[0] != "C" or letter == "\u200d")
-    return shown.strip()[:LONGEST_NAME] or "picture"
+    return shown.strip()[:longest] or "picture"
+
+
+def with_folder(name: str) -> str:
+    """The same with the last folder before it, which is the name of a class."""
+    *_, folder, last = re.split(r"[/\\]", f"/{name}")
+    folder = folder.replace("%22", '"')  # as browsers write it in the name of a part
+    if not folder.strip():
+        raise Problem(422, "invalid", f"{clean_name(last)} is in no folder: name the part `class/{clean_name(last)}`")
+    return f"{clean_name(folder, longest=LONGEST_CLASS)}/{clean_name(last)}"
 
 
 def _unreadable(why: str) -> Problem:

@@ -17,8 +17,9 @@ WITHOUT_PAIRS = 0.5  # cosine to group by when there is a single photo
 
 
 def unknown_groups(recent: Sequence[QueryAnswer], now: Snapshot) -> list[list[QueryAnswer]]:
-    """What is called unknown and was not enrolled since, grouped by likeness; the largest group first."""
-    unknown = [each for each in recent if each.answer.is_unknown and each.query.id not in now.photos]
+    """What is called unknown and nobody dealt with since, grouped by likeness; the largest group first."""
+    done = now.photos.keys() | now.known_unknowns.keys()
+    unknown = [each for each in recent if each.answer.is_unknown and each.query.id not in done]
     if not unknown:
         return []
     vectors = np.concatenate([each.query.views.vec for each in unknown])

@@ -1,18 +1,19 @@
-"""The HTTP API: ask, teach, decide, review."""
+"""The HTTP API: ask, teach and review; how to decide is in ``decide.py``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Annotated, Any, TypeVar
 
-import numpy as np
 from fastapi import APIRouter, Path, Request
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from glocal.recognizer.check import judged
 from glocal.serve import schemas
+from glocal.serve.decide import decide
 from glocal.serve.forms import form_schema, read_form
 from glocal.serve.groups import group_id, unknown_groups
 from glocal.serve.problems import Json, Problem, missing
@@ -24,9 +25,6 @@ from glocal_runtime.support import thumbnail
 T = TypeVar("T")
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
 ClassName = Annotated[str, Path(min_length=1, max_length=200)]
-BINS = 32
-FAR = 1e12  # a threshold beyond it is not drawn
-MARGIN = 0.05  # of the range, on both sides
 GroupId = Annotated[str, Path(pattern=r"^[0-9a-f]{16}$")]
 
 
@@ -47,6 +45,21 @@ def _ask(server: Server) -> APIRouter:
             if remember and not isinstance(each, Unreadable):
                 workspace.queries.add(each.query, now.model_hash)
         return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})
+
+    @router.post("/check", response_model=schemas.CheckBody, openapi_extra=form_schema())
+    async def check(request: Request) -> Response:
+        """How many labelled pictures it gets right; the name of each part says what is on it: ``bolt/1.jpg``.
+
+        A folder that is no class counts as unknown.  Nothing is remembered.
+        """
+        now = workspace.snapshot
+        classes = now.enrolled().classes
+        images, _ = await read_form(request, settings, folders=True)
+        waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
+        results = await while_connected(request, waiting)
+        filed = [each.name.split("/")[0] for each in images]
+        answers = [each if isinstance(each, Unreadable) else each.answer for each in results]
+        return Json({"version": now.version, **judged(classes, filed, answers).to_json()})
 
     @router.get("/queries/{id}/thumbnail", response_class=Response, responses=schemas.binary("image/jpeg"))
     async def query_thumbnail(id: schemas.Digest) -> Response:
@@ -141,13 +154,20 @@ def _teach(server: Server) -> APIRouter:
         images, fields = await read_form(request, server.settings, fields=["class"])
         return await server.change(workspace.add_photos, fields["class"], images, expected=if_match)
 
+    @router.post("/unknowns", response_model=schemas.ChangedBody, openapi_extra=form_schema())
+    async def add_unknown(request: Request, if_match: IfMatch = None) -> Response:
+        """Known unknowns: photos of other things, which it is to call unknown."""
+        images, _ = await read_form(request, server.settings)
+        return await server.change(workspace.add_unknown, images, expected=if_match)
+
     @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
     async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:
         return await server.change(workspace.remove_photo, id, expected=if_match)
 
     @router.get("/photos/{id}/thumbnail", response_class=Response)
     async def photo_thumbnail(id: schemas.Digest) -> Response:
-        photo = workspace.snapshot.photos.get(id)
+        now = workspace.snapshot
+        photo = now.photos.get(id) or now.known_unknowns.get(id)
         if photo is None:
             raise missing(f"photo {id[:16]!r}")
         return Response(photo.thumbnail, media_type="image/jpeg", headers={"Cache-Control": FOR_EVER})
@@ -163,58 +183,6 @@ def _teach(server: Server) -> APIRouter:
         return await server.change(workspace.redo, expected=if_match)
 
     return router
-
-
-def _decide(server: Server) -> APIRouter:
-    router = APIRouter(prefix="/threshold", tags=["decide"])
-    workspace = server.workspace
-
-    @router.get("", response_model=schemas.ThresholdView)
-    async def threshold() -> Response:
-        """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
-        now = workspace.snapshot
-        found, left = now.enrolled().threshold, now.enrolled().contents.decision.left_out
-
-        def shown() -> dict[str, Any]:
-            asked = [each.answer.open_score for each in workspace.recent(now)]
-            return histogram([each.score for each in left], asked, found.value)
-
-        return Json({**found.to_json(), **await run_in_threadpool(shown)})
-
-    @router.get("/preview", response_model=schemas.Preview)
-    async def threshold_preview(
-        value: schemas.Score | None = None,
-        max_false_unknown: schemas.Share | None = None,
-        per_class: bool | None = None,
-    ) -> Response:
-        """What a change would do: nothing is saved."""
-        now = workspace.snapshot
-        now.enrolled()
-        choice = _checked(schemas.NewThreshold(value=value, max_false_unknown=max_false_unknown, per_class=per_class))
-        return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
-
-    @router.put("", response_model=schemas.ChangedBody)
-    async def set_threshold(body: schemas.NewThreshold, if_match: IfMatch = None) -> Response:
-        return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
-
-    return router
-
-
-def histogram(support: Sequence[float], asked: Sequence[float], threshold: float) -> dict[str, Any]:
-    """``range`` holds every score and, unless it is out of all reach, the threshold."""
-    points = [*support, *asked, *([threshold] if abs(threshold) <= FAR else [])] or [0.0]
-    low, high = min(points), max(points)
-    pad = MARGIN * (high - low) or 0.5
-    edges = np.linspace(low - pad, high + pad, BINS + 1)
-    counts = {name: np.histogram(some, edges)[0].tolist() for name, some in (("support", support), ("recent", asked))}
-    return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
-
-
-def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
-    by_promise = choice.max_false_unknown is not None or choice.per_class is not None
-    if (choice.value is not None) == by_promise:
-        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown` and `per_class`")
-    return choice
 
 
 def _review(server: Server) -> APIRouter:
@@ -257,6 +225,11 @@ def _review(server: Server) -> APIRouter:
         """The picture shows this class: it joins it."""
         return await server.change(workspace.add_queries, body.class_, [id], expected=if_match)
 
+    @router.post("/unknowns", response_model=schemas.ChangedBody)
+    async def keep_unknown(body: schemas.Items, if_match: IfMatch = None) -> Response:
+        """The pictures show other things, and stay unknown: they become known unknowns."""
+        return await server.change(workspace.add_unknown_queries, list(dict.fromkeys(body.items)), expected=if_match)
+
     @router.delete("/queries/{id}", status_code=204)
     async def forget(id: schemas.Digest) -> Response:
         """Forget a picture that was asked about."""
@@ -280,7 +253,9 @@ def _group_json(members: list[QueryAnswer], now: Snapshot) -> dict[str, Any]:
 
 def _item_json(each: QueryAnswer, now: Snapshot) -> dict[str, Any]:
     shown = {name: getattr(each.answer, name) for name in schemas.Item.model_fields if hasattr(each.answer, name)}
-    return {**shown, **each.query.to_json(), "enrolled": each.query.id in now.photos}
+    id_ = each.query.id
+    taught = {"enrolled": id_ in now.photos, "known_unknown": id_ in now.known_unknowns}
+    return {**shown, **each.query.to_json(), **taught}
 
 
-ROUTERS = (_ask, _teach, _decide, _review)
+ROUTERS = (_ask, _teach, decide, _review)

@@ -19,11 +19,12 @@ class _In(BaseModel):
 
 
 class NewThreshold(_In):
-    """By hand (``value``) or for a promise (``max_false_unknown`` and ``per_class``)."""
+    """By hand (``value``), or for a promise (any of the others; what is not given stays as it is)."""
 
     value: Score | None = None
     max_false_unknown: Share | None = None
     per_class: bool | None = None
+    with_unknown: Share | None = None  # what catching known unknowns may raise the share to
 
 
 class Rename(_In):
@@ -32,6 +33,10 @@ class Rename(_In):
 
 class NameGroup(Rename):
     items: list[Digest] | None = Field(None, min_length=1, max_length=1000)
+
+
+class Items(_In):
+    items: list[Digest] = Field(min_length=1, max_length=1000)
 
 
 class Correct(_In):
@@ -52,10 +57,23 @@ class FindingBody(BaseModel):
     classes: list[str]
 
 
-class ChangedBody(BaseModel):
-    version: int
-    findings: list[FindingBody]
-    message: str
+class RateBody(BaseModel):
+    k: int
+    n: int
+    value: float | None
+    interval: tuple[float, float]
+
+
+class OutlookBody(BaseModel):
+    """What to expect of it; ``lines`` says the same to people."""
+
+    named_right: RateBody | None
+    false_unknown: float | None
+    false_unknown_interval: tuple[float, float] | None
+    caught: RateBody | None
+    usable: bool | None
+    verdict: str
+    lines: list[str]
 
 
 class ThresholdBody(BaseModel):
@@ -76,7 +94,17 @@ class Histogram(BaseModel):
     recent: list[int]
 
 
+class ClassLimit(BaseModel):
+    """Where "unknown" begins for photos nearest to this class; null where nothing is called unknown."""
+
+    name: str
+    value: float | None
+
+
 class ThresholdView(ThresholdBody):
+    limits: list[ClassLimit]
+    one_for_all: bool  # what is computed when a promise is asked for
+    with_unknown: float | None
     histogram: Histogram
     range: tuple[float, float]
 
@@ -92,8 +120,19 @@ class WouldChange(PhotoBody):
     to: str
 
 
+class ChangedBody(BaseModel):
+    """``answers_changed`` are those of the ``n_recent`` recent pictures whose answer is another one now."""
+
+    version: int
+    findings: list[FindingBody]
+    message: str
+    answers_changed: list[WouldChange]
+    n_recent: int
+
+
 class Preview(BaseModel):
     value: float | None
+    limits: list[ClassLimit]
     expected_false_unknown: float | None
     would_change: list[WouldChange]
     n_recent: int
@@ -125,7 +164,9 @@ class State(BaseModel):
     undo_label: str | None
     redo_label: str | None
     model: str | None
+    outlook: OutlookBody | None
     classes: list[ClassBody]
+    known_unknowns: list[PhotoBody]
     findings: list[FindingBody]
     threshold: ThresholdBody | None
     limits: LimitsBody
@@ -156,6 +197,39 @@ class Answers(BaseModel):
     answers: list[Answer | NoAnswer]
 
 
+class Mistake(BaseModel):
+    path: str
+    truth: str
+    label: str
+    is_unknown: bool
+    open_score: float
+    threshold: float | None
+    probabilities: dict[str, float]
+    nearest: str
+    reason: str
+    warning: str
+
+
+class UnreadableBody(BaseModel):
+    path: str
+    error: str
+
+
+class CheckBody(BaseModel):
+    """Of labelled pictures; rates of several requests add up by their k and n."""
+
+    version: int
+    pictures: int
+    accuracy: RateBody
+    named_right: RateBody
+    false_unknown: RateBody
+    caught: RateBody
+    confusion: dict[str, dict[str, int]]
+    worst: list[Mistake]
+    not_enrolled: dict[str, str]
+    unreadable: list[UnreadableBody]
+
+
 class Item(PhotoBody):
     label: str
     is_unknown: bool
@@ -163,6 +237,7 @@ class Item(PhotoBody):
     nearest: str
     probability: float
     enrolled: bool
+    known_unknown: bool
     reason: str
 
 

@@ -25,7 +25,7 @@ COOKIE = "glocal"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 READ_ONLY = ("GET", "HEAD", "OPTIONS")
 WITHOUT_TOKEN = ("/health",)  # for monitoring
-WITHOUT_HEADER = ("/predict",)  # changes no class: curl may send it as it is
+WITHOUT_HEADER = ("/predict", "/check")  # change no class: curl may send them as they are
 SECURITY_HEADERS = {
     "content-security-policy": "default-src 'self'; img-src 'self' blob: data:; media-src 'self' blob:; "
     "object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'",

@@ -209,9 +209,7 @@ class Server:
         finally:
             self._waiting -= 1
         self.metrics.changes.inc()
-        findings = [each.to_json() for each in done.findings]
-        body = {"version": done.version, "findings": findings, "message": done.message}
-        return Json(body, headers={"ETag": f'"{done.version}"'})
+        return Json(done.to_json(), headers={"ETag": f'"{done.version}"'})
 
     def close(self) -> None:
         """Finish what was accepted."""

@@ -23,7 +23,7 @@ from glocal_runtime import Prediction, Recognizer
 from glocal_runtime.encoder import BATCH, Batch
 from glocal_runtime.explain import explain
 from glocal_runtime.photos import Picture, Source, Unreadable
-from glocal_runtime.support import UNKNOWN_NAME, Photo
+from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo
 from glocal_runtime.views import Views, join
 
 PROMISES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
@@ -76,8 +76,14 @@ class Snapshot:
 
     @cached_property
     def photos(self) -> dict[str, Photo]:
-        """By digest."""
+        """Support photos by digest."""
         return {photo.digest: photo for photos in self.class_photos.values() for photo in photos}
+
+    @cached_property
+    def known_unknowns(self) -> dict[str, Photo]:
+        """Photos of other things, by digest."""
+        bank = None if self.recognizer is None else self.recognizer.contents.unknown
+        return {} if bank is None else {photo.digest: photo for photo in bank.photos}
 
     @cached_property
     def state(self) -> dict[str, Any]:
@@ -90,16 +96,12 @@ class Snapshot:
             "undo_label": self.undo_label,
             "redo_label": self.redo_label,
             "model": None if who is None else who.contents.model.name,
+            "outlook": None if who is None else _outlook_json(who),
             "classes": [
-                {
-                    "name": name,
-                    "photos": [
-                        {"id": each.digest, "name": each.name, "thumbnail": f"/photos/{each.digest}/thumbnail"}
-                        for each in photos
-                    ],
-                }
+                {"name": name, "photos": [_photo_json(each) for each in photos]}
                 for name, photos in self.class_photos.items()
             ],
+            "known_unknowns": [_photo_json(each) for each in self.known_unknowns.values()],
             "findings": [] if who is None else [each.to_json() for each in who.findings()],
             "threshold": None if who is None else who.threshold.to_json(),
         }
@@ -140,19 +142,17 @@ class Snapshot:
         """What another threshold would be and change, without changing it."""
         tried = copy.copy(self.enrolled())
         threshold = tried.set_threshold(**choice.model_dump())
-        limits = tried.contents.decision.limits(np.arange(len(tried.classes))).tolist()
+        limits = _limits(tried)
         limit_of = dict(zip(tried.classes, limits, strict=True))
         left = tried.contents.decision.left_out
-        changes = []
-        for query, answer in ((each.query, each.answer) for each in recent):
-            label = UNKNOWN_NAME if answer.open_score > limit_of[answer.nearest] else answer.nearest
-            if label != answer.label:
-                changes.append({**query.to_json(), "from": answer.label, "to": label})
+        answers = [each.answer for each in recent]
+        labels = [UNKNOWN_NAME if each.open_score > limit_of[each.nearest] else each.nearest for each in answers]
         by_promise = choice.value is None
         return {
             "value": threshold.value if math.isfinite(threshold.value) else None,
+            "limits": limits_json(tried),
             "expected_false_unknown": threshold.expected if by_promise else self._expected_share(threshold.value),
-            "would_change": changes,
+            "would_change": changes([each.query for each in recent], [each.label for each in answers], labels),
             "n_recent": len(recent),
             "support_rejected": sum(each.score > limits[each.nearest] for each in left),
             "n_support": len(left),
@@ -172,6 +172,58 @@ class Snapshot:
         found = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in PROMISES]
         pairs = [(each.value, each.expected) for each in found if each.expected is not None]
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
+
+
+def answers_changed(
+    before: Recognizer | None, after: Recognizer | None, queries: Sequence[Query]
+) -> list[dict[str, str]] | None:
+    """Those of the pictures that another recognizer answers otherwise; None when the two cannot be compared.
+
+    A class that got another name and kept its photos is the same class.
+    """
+    if before is None or after is None or before.contents.model.sha256 != after.contents.model.sha256:
+        return None
+    name_of = {_digests(bank): name for name, bank in after.contents.support.classes.items()}
+    renamed = {
+        name: name_of.get(_digests(bank), name) if name not in after.classes else name
+        for name, bank in before.contents.support.classes.items()
+    }
+    old, new = _labels(before, queries), _labels(after, queries)
+    return changes(queries, [renamed.get(label, label) for label in old], new)
+
+
+def changes(queries: Sequence[Query], before: Sequence[str], after: Sequence[str]) -> list[dict[str, str]]:
+    both = zip(queries, before, after, strict=True)
+    return [{**query.to_json(), "from": old, "to": new} for query, old, new in both if old != new]
+
+
+def _labels(who: Recognizer, queries: Sequence[Query]) -> list[str]:
+    some = (queries[start : start + BATCH] for start in range(0, len(queries), BATCH))
+    return [label for each in some for label in who.decide(batch_of(each).views).label]
+
+
+def _digests(bank: Bank) -> frozenset[str]:
+    return frozenset(photo.digest for photo in bank.photos)
+
+
+def limits_json(who: Recognizer) -> list[dict[str, Any]]:
+    """By class, in order."""
+    pairs = zip(who.classes, _limits(who), strict=True)
+    return [{"name": name, "value": value if math.isfinite(value) else None} for name, value in pairs]
+
+
+def _limits(who: Recognizer) -> list[float]:
+    found: list[float] = who.contents.decision.limits(np.arange(len(who.classes))).tolist()
+    return found
+
+
+def _outlook_json(who: Recognizer) -> dict[str, Any]:
+    found = who.outlook()
+    return {**found.to_json(), "lines": found.lines()}
+
+
+def _photo_json(photo: Photo) -> dict[str, str]:
+    return {"id": photo.digest, "name": photo.name, "thumbnail": f"/photos/{photo.digest}/thumbnail"}
 
 
 def batch_of(queries: Sequence[Query]) -> Batch:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -19,9 +20,9 @@ from glocal.serve.history import History, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
-from glocal.serve.snapshot import QueryAnswer, Snapshot, batch_of
+from glocal.serve.snapshot import QueryAnswer, Snapshot, answers_changed, batch_of
 from glocal_runtime import Recognizer
-from glocal_runtime.advice import Finding
+from glocal_runtime.advice import Finding, thresholds_moved
 from glocal_runtime.errors import DataError
 from glocal_runtime.file import check_target, read_manifest
 from glocal_runtime.model import DEFAULT
@@ -37,6 +38,17 @@ class Changed:
     version: int
     findings: list[Finding]
     message: str
+    answers: list[dict[str, str]]  # of recent pictures, those that are others now
+    n_recent: int  # pictures that were compared
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "version": self.version,
+            "findings": [each.to_json() for each in self.findings],
+            "message": self.message,
+            "answers_changed": self.answers,
+            "n_recent": self.n_recent,
+        }
 
 
 class Workspace:
@@ -113,6 +125,22 @@ class Workspace:
             expected,
         )
 
+    def add_unknown(self, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
+        """Photos of other things, which the recognizer is to call unknown."""
+        return self._change(
+            f"{_counted(len(photos))} added to the known unknowns",
+            lambda who: who.add_unknown(photos, skip_bad=True),
+            expected,
+        )
+
+    def add_unknown_queries(self, ids: Sequence[str], *, expected: str | None = None) -> Changed:
+        """Pictures that were asked about become known unknowns."""
+        return self._change(
+            f"{_counted(len(ids))} added to the known unknowns",
+            lambda who: who.add_unknown_bank(Bank.of([batch_of([self.query(id_) for id_ in ids])])),
+            expected,
+        )
+
     def remove_photo(self, digest: str, *, expected: str | None = None) -> Changed:
         def remove(who: Recognizer) -> list[Finding]:
             if digest not in self.snapshot.photos:
@@ -131,8 +159,10 @@ class Workspace:
 
     def set_threshold(self, choice: NewThreshold, *, expected: str | None = None) -> Changed:
         def put(who: Recognizer) -> list[Finding]:
+            before = who.contents.decision
             who.set_threshold(**choice.model_dump())
-            return []
+            found = thresholds_moved(who.classes, before, who.classes, who.contents.decision)
+            return [each for each in found if each.kind != "thresholds kept"]  # which is said of other classes
 
         how = "by a promise" if choice.value is None else "by hand"
         return self._change(f"threshold set {how}", put, expected)
@@ -157,10 +187,11 @@ class Workspace:
                 findings = changed.findings()
             else:
                 raise no_classes()
+            compared = self._compared(changed)
             with self._writing():
                 self._history.push(label, changed.save)
             self._become(changed)
-            return Changed(self.snapshot.version, findings, label)
+            return Changed(self.snapshot.version, findings, label, *compared)
 
     def _go(self, by: int, expected: str | None) -> Changed:
         with self._changing:
@@ -168,10 +199,18 @@ class Workspace:
             now = self.snapshot
             label = now.undo_label if by < 0 else now.redo_label
             recognizer = self._load(self._history.copy(by))  # what cannot be read does not replace what can
+            compared = self._compared(recognizer)
             with self._writing():
                 self._history.step(by)
             self._become(recognizer)
-            return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}")
+            return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}", *compared)
+
+    def _compared(self, after: Recognizer | None) -> tuple[list[dict[str, str]], int]:
+        """Recent pictures that are answered otherwise, and how many were compared; before anything is written, so that
+        one that cannot answer does not replace one that can."""
+        queries = self.queries.newest_first()
+        found = answers_changed(self.snapshot.recognizer, after, queries)
+        return ([], 0) if found is None else (found, len(queries))
 
     def _check(self, expected: str | None) -> None:
         """Refuse a change that was meant for another version; take in what another program did to the file."""

@@ -1,22 +1,28 @@
 // The page: which section is shown, undo and redo, and where pasted photos go.
 
 import { ask, setUpAsk } from "./ask.js";
+import { setUpCheck } from "./check.js";
 import { setUpDecide } from "./decide.js";
 import { setUpExport } from "./export.js";
 import { complain } from "./notices.js";
+import { setUpOutlook } from "./outlook.js";
 import { guardPage, pastedPhotos } from "./photos.js";
 import { setUpReview } from "./review.js";
 import { redoLast, start, undoLast, watch } from "./store.js";
 import { setUpTeach, stage } from "./teach.js";
+import { setUpUnknowns } from "./unknowns.js";
 
-const NAMES = ["teach", "ask", "decide", "review", "export"];
+const NAMES = ["teach", "ask", "decide", "review", "check", "export"];
 const sections = {
   teach: setUpTeach(),
   ask: setUpAsk(),
   decide: setUpDecide(),
   review: setUpReview(),
+  check: setUpCheck(),
   export: setUpExport(),
 };
+setUpOutlook();
+setUpUnknowns();
 const find = (id) => document.getElementById(id);
 let current = null;
 

@@ -10,7 +10,7 @@ const PAUSE = 120; // milliseconds without a movement before the server is asked
 const STEPS = 200;
 const find = (id) => document.getElementById(id);
 let now = null; // the threshold on the server, with histogram and range
-let wanted = null; // what the person is trying: {value} or {max_false_unknown}
+let wanted = null; // what the person is trying: {value} or {max_false_unknown, per_class, with_unknown}
 let preview = null; // what the server says about it
 let known = null; // version and recent photos `now` was read for
 let asking = new AbortController();
@@ -27,7 +27,13 @@ export function setUpDecide() {
     (event) =>
       event.target.checkValidity() &&
       event.target.value !== "" &&
-      attempt({ max_false_unknown: Number(event.target.value) / 100 }),
+      promise({ max_false_unknown: Number(event.target.value) / 100 }),
+  );
+  find("per-class").addEventListener("change", () => promise({ per_class: true }));
+  find("one-for-all").addEventListener("change", () => promise({ per_class: false }));
+  find("with-unknown").addEventListener(
+    "change",
+    (event) => event.target.checkValidity() && promise({ with_unknown: Number(event.target.value) / 100 }),
   );
   find("decide-discard").addEventListener("click", discard);
   find("decision").addEventListener("submit", save);
@@ -50,7 +56,7 @@ async function load() {
     else
       preview = await call(
         "GET",
-        previewPath(now.value === null ? { max_false_unknown: now.max_false_unknown } : { value: now.value }),
+        previewPath(now.source === "user" ? { value: now.value } : { max_false_unknown: now.max_false_unknown }),
       );
     show();
   } catch (error) {
@@ -59,8 +65,25 @@ async function load() {
   }
 }
 
-const isSaved = ({ value, max_false_unknown }) =>
-  value === undefined ? now.source !== "user" && max_false_unknown === now.max_false_unknown : value === now.value;
+const isSaved = ({ value, ...wish }) =>
+  value === undefined
+    ? now.source !== "user" && Object.entries(asPromised()).every(([name, saved]) => wish[name] === saved)
+    : now.source === "user" && value === now.value;
+
+/** The promise on the server, also while the threshold is set by hand. */
+const asPromised = () => ({
+  max_false_unknown: now.max_false_unknown,
+  per_class: !now.one_for_all,
+  with_unknown: now.with_unknown ?? undefined,
+});
+
+/** Tries a promise with another part; what known unknowns may raise it to is not less than itself. */
+function promise(part) {
+  if (!now) return;
+  const wish = { ...asPromised(), ...(wanted && !("value" in wanted) ? wanted : {}), ...part };
+  if (wish.with_unknown !== undefined) wish.with_unknown = Math.max(wish.with_unknown, wish.max_false_unknown);
+  attempt(wish);
+}
 
 function attempt(next) {
   if (!now) return;
@@ -79,7 +102,8 @@ async function look() {
 }
 
 function previewPath(wish) {
-  return `/threshold/preview?${new URLSearchParams(wish)}`;
+  const given = Object.entries(wish).filter(([, value]) => value !== undefined);
+  return `/threshold/preview?${new URLSearchParams(given)}`;
 }
 
 function discard() {
@@ -110,7 +134,9 @@ function show() {
   if (document.activeElement !== find("promise")) find("promise").value = promiseShown();
   find("decide-save").disabled = find("decide-discard").disabled = !wanted;
   find("decide-summary").textContent = summary();
+  showPromise();
   showFacts();
+  showLimits();
   showChanges();
   const warnings = find("threshold-warnings");
   warnings.hidden = !now.warnings?.length;
@@ -126,18 +152,67 @@ function promiseShown() {
 
 function draw() {
   const candidate = wanted ? (preview?.value ?? null) : null;
-  drawHistogram(find("chart"), { histogram: now.histogram, range: now.range, saved: now.value, candidate });
+  const own = differing(shownLimits()).map((each) => each.value);
+  drawHistogram(find("chart"), { histogram: now.histogram, range: now.range, saved: now.value, candidate, own });
 }
+
+/** Of the wish as soon as the server has told, otherwise those that are saved. */
+function shownLimits() {
+  if (!wanted) return now.limits;
+  return "value" in wanted ? now.limits.map((each) => ({ ...each, value: wanted.value })) : (preview?.limits ?? []);
+}
+
+/** The limits, if they are not all the same one. */
+const differing = (limits) => (new Set(limits.map((each) => each.value)).size > 1 ? limits : []);
+
+function showPromise() {
+  const byHand = wanted ? "value" in wanted : now.source === "user";
+  const perClass = wanted?.per_class ?? !now.one_for_all;
+  find("per-class").checked = !byHand && perClass;
+  find("one-for-all").checked = byHand || !perClass;
+  find("with-unknown-field").hidden = !store.state.known_unknowns.length;
+  const most = wanted?.with_unknown ?? now.with_unknown;
+  if (document.activeElement !== find("with-unknown"))
+    find("with-unknown").value = byHand || most === null ? "" : Number((100 * most).toPrecision(3));
+}
+
+function showLimits() {
+  const wish = new Map(wanted ? shownLimits().map((each) => [each.name, each.value]) : []);
+  const photos = new Map(store.state.classes.map((each) => [each.name, each.photos.length]));
+  find("limits-wish").hidden = !wanted;
+  find("limits-note").textContent = differing(now.limits).length
+    ? "A photo is held against the threshold of the class it is nearest to; a class with few photos has a careful one."
+    : "The same for all classes.";
+  find("limits").replaceChildren(
+    ...now.limits.map(({ name, value }) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, name),
+        h("td", {}, String(photos.get(name) ?? "–")),
+        h("td", {}, limit(value)),
+        wanted ? h("td", {}, limit(wish.get(name) ?? null)) : null,
+      ),
+    ),
+  );
+}
+
+const limit = (value) => (value === null ? "none" : score(value));
 
 function summary() {
   if (wanted && "value" in wanted) return "Set by hand it promises nothing, and it stays when classes change.";
-  if (wanted)
-    return `Promised: of photos of your classes at most ${share(wanted.max_false_unknown)} are called unknown.`;
+  if (wanted) return promised(wanted);
   if (now.value === null) return "Nothing is called unknown: there are too few photos to say where unknown begins.";
   if (now.source === "user")
     return "Set by hand: it promises nothing, and it stays when classes change, until you ask for a promise again.";
-  const own = now.per_class ? " Each class has a threshold of its own; the line shows the common one." : "";
-  return `Promised: of photos of your classes at most ${share(now.max_false_unknown)} are called unknown.${own}`;
+  const own = now.per_class ? " Each class has a threshold of its own; the line shows their mean." : "";
+  return promised(now) + own;
+}
+
+function promised({ max_false_unknown: most, with_unknown: raised }) {
+  const more = raised > most && store.state.known_unknowns.length;
+  const or = more ? `, or up to ${share(raised)} where that catches more of the known unknowns` : "";
+  return `Promised: of photos of your classes at most ${share(most)} are called unknown${or}.`;
 }
 
 const share = (value) => `${Number((100 * value).toPrecision(3))} %`;

@@ -35,8 +35,8 @@ export function portions(files, most = store.state?.limits?.images ?? 16) {
   return found;
 }
 
-/** Files dropped on the element, or chosen with its file input, go to take(files). */
-export function dropZone(element, take) {
+/** Files dropped on the element, or chosen with its file input, go to take(files); folders to takeFolders, if any. */
+export function dropZone(element, take, takeFolders = null) {
   const input = element.querySelector("input[type=file]");
   input?.addEventListener("change", () => {
     const files = usable(input.files);
@@ -60,13 +60,34 @@ export function dropZone(element, take) {
     depth = 0;
     element.classList.remove("over");
     document.body.classList.remove("dragging");
-    if ([...event.dataTransfer.items].some((item) => item.webkitGetAsEntry?.()?.isDirectory)) {
-      notice("Drop photos, not folders: open the folder and take the photos in it.", { kind: "error" });
+    const entries = [...event.dataTransfer.items].map((item) => item.webkitGetAsEntry?.()).filter((entry) => entry);
+    if (entries.some((entry) => entry.isDirectory)) {
+      if (takeFolders) takeFolders(entries);
+      else notice("Drop photos, not folders: open the folder and take the photos in it.", { kind: "error" });
       return;
     }
     const files = usable(event.dataTransfer.files);
     if (files.length) take(files);
   });
+}
+
+/** All files in dropped folders, each with the name of the folder that it is in: {file, folder}. */
+export async function filesIn(entries) {
+  const found = [];
+  for (const entry of entries) {
+    if (entry.isFile) {
+      const file = await new Promise((done, fail) => entry.file(done, fail));
+      found.push({ file, folder: entry.fullPath.split("/").at(-2) });
+      continue;
+    }
+    const reader = entry.createReader();
+    for (;;) {
+      const some = await new Promise((done, fail) => reader.readEntries(done, fail)); // a hundred at a time
+      if (!some.length) break;
+      found.push(...(await filesIn(some)));
+    }
+  }
+  return found;
 }
 
 function carriesFiles(event) {

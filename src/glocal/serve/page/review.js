@@ -4,6 +4,7 @@ import { correction } from "./answer.js";
 import { h, icon, iconButton, keyed, percent, picture, plural } from "./dom.js";
 import { notice } from "./notices.js";
 import { change, watch } from "./store.js";
+import { keepUnknown } from "./unknowns.js";
 
 const find = (id) => document.getElementById(id);
 const drafts = new Map(); // photo id -> the name typed for its group: a group may grow while somebody types
@@ -63,6 +64,16 @@ function groupCard(group) {
     ),
     h("ul", { class: "thumbs" }, group.items.map(pick)),
     form,
+    h(
+      "button",
+      {
+        type: "button",
+        class: "quiet",
+        "aria-label": `Keep ${title.toLowerCase()} as unknown`,
+        onclick: () => setAside(group),
+      },
+      "None of the classes: keep as unknown",
+    ),
   );
 }
 
@@ -86,12 +97,22 @@ async function forgetPhoto(item) {
     find("review-title").focus({ preventScroll: true });
 }
 
-async function enroll(group, name, save) {
+/** The ticked photos; a line says when there is none. */
+function ticked(group) {
   const items = group.items.map((item) => item.id).filter((id) => !left.has(id));
-  if (!items.length) {
-    notice("Tick at least one photo of the group.", { kind: "error" });
-    return;
-  }
+  if (!items.length) notice("Tick at least one photo of the group.", { kind: "error" });
+  return items;
+}
+
+async function setAside(group) {
+  const items = ticked(group);
+  if (items.length && (await keepUnknown(items, `Keeping ${plural(items.length, "photo")} as unknown…`)))
+    (find("groups").querySelector("input[type=text]") ?? find("review-title")).focus();
+}
+
+async function enroll(group, name, save) {
+  const items = ticked(group);
+  if (!items.length) return;
   save.disabled = true;
   const done = await change("POST", `/review/groups/${encodeURIComponent(group.id)}`, {
     body: { name, items },
@@ -116,7 +137,7 @@ function recentRow(item, old) {
     tools.querySelector("input").focus();
   });
   if (item.enrolled) tools.append(h("span", { class: "note" }, "taught"));
-  else tools.append(correct);
+  else tools.append(item.known_unknown ? h("span", { class: "note" }, "kept as unknown") : "", correct);
   tools.append(iconButton("close", `Forget ${item.name}`, () => forgetPhoto(item)));
   return h(
     "li",

@@ -1,11 +1,13 @@
 // What the server holds, as this page knows it; changes go one after the other and say which state they were made for.
 
 import { Problem, call, sentence } from "./api.js";
+import { plural } from "./dom.js";
 import { complain, notice, withdrawOffers } from "./notices.js";
 
 const BEAT = 5000; // milliseconds between looks at the version while the page is visible
 
 const LEFT_OUT = ["unreadable", "duplicate"]; // findings about photos that were not taken: no check-up tells of them again
+const THRESHOLDS = ["thresholds moved", "threshold moved", "thresholds kept", "by hand"]; // and those about the change
 
 export const store = { state: null, review: null };
 const listeners = new Set();
@@ -81,7 +83,7 @@ export function change(method, path, { body, doing, undoable = true, onProblem, 
       const done = await call(method, path, { body, version: store.state?.version, onWait });
       await refresh();
       const undo = undoable && store.state.can_undo ? { label: "Undo", run: () => undoLast() } : null;
-      if (done?.message) notice(sentence(done.message), { action: undo });
+      if (done?.message) notice(inWords(done), { action: undo });
       for (const { kind, text } of done?.findings ?? [])
         if (LEFT_OUT.includes(kind)) notice(sentence(text), { kind: "error" });
       return true;
@@ -95,6 +97,15 @@ export function change(method, path, { body, doing, undoable = true, onProblem, 
   const result = queue.then(run);
   queue = result.catch(() => undefined);
   return result;
+}
+
+/** What was done, how many of the recent answers are others now, and which thresholds moved. */
+function inWords({ message, answers_changed: others, n_recent: n, findings }) {
+  const words = [sentence(message)];
+  if (n && others.length) words.push(`${others.length} of ${plural(n, "recent answer")} would now differ.`);
+  else if (n) words.push(`${plural(n, "recent answer stays", "recent answers stay")} the same.`);
+  const moved = findings.filter(({ kind }) => THRESHOLDS.includes(kind));
+  return [...words, ...moved.map(({ text }) => sentence(text))].join(" ");
 }
 
 const OUTDATED = "Somebody else changed the classes in the meantime. You see the new state; your change was not made.";

@@ -1,0 +1,83 @@
+"""The HTTP API of the threshold: where scores lie, what another threshold would change, and changing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import Response
+
+from glocal.serve import schemas
+from glocal.serve.problems import Json, Problem
+from glocal.serve.server import IfMatch, Server
+from glocal.serve.snapshot import limits_json
+
+BINS = 32
+FAR = 1e12  # a threshold beyond it is not drawn
+MARGIN = 0.05  # of the range, on both sides
+
+
+def decide(server: Server) -> APIRouter:
+    router = APIRouter(prefix="/threshold", tags=["decide"])
+    workspace = server.workspace
+
+    @router.get("", response_model=schemas.ThresholdView)
+    async def threshold() -> Response:
+        """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
+        now = workspace.snapshot
+        who = now.enrolled()
+        found, left, promise = who.threshold, who.contents.decision.left_out, who.contents.promise
+        more = {
+            "limits": limits_json(who),
+            "one_for_all": not promise.per_class,
+            "with_unknown": promise.with_unknown,
+        }
+
+        def shown() -> dict[str, Any]:
+            asked = [each.answer.open_score for each in workspace.recent(now)]
+            drawn = [found.value, *(found.per_class or ())]
+            return histogram([each.score for each in left], asked, drawn)
+
+        return Json({**found.to_json(), **more, **await run_in_threadpool(shown)})
+
+    @router.get("/preview", response_model=schemas.Preview)
+    async def threshold_preview(
+        value: schemas.Score | None = None,
+        max_false_unknown: schemas.Share | None = None,
+        per_class: bool | None = None,
+        with_unknown: schemas.Share | None = None,
+    ) -> Response:
+        """What a change would do: nothing is saved."""
+        now = workspace.snapshot
+        now.enrolled()
+        choice = schemas.NewThreshold(
+            value=value, max_false_unknown=max_false_unknown, per_class=per_class, with_unknown=with_unknown
+        )
+        _checked(choice)
+        return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
+
+    @router.put("", response_model=schemas.ChangedBody)
+    async def set_threshold(body: schemas.NewThreshold, if_match: IfMatch = None) -> Response:
+        return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
+
+    return router
+
+
+def histogram(support: Sequence[float], asked: Sequence[float], thresholds: Sequence[float]) -> dict[str, Any]:
+    """``range`` holds every score and every threshold that is not out of all reach."""
+    points = [*support, *asked, *(each for each in thresholds if abs(each) <= FAR)] or [0.0]
+    low, high = min(points), max(points)
+    pad = MARGIN * (high - low) or 0.5
+    edges = np.linspace(low - pad, high + pad, BINS + 1)
+    counts = {name: np.histogram(some, edges)[0].tolist() for name, some in (("support", support), ("recent", asked))}
+    return {"histogram": {"edges": edges.tolist(), **counts}, "range": [float(edges[0]), float(edges[-1])]}
+
+
+def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
+    by_promise = any(each is not None for name, each in choice if name != "value")
+    if (choice.value is not None) == by_promise:
+        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown`, `per_class`, `with_unknown`")
+    return choice
