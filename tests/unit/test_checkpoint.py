@@ -213,7 +213,7 @@ def test_research_heads_are_found_when_their_package_is_there(tmp_path: Path, mo
     monkeypatch.setattr(checkpoint, "MODELS", "stand_in_for_models")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert list(shipped_models()) == [
-        "cifar-fs-cpu/backbone", "embedded-gel", "embedded-protonet", "photos-gel", "photos-protonet",
+        "cifar-fs-cpu/backbone", "embedded-gel", "embedded-protonet", "photos-fast", "photos-gel", "photos-protonet",
         "tiered-64-cpu/backbone",
     ]  # fmt: skip
     with refused("models-not-installed", "cifar-fs-cpu/mine", "pip install ./models"):
