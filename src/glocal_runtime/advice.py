@@ -48,6 +48,14 @@ class Finding:
         )
 
     @classmethod
+    def unknown_unused(cls, model: str) -> Finding:
+        return cls(
+            "unknown unused",
+            f"{model} does not learn from known unknowns; to let them lower the threshold, say what that may cost: "
+            "`glocal threshold FILE --with-unknown 0.1`",
+        )
+
+    @classmethod
     def by_hand(cls, value: float) -> Finding:
         return cls(
             "by hand",
@@ -104,14 +112,14 @@ def thresholds_moved(
     if not shifts:
         return []
     if not moved:
-        return [Finding("thresholds kept", f"the thresholds of the {len(shifts)} other classes stayed where they were")]
+        return [Finding("thresholds kept", f"the thresholds of {len(shifts)} classes stayed where they were")]
     some = sorted(moved.items(), key=lambda each: -abs(each[1]))[:SHOWN]
     told = ", ".join(f"{name!r} {'stricter' if shift < 0 else 'more lenient'} ({shift:+.1f})" for name, shift in some)
     more = f" and {len(moved) - SHOWN} more" if len(moved) > SHOWN else ""
     return [
         Finding(
             "thresholds moved",
-            f"{len(moved)} of {len(shifts)} thresholds moved, in spreads of known photos: {told}{more}",
+            f"{len(moved)} of {len(shifts)} thresholds moved (1 is how much known photos usually differ): {told}{more}",
             frozenset(moved),
         )
     ]

@@ -19,23 +19,23 @@ BLIND = 2.0  # times the false unknowns, up to which catching unknown things cou
 class Outlook:
     """Each photo judged without itself, each class once left out as if it were unknown."""
 
-    named_right: Rate | None  # None when no class has two photos
+    named_right: Rate | None  # None for a single class, and when no class has two photos
     false_unknown: float | None
     false_unknown_interval: tuple[float, float] | None
-    caught: Rate | None  # None for a single class
+    caught: Rate | None  # None for a single class, and in a file of an earlier version until it changes
     usable: bool | None  # None when it cannot be told
     verdict: str
 
     def lines(self) -> list[str]:
         """The three numbers and the verdict, for people."""
-        named = "cannot be told from one photo per class" if self.named_right is None else str(self.named_right)
+        named = "cannot be told yet" if self.named_right is None else str(self.named_right)
         if self.false_unknown is None or self.false_unknown_interval is None:
             false = "nothing is promised"
         else:
             low, high = self.false_unknown_interval
             span = f"95 % of such recognizers: {100 * low:.1f} to {100 * high:.1f} %"
             false = f"{100 * self.false_unknown:.1f} % expected ({span})"
-        caught = "cannot be told from a single class" if self.caught is None else str(self.caught)
+        caught = "cannot be told yet" if self.caught is None else str(self.caught)
         return [
             self.verdict,
             f"named right:          {named}",
@@ -77,6 +77,11 @@ def _verdict(way: int, named: Rate | None, caught: Rate | None, false: float | N
             "difference, crop to it, or try another encoder"
         )
     weak = caught is not None and false is not None and caught.value <= BLIND * false
+    if way == 1:
+        return None, (
+            "too early to tell: with a single class there is no other name, and nothing shows how others score; "
+            "add a second class, or other things as one"
+        )
     if named is None:
         told = "too early to tell: no class has two photos; add a second and third photo of each"
         return None, told

@@ -174,7 +174,7 @@ class Recognizer:
 
     def findings(self) -> list[Finding]:
         """Advice about the support: duplicates, strays, classes that will be confused, too few photos."""
-        return [*self._found, *advice(self.contents.support, self.contents.decision)]
+        return [*self._found, *advice(self.contents.support, self.contents.decision), *_unused(self.contents)]
 
     def predict(self, images: Photos) -> list[Prediction]:
         """One answer per picture; a picture that cannot be used is an error.  A folder stands for all in it."""
@@ -314,7 +314,7 @@ class Recognizer:
         rows = {photo.digest: i for i, photo in enumerate(bank.photos) if photo.digest not in seen}  # each once
         fresh = bank.rows(list(rows.values()))
         joined = fresh if there is None else there + fresh
-        return self._change(self.contents.support, (), unknown=joined)
+        return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
 
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
         new, found = self._encoded(f"{name}/", photos, skip_bad, progress)
@@ -347,6 +347,12 @@ class Recognizer:
         moved = thresholds_moved(now.support.names, now.decision, support.names, contents.decision)
         by_hand = [Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else []
         return [*found, *moved, *by_hand]
+
+
+def _unused(now: Contents) -> list[Finding]:
+    """Known unknowns that change no answer."""
+    nothing = now.unknown is not None and not now.model.takes_unknown and now.promise.with_unknown is None
+    return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
 
 
 def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | None) -> Promise:

@@ -97,8 +97,10 @@ def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path)
     assert {"protonet", "gel"} <= set(listed["methods"])
     assert "embedded" in listed["datasets"]
     assert listed["recipes"]
-    backbones = ["cifar-fs-cpu/backbone", "tiered-64-cpu/backbone"]
-    assert sorted(listed["models"]) == sorted(["embedded-gel", MODEL, "photos-gel", "photos-protonet", *backbones])
+    weights = REPOSITORY / "src" / "glocal" / "weights"
+    shipped = [path.relative_to(weights).with_suffix("").as_posix() for path in weights.rglob("*.safetensors")]
+    assert sorted(listed["models"]) == sorted(shipped)
+    assert {MODEL, "photos-fast"} <= set(shipped)
     script = "from importlib.metadata import version; print(version('torch'))"
     assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == version("torch")
 
@@ -118,7 +120,8 @@ def test_a_folder_of_photos_becomes_a_recognizer(installed: Path, tmp_path: Path
     write_classes(labelled, classes, 10, 14)
     write(labelled / "unknown", "seven", 10, 14)
     enrolled = json.loads(run(glocal, "enroll", photos, "-o", "it.glocal", "--json", cwd=tmp_path))
-    assert enrolled["model"] == "photos-gel"
+    assert enrolled["model"] == "photos-fast"
+    assert "usable" in enrolled["outlook"]
     assert enrolled["classes"] == dict.fromkeys(sorted(classes), 5)
     answers = json.loads(run(glocal, "predict", "it.glocal", labelled / "zero", "--json", cwd=tmp_path))
     assert [set(answer["probabilities"]) for answer in answers] == [{*classes, "unknown"}] * 4

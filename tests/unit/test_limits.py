@@ -163,3 +163,12 @@ def test_the_outlook_tells_guessing_from_knowing() -> None:
     early = outlook([1] * 3, Decision(compute_threshold(Promise(), [1] * 3, measured), measured))
     assert early.usable is None
     assert early.named_right is None
+
+
+def test_the_outlook_of_a_single_class_asks_for_another_one() -> None:
+    support, label, _, _ = task(np.random.default_rng(9), [6] * WAY)
+    measured = measure(Nearest(), support.rows(range(6)), label[:6])
+    alone = outlook([6], Decision(compute_threshold(Promise(), [6], measured), measured))
+    assert (alone.usable, alone.named_right, alone.caught) == (None, None, None)
+    assert "class" in alone.verdict
+    assert "two photos" not in alone.verdict  # it has six

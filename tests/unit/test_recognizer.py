@@ -177,6 +177,15 @@ def test_known_unknowns_take_part(tmp_path: Path) -> None:
     assert back.set_threshold(max_false_unknown=0.05).value == pytest.approx(who.threshold.value)
 
 
+def test_a_head_that_cannot_learn_from_known_unknowns_says_what_they_are_good_for() -> None:
+    who = enrolled({word: some(word, 0, 5) for word in ("zero", "one", "two")}, model="embedded-protonet")
+    before = who.threshold
+    assert "unknown unused" in {each.kind for each in who.add_unknown(some("six", 0, 8))}
+    assert who.threshold == before
+    assert who.set_threshold(with_unknown=0.4).value <= before.value
+    assert "unknown unused" not in {each.kind for each in who.findings()}
+
+
 def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: Path) -> None:
     there = load_model("embedded-protonet")
     record = there.record | {"method": {"name": "glocal-ridge", "settings": {}}}

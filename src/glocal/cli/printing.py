@@ -13,10 +13,13 @@ from rich.progress import Progress
 from glocal.cli.console import printable, screen
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
+EARLIER = "an earlier version of glocal"
+SOURCES = {"one photo": "one photo per class", "score model": EARLIER, "mixed": EARLIER}  # of thresholds, in words
 
 if TYPE_CHECKING:
     from glocal.recognizer.check import Check
     from glocal_runtime.recognizer import Recognizer
+    from glocal_runtime.threshold import Threshold
 
 
 class Printer:
@@ -58,7 +61,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
     if recognizer.contents.decision.by_hand:
         promised = "threshold set by hand"
     elif recognizer.threshold.expected is not None:
-        promised = f"promised: at most {100 * recognizer.threshold.max_false_unknown:g} %"
+        promised = f"promised: at most {100 * _allowed(recognizer.threshold):g} %"
     lines = [
         f"named right      {found.accuracy} of pictures of enrolled classes",
         f"                 {found.named_right} had none been called unknown",
@@ -132,10 +135,12 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
         return [f"threshold {threshold.value:.4g}, set by hand: it promises nothing"]
     if threshold.source == "none":
         return ["no threshold: nothing is called unknown", *(f"note: {warning}" for warning in threshold.warnings)]
-    source = {"one photo": "one photo per class"}.get(threshold.source, threshold.source)
+    source = SOURCES.get(threshold.source, threshold.source)
     lines = [f"threshold {threshold.value:.4g} from {source}"]
     if threshold.expected is not None:
         lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"
+        if _allowed(threshold) > threshold.max_false_unknown:
+            lines[0] += ", and more to catch the known unknowns"
         inside = ""
         if threshold.interval is not None:
             inside = f" (95 % interval {100 * threshold.interval[0]:.1f} to {100 * threshold.interval[1]:.1f} %)"
@@ -144,6 +149,11 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
         named = zip(recognizer.classes, threshold.per_class, strict=True)
         lines += [f"  {name}: {value:.4g}" for name, value in named]
     return lines + [f"note: {warning}" for warning in threshold.warnings]
+
+
+def _allowed(threshold: Threshold) -> float:
+    """The share of known photos that may be called unknown: as asked for, or raised for the known unknowns."""
+    return max(threshold.max_false_unknown, round(threshold.expected or 0, 3))
 
 
 def rate_meter(progress: Progress, title: str) -> Callable[[int, int | None], None]:
