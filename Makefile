@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test test-browser campaign lint bench clean
+.PHONY: setup demo test test-browser test-ray campaign lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -26,6 +26,11 @@ test: $(READY) lint
 test-browser: $(READY)
 	if command -v npm >/dev/null && ! test -f node_modules/axe-core/axe.min.js; then npm install --no-save --no-package-lock --silent axe-core@4; fi
 	$(BIN)/python -m pytest -m browser
+
+# Ray takes 600 MB, so it is an extra; where it is installed these run with the others too.
+test-ray: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
 # Mutated files and a server under attack, then the page of what was counted: half an hour, 10 minutes of it load.
 # GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED and GLOCAL_CAMPAIGN_SECONDS (600) make it another one.

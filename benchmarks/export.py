@@ -1,6 +1,6 @@
 """One picture asked of PyTorch and of an export: seconds and memory, in turns, so that other load meets both alike.
 
-    python benchmarks/export.py [--model photos-gel] [--pictures 40] [--threads 1] [--data DIR]
+    python benchmarks/export.py [--model photos-fast] [--pictures 40] [--threads 1] [--data DIR]
 
 Each side runs in a process of its own with one recognizer of ten classes, as a program that answers one picture at a
 time would: decode, embed, judge.  The two take turns picture by picture, and so does the int8 export.  Time of the
@@ -92,7 +92,7 @@ class Side:
 def main() -> None:
     home = os.environ.get("GLOCAL_DATA")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="photos-gel")
+    parser.add_argument("--model", default="photos-fast")
     parser.add_argument("--pictures", type=int, default=40)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--data", type=Path, default=Path(home) / "caltech-photos" if home else None)

@@ -1,6 +1,6 @@
 """What the recognizer costs on top of looking at pictures, and what it takes to add a class to a large one.
 
-    python benchmarks/recognizer.py [--model photos-gel] [--photos 500] [--classes 200] [--data DIR]
+    python benchmarks/recognizer.py [--model photos-fast] [--photos 500] [--classes 200] [--data DIR]
 
 Goals: predicting 500 photos takes at most 1.25 times decoding them and one pass of the backbone over them; adding a
 class to a recognizer of 200 classes, load and save not counted, takes under a second plus its own photos.  The plain
@@ -85,7 +85,7 @@ def _moved(bank: Bank, i: int, rng: np.random.Generator) -> Bank:
 def main() -> None:
     home = os.environ.get("GLOCAL_DATA")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="photos-gel")
+    parser.add_argument("--model", default="photos-fast")
     parser.add_argument("--photos", type=int, default=500)
     parser.add_argument("--classes", type=int, default=200)
     parser.add_argument("--data", type=Path, default=Path(home) / "caltech-photos" if home else None)

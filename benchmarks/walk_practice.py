@@ -1,6 +1,6 @@
 """The walk of docs/tutorial-practice.md with real photos: every command and what it answers.
 
-    python benchmarks/walk_practice.py [--data DIR] [--out DIR] [--model photos-gel]
+    python benchmarks/walk_practice.py [--data DIR] [--out DIR] [--model photos-fast]
 
 DIR holds one folder of photos per class, at least thirteen, such as ``caltech-photos`` below GLOCAL_DATA.  Ten classes
 (by the SHA-256 of their names, from the end: those that training never sees) are enrolled with five photos each, three

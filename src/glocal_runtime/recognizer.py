@@ -107,7 +107,9 @@ class Recognizer:
         bank, bad = encoder.bank(flat + others, skip_bad=skip_bad, progress=progress)
         owner = [name for name, some in classes.items() for _ in some]
         owner = [name for i, name in enumerate(owner) if i not in bad]
-        rows = {name: [row for row, each in enumerate(owner) if each == name] for name in classes}
+        rows: dict[str, list[int]] = {name: [] for name in classes}
+        for row, name in enumerate(owner):
+            rows[name].append(row)
         if empty := [name for name, some in rows.items() if not some]:
             raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
         support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))

@@ -244,3 +244,18 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
+
+
+def test_a_wrong_path_is_told_before_anything_large_is_imported(tmp_path: Path) -> None:
+    """Each of these takes a part of the second that a person waits for one sentence."""
+    script = (
+        "import sys\nfrom glocal.cli.main import main\n"
+        "sys.argv = ['glocal', *sys.argv[1:]]\n"
+        "try:\n    main()\nexcept SystemExit as stopped:\n    assert stopped.code == 2\n"
+        "print(sorted({'torch', 'numpy', 'PIL', 'pyarrow'} & set(sys.modules)))\n"
+    )
+    gone = str(tmp_path / "gone")
+    for words in (["predict", gone, gone], ["embed", gone, gone, "-o", gone], ["check", gone, gone]):
+        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
+        assert done.stdout == "[]\n", words
+        assert "there is no such file or folder" in done.stderr

@@ -103,6 +103,7 @@ def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, g
         ("predict", file, photos, "--engine", "ray"),
         ("predict", file, photos, "-o", out, "--explain", tmp_path),
         ("predict", file, tmp_path / "gone", "-o", out),
+        ("predict", file, tmp_path / "*.gif", "-o", out),
         ("predict", file, "--vectors", tmp_path / "gone", "-o", out),
         ("predict", tmp_path / "gone.glocal", photos, "-o", out),
         ("embed", file, tmp_path / "gone", "-o", out),

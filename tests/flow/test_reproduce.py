@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from glocal.cli.main import app
 from glocal.reproduce.plans import ALL
 from glocal.reproduce.runs import DONE
+from refusal import refused
 from tiny_reproduction import NAME, make_data, start
 from tiny_runs import PATIENCE
 
@@ -151,6 +152,14 @@ def test_runs_of_ones_own_get_the_same_report(home: Path) -> None:
         "roc.png",
     ]
     assert "http-equiv" in (home / "own" / "report.html").read_text("utf-8")
+
+
+def test_ray_under_torchrun_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with refused("ray-or-torchrun"):
+        words = ["reproduce", "ablation", "--engine", "ray", "--out", str(tmp_path / "out")]
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.long

@@ -17,7 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from glocal.collection.addresses import addresses, check_given, source_of
+from glocal.cli.console import check_there
+from glocal.collection.addresses import addresses, check_clients, source_of
 from glocal_runtime.images import Preprocess, decode
 from glocal_runtime.photos import Unreadable, take
 from photos import write
@@ -107,12 +108,18 @@ def test_relative_paths_are_meant_from_home(home: Path, monkeypatch: pytest.Monk
     assert source_of("photos/003.png", str(home)).read().shape == (32, 32, 3)
 
 
+def test_what_a_glob_takes_is_there(tmp_path: Path) -> None:
+    write(tmp_path / "flat", "one", 0, 1)
+    for given in (tmp_path / "flat" / "**" / "*.png", tmp_path / "**" / "*.png", tmp_path / "fl?t", "s3://bucket/x"):
+        check_there(given)
+    for gone in (tmp_path / "**" / "*.gif", tmp_path / "gone"):
+        with refused("no-file", str(gone)):
+            check_there(gone)
+
+
 def test_what_is_refused(home: Path, tmp_path: Path) -> None:
-    for given in (str(home / "gone"), str(home / "*.gif")):
-        with refused("no-file", given):
-            check_given([given])
     with refused("needs-client", "nosuch://x"):
-        check_given(["nosuch://x"])
+        check_clients([str(home), "nosuch://x"])
     fsspec.filesystem("memory").mkdir("/empty")
     with refused("no-photos", "memory://empty"):
         list(addresses(["memory://empty"]))

@@ -12,7 +12,9 @@ from filelock import FileLock
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.reproduce import runs
-from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, ensure_runs, folder_of
+from glocal.reproduce.graph import MeasureStep, RunStep, in_order, work_off
+from glocal.reproduce.plans import Line
+from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
 from tiny_runs import fields
 
 
@@ -81,7 +83,7 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     folder = ensure_run(head, shop)
     assert folder is not None
     assert [name.rsplit("-", 1)[0] for name in made] == ["protonet", "snatcher-l"]
-    assert ensure_runs([head, head], shop) == {head: folder}
+    work_off(in_order([RunStep(head), RunStep(head)]), shop)
     assert len(made) == 2
     about = about_run(folder)
     assert about["recipe"]["init"] == made[0]
@@ -129,5 +131,21 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
             taken.release()  # the other process has ended, without finishing
 
     assert ensure_run(first, Settings(tmp_path), wait=False) is None
-    found = ensure_runs([first, second], Settings(tmp_path, callback=watch))
-    assert order == [found[second].name, found[first].name]
+    work_off([RunStep(first), RunStep(second)], Settings(tmp_path, callback=watch))
+    assert order == [folder_of(run, home).name for run in (second, first)]
+
+
+def test_steps_come_after_what_they_need(recipes: dict[str, str]) -> None:
+    encoder = Run(recipes["encoder"])
+    heads = [Run(recipes["head"], (f"seed={i}",), encoder) for i in range(2)]
+    tested = MeasureStep("data", 1, tuple(Line(f"{i}", head) for i, head in enumerate(heads)))
+    steps = in_order([tested, RunStep(heads[1])])
+    assert steps == [RunStep(encoder), RunStep(heads[0]), RunStep(heads[1]), tested]
+
+
+def test_a_run_of_every_seed_is_a_step(recipes: dict[str, str]) -> None:
+    encoder = Run(recipes["encoder"])
+    head = Run(recipes["head"], init=encoder)
+    tested = MeasureStep("data", 1, (Line("a", head), Line("b", head, "other")), seeds=2)
+    runs = [RunStep(run.seeded(seed)) for seed in range(2) for run in (encoder, head)]
+    assert in_order([tested]) == [*runs, tested]

@@ -120,6 +120,18 @@ def test_euclid_at_distance_zero_has_gradient_zero():
     assert query.grad.tolist() == [[0.0, 0.0]]
 
 
+def test_class_mean_of_many_photos(monkeypatch: pytest.MonkeyPatch):
+    """Added up row by row: the same values and gradients, without a table of photos by classes."""
+    label = torch.arange(40) * 7 % 11
+    x, weight = maps(40, 3, 2).requires_grad_(), maps(11, 3, 2, seed=1)
+    whole = class_mean(x, label)
+    (expected,) = torch.autograd.grad((weight * whole).sum(), x)
+    monkeypatch.setattr(similarity, "MANY", 39)
+    rows = class_mean(x, label)
+    torch.testing.assert_close(rows, whole, rtol=0, atol=1e-14)
+    torch.testing.assert_close(torch.autograd.grad((weight * rows).sum(), x)[0], expected, rtol=0, atol=1e-14)
+
+
 def test_class_mean_of_unequal_classes():
     label = torch.tensor([2, 0, 1, 0, 2, 2])
     x = maps(6, 3, 2, 2)

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, bars, printable, show
+from glocal.cli.console import Device, Json, bars, check_there, printable, show
 from glocal.cli.printing import counted, rate_meter, tell
 
 
@@ -40,9 +40,10 @@ def embed(
     json: Json = False,
 ) -> None:
     """Look at photos once and keep what was seen: `predict --vectors` and `similar` answer from it in seconds."""
-    from glocal.collection.addresses import check_given
+    check_there(*images)
+    from glocal.collection.addresses import check_clients
 
-    check_given(images)
+    check_clients(images)
     run_job(
         "vectors", model, _encoder(model, device), images, device,
         out=out, resume=resume, engine=engine, address=address, workers=workers, json=json,
@@ -58,9 +59,7 @@ def similar(
     json: Json = False,
 ) -> None:
     """List the photos of a collection that are most like a photo."""
-    from glocal.collection.addresses import check_given
-
-    check_given([vectors, photo])
+    check_there(vectors, photo)
     with _parquet():
         from glocal.collection.vectors import Vectors
 
@@ -93,8 +92,8 @@ def run_job(
 
     more: dict[str, Any] = {}
     if engine is EngineName.ray:
-        from glocal.collection.on_ray import check_ray
         from glocal.collection.on_ray import work as work_on_ray
+        from glocal.ray_cluster import check_ray
 
         check_ray()
         more["address"] = address
@@ -112,9 +111,6 @@ def run_job(
 
 
 def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str, json: bool) -> None:
-    from glocal.collection.addresses import check_given
-
-    check_given([vectors])
     with _parquet():
         from glocal.collection.job import JobFolder
         from glocal.collection.store import Store

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import sys
@@ -63,10 +64,10 @@ def printable(text: str) -> str:
     return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
-def check_there(*paths: Path) -> None:
-    """Refuse a path that leads nowhere now, before seconds go into imports and models."""
-    for path in paths:
-        if not path.exists() and not path.is_symlink():
+def check_there(*given: str | Path) -> None:
+    """Refuse a path or glob that leads nowhere now, before seconds go into imports and models; addresses pass."""
+    for path in map(str, given):
+        if "://" not in path and not os.path.lexists(path) and not any(glob.iglob(path, recursive=True)):
             raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
 
 

@@ -111,10 +111,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Name pictures, or call them unknown: a few on the screen, or any number with --out."""
-    from glocal.collection.addresses import check_given
-    from glocal.recognizer.results import check_format
     from glocal_runtime.errors import RecipeError
-    from glocal_runtime.file import read_manifest
 
     images = images or []
     targets = {"--csv": csv, "--jsonl": jsonl, "--out": out}
@@ -129,10 +126,15 @@ def predict(
         raise RecipeError("--vectors and --engine are for many answers: name a folder for them with --out")
     if out is not None and explain is not None:
         raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
+    check_there(*images, *([] if vectors is None else [vectors]))
+    from glocal.collection.addresses import check_clients
+    from glocal.recognizer.results import check_format
+    from glocal_runtime.file import read_manifest
+
     target = csv or jsonl
     if target is not None:
         check_format(target)
-    check_given(images)
+    check_clients(images)
     identity = read_manifest(file)["identity"]
     if out is None:
         _predict_few(file, images, target, explain, resume, workers or 2, device, json)
@@ -203,9 +205,9 @@ def check(
     json: Json = False,
 ) -> None:
     """Try it on labelled pictures before you trust it: confusion, rates with intervals, the worst pictures."""
+    check_there(labelled)
     from glocal_runtime.file import read_manifest
 
-    check_there(labelled)
     read_manifest(file)
     from glocal.recognizer.check import check as run
     from glocal_runtime.recognizer import Recognizer

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable, Sequence
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from glocal.cli.collection import Address, Engine, EngineName
 from glocal.cli.console import (
     DatasetName,
     Device,
@@ -37,6 +40,8 @@ if TYPE_CHECKING:
 
     from glocal.reproduce.demo import Demo
     from glocal.reproduce.estimates import Estimate
+    from glocal.reproduce.graph import Step
+    from glocal.reproduce.runs import Settings
 
 
 class SettingsName(StrEnum):
@@ -81,6 +86,8 @@ def reproduce(
         int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
     ] = 1,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
+    engine: Engine = EngineName.local,
+    address: Address = None,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
@@ -94,6 +101,7 @@ def reproduce(
     from glocal.reproduce.scales import SCALES
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
+    on = {} if engine is EngineName.local else {"engine": _ray(address, processes)}
     dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
     chosen = SCALES[scale.value].set_as(settings.value, [*dealt, *overrides])
     names = asked_for(what, chosen)
@@ -115,7 +123,7 @@ def reproduce(
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
-            page = run(names, chosen, datasets, how, shlex.join(again))
+            page = run(names, chosen, datasets, how, shlex.join(again), **on)
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
@@ -123,6 +131,22 @@ def reproduce(
         written = world().first
     if written:
         _finish(page, json)
+
+
+def _ray(address: str | None, processes: int) -> Callable[[Sequence[Step], Settings], None]:
+    """What works off the graph of a reproduction on Ray."""
+    from glocal.ray_cluster import check_ray
+    from glocal.reproduce.on_ray import work_off
+    from glocal_runtime.errors import RecipeError
+
+    if processes > 1:
+        raise RecipeError(
+            "--engine ray gives every run to one process, torchrun gives one run to several (here "
+            f"{processes}); leave out one of the two",
+            code="ray-or-torchrun",
+        )
+    check_ray()
+    return partial(work_off, address=address)
 
 
 class _OneBar:

@@ -27,7 +27,6 @@ WEB = ("http://", "https://")
 FILE, MEMBER = "file://", "zip://"
 LARGEST = 256 << 20  # bytes of a picture file that is read into memory
 PATIENCE = 60  # seconds that a web server may be silent
-_GLOB = frozenset("*?[")
 
 
 def addresses(given: Iterable[str]) -> Iterator[str]:
@@ -41,13 +40,11 @@ def addresses(given: Iterable[str]) -> Iterator[str]:
             raise DataError(f"{each}: there is no picture in it; name what holds some", code="no-photos")
 
 
-def check_given(given: Iterable[str]) -> None:
-    """What can be said at once: a local path that leads nowhere, a client that is not installed."""
+def check_clients(given: Iterable[str]) -> None:
+    """Refuse an address that nothing here can read, before there is a list of them."""
     for each in given:
         if is_remote(each):
             _client(each)
-        elif not os.path.lexists(each) and not (_GLOB & set(each) and glob.glob(each, recursive=True)):
-            raise DataError(f"{each}: there is no such file or folder; check the path", code="no-file")
 
 
 def is_remote(address: str) -> bool:
@@ -72,7 +69,7 @@ def _below(given: str) -> Iterator[str]:
 
 
 def _local(given: str) -> Iterator[str]:
-    if not os.path.lexists(given) and _GLOB & set(given):
+    if not os.path.lexists(given) and glob.has_magic(given):
         yield from (_uri(path) for path in sorted(glob.glob(given, recursive=True)) if _is_picture(path))
     else:
         yield from (_uri(str(path)) for path in picture_files([given]))
@@ -84,7 +81,7 @@ def _stored(given: str) -> Iterator[str]:
         return
     system, path = _client(given)
     try:
-        if _GLOB & set(path):
+        if glob.has_magic(path):
             names = sorted(system.glob(path))
         elif system.isdir(path):
             names = sorted(system.find(path))
@@ -108,7 +105,11 @@ def _zipped(given: str) -> Iterator[str]:
 def _archive(where: str) -> zipfile.ZipFile:
     """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
     file = _opened(where)
-    return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+    try:
+        return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+    except Exception:
+        file.close()
+        raise
 
 
 def _listed(given: str) -> Iterator[str]:

@@ -28,8 +28,9 @@ def work(folder: JobFolder, job: Job, *, workers: int | None = None, done: Done 
 
 
 @contextmanager
-def crew(job: Job, workers: int | None, *, home: str | None = None) -> Iterator[Crew]:
-    cores = available_cores()
+def crew(job: Job, workers: int | None, *, cores: int | None = None, home: str | None = None) -> Iterator[Crew]:
+    """``cores`` that may be used, if not all; ``home`` as in ``source_of``."""
+    cores = cores or available_cores()
     size = workers or (1 if job.device != "cpu" and gpus() else cores)
     threads = max(1, cores // size)
     make = partial(LOOKS[job.kind], job.model, device=job.device, threads=threads, home=home)

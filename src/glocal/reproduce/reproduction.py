@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glocal.engine.distributed import world
 from glocal.metrics import PairedDifference, Spread
+from glocal.reproduce.graph import Step, in_order, tests_of, work_off
 from glocal.reproduce.machine import differences, machine, text
 from glocal.reproduce.measurement import SEED, Measurement, measure, published_row
 from glocal.reproduce.plans import (
@@ -28,7 +29,7 @@ from glocal.reproduce.plans import (
 )
 from glocal.reproduce.report_folder import HTML, NUMBERS, Report, write_report
 from glocal.reproduce.report_parts import report_part
-from glocal.reproduce.runs import Run, Settings, about_run, ensure_runs, program
+from glocal.reproduce.runs import Run, Settings, about_run, folder_of, program
 from glocal.reproduce.scale import Scale
 from glocal_runtime.errors import RecipeError
 
@@ -49,18 +50,24 @@ def runs_of(names: Sequence[str], scale: Scale, datasets: Sequence[str]) -> list
     return list(dict.fromkeys(line.run for by_shot in needed for lines in by_shot.values() for line in lines))
 
 
-def reproduce(names: Sequence[str], scale: Scale, datasets: Sequence[str], how: Settings, command: str) -> Path:
-    """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again."""
-    wanted = runs_of(names, scale, datasets)
-    folders = ensure_runs([run.seeded(seed) for seed in range(how.seeds) for run in wanted], how)
-    found: dict[tuple[str, int], Measurement] = {}
-    for dataset in datasets:
-        needed: dict[int, list[Line]] = {}
-        for name in names:
-            for shot, lines in lines_of(name, scale, dataset).items():
-                needed.setdefault(shot, []).extend(lines)
-        for shot, lines in sorted(needed.items()):
-            found[dataset, shot] = measure(dataset, shot, lines, folders, how)
+def reproduce(
+    names: Sequence[str],
+    scale: Scale,
+    datasets: Sequence[str],
+    how: Settings,
+    command: str,
+    *,
+    engine: Callable[[Sequence[Step], Settings], None] = work_off,
+) -> Path:
+    """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again.
+
+    ``engine`` works off the steps; what they leave is read here.
+    """
+    tests = tests_of(names, scale, datasets, how.seeds)
+    engine(in_order(tests), how)
+    trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
+    folders = {run: folder_of(run, how.runs) for run in trained}
+    found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
     here, runs = machine(how.device), {folder.name: about_run(folder) for folder in folders.values()}
     notes = [NOTES[scale.name], *_made_elsewhere(runs, here, how.out / NUMBERS)]
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}

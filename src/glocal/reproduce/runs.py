@@ -11,7 +11,7 @@ import hashlib
 import json
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -128,24 +128,6 @@ def _taken(lock: FileLock) -> bool:
     except Timeout:
         return False
     return True
-
-
-def ensure_runs(runs: Iterable[Run], how: Settings) -> dict[Run, Path]:
-    """All of them; what another process is working on is left for last."""
-    found: dict[Run, Path] = {}
-    waiting = list(dict.fromkeys(runs))
-    while waiting:
-        busy = []
-        for run in waiting:
-            folder = ensure_run(run, how, wait=False)
-            if folder is None:
-                busy.append(run)
-            else:
-                found[run] = folder
-        if len(busy) == len(waiting):
-            ensure_run(busy[0], how)
-        waiting = busy
-    return found
 
 
 def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:

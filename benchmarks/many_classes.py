@@ -1,0 +1,151 @@
+"""A recognizer of many classes: how enrolling, saving, loading, predicting and memory grow from 100 to 10,000.
+
+    python benchmarks/many_classes.py [--models photos-fast,photos-protonet] [--sizes 100,1000,10000] [--plot FILE]
+
+Each size runs in a process of its own, with at most ``--limit`` seconds; what does not come to its end is said so.  The
+classes are noisy copies of ten real ones of five photos (or of noise, where there are no photos below GLOCAL_DATA): the
+time of what is done with views does not depend on what they show.  Looking at the photos themselves is not counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from recognizer import _moved, groups, photos
+
+from glocal_runtime import Recognizer
+from glocal_runtime.advice import advice
+from glocal_runtime.enrolled import Enrolled
+from glocal_runtime.leave_one_out import left_out_scores
+from glocal_runtime.memory import keep_freed_memory
+from glocal_runtime.support import Support
+
+BATCH = 32
+
+
+def say(**found: float) -> None:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+    print(json.dumps(found | {"peak MiB": peak}), flush=True)
+
+
+def timed(name: str, run: Callable[[], Any], per: int = 1) -> Any:
+    start = time.perf_counter(), time.process_time()
+    found = run()
+    say(**{name: (time.perf_counter() - start[0]) / per, f"{name} CPU": (time.process_time() - start[1]) / per})
+    return found
+
+
+def grow(few: Recognizer, n: int) -> Support:
+    rng = np.random.default_rng(0)
+    banks = list(few.contents.support.classes.values())
+    return Support({f"class {i}": _moved(banks[i % len(banks)], i, rng) for i in range(n)})
+
+
+def one_size(file: Path, n: int) -> None:
+    few = Recognizer.load(file, device="cpu")
+    support = grow(few, n)
+    model = few.contents.model
+    query = next(iter(support.classes.values())).views
+    query = type(query)(
+        np.repeat(query.vec, 7, axis=0)[:BATCH],
+        None if query.local is None else np.repeat(query.local, 7, axis=0)[:BATCH],
+    )
+    say(start=0.0)
+    enrolled = timed("enroll", lambda: Enrolled(model, support))
+    timed("compare, per photo", lambda: enrolled.compare(query), BATCH)
+    ready = Recognizer(few.contents, few.encoder, enrolled)
+    timed("leave one out", lambda: left_out_scores(model, support.views(), support.class_of))
+    contents = timed("settle", lambda: enrolled.settled(few.contents))
+    ready = Recognizer(contents, few.encoder, enrolled)
+    timed("decide, per photo", lambda: ready.decide(query), BATCH)
+    timed("advice", lambda: advice(support, contents.decision))
+    large = file.with_name(f"large-{n}.glocal")
+    timed("save", lambda: ready.save(large))
+    timed("load", lambda: Recognizer.load(large, device="cpu"))
+    say(**{"file MiB": large.stat().st_size >> 20})
+    large.unlink()
+
+
+def measured(file: Path, n: int, limit: float) -> dict[str, float]:
+    command = [sys.executable, __file__, "--size", str(n), "--file", str(file)]
+    found: dict[str, float] = {}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
+        text, found["ended"] = done.stdout, float(done.returncode == 0)
+        if done.returncode:
+            print(done.stderr.strip().splitlines()[-1:], flush=True)
+    except subprocess.TimeoutExpired as stopped:
+        text, found["ended"] = (stopped.stdout or b"").decode(), 0.0
+    for line in text.splitlines():
+        found |= json.loads(line)
+    return found
+
+
+def plot(tables: dict[str, dict[int, dict[str, float]]], file: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
+    shown = (
+        ("settle CPU", "enroll: CPU seconds, photos not counted"),
+        ("decide, per photo CPU", "predict: CPU s a photo"),
+    )
+    for axis, (name, title) in zip(axes, (*shown, ("peak MiB", "peak memory, MiB")), strict=True):
+        for model, table in tables.items():
+            points = [(n, row[name]) for n, row in table.items() if name in row]
+            axis.loglog(*zip(*points, strict=True), marker="o", label=model)
+        axis.set(title=title, xlabel="classes of 5 photos")
+        axis.grid(alpha=0.3)
+    axes[0].legend()
+    figure.savefig(file, dpi=110)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", default="photos-fast,photos-protonet")
+    parser.add_argument("--sizes", default="100,1000,10000")
+    parser.add_argument("--limit", type=float, default=600)
+    parser.add_argument("--plot", type=Path)
+    parser.add_argument("--size", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    asked = parser.parse_args()
+    keep_freed_memory()
+    if asked.size:
+        one_size(asked.file, asked.size)
+        return
+    data = Path(os.environ["GLOCAL_DATA"]) / "caltech-photos" if "GLOCAL_DATA" in os.environ else None
+    tables: dict[str, dict[int, dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for model in asked.models.split(","):
+            file = Path(scratch) / f"{model}.glocal"
+            some = list(groups(photos(data, Path(scratch), 50)))
+            Recognizer.enroll({f"{i}": each for i, each in enumerate(some)}, model=model, device="cpu").save(file)
+            tables[model] = {}
+            for n in map(int, asked.sizes.split(",")):
+                row = tables[model][n] = measured(file, n, asked.limit)
+                print(f"{model}, {n} classes of 5, load {os.getloadavg()[0]:.1f}", flush=True)
+                for name, value in row.items():
+                    if not name.endswith(" CPU") and name not in ("start", "ended"):
+                        used = f"   CPU {row[f'{name} CPU']:.4g}" if f"{name} CPU" in row else ""
+                        print(f"  {name:<20} {value:10.4g}{used}", flush=True)
+                if not row["ended"]:
+                    print(f"  stopped after {asked.limit:.0f} s, or failed")
+    if asked.plot:
+        plot(tables, asked.plot)
+
+
+if __name__ == "__main__":
+    main()
