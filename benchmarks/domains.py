@@ -58,13 +58,20 @@ def folders(data: Path) -> dict[str, Path]:
     return {CALTECH: data / "caltech-photos"} | {each.name: each for each in others}
 
 
-def domains(encoder: str, work: Path) -> dict[str, Domain]:
-    """All thirteen; what is not in ``work`` yet is encoded, minutes on one core."""
+def domains(
+    encoder: str, work: Path, *, without: Sequence[str] = (), per_class: int | None = None
+) -> dict[str, Domain]:
+    """All thirteen, but for those ``without``; what is not in ``work`` yet is encoded, minutes on one core.
+
+    ``per_class``: at most so many photos of each class, by name.
+    """
     found = {}
     for name, folder in folders(Path(os.environ["GLOCAL_DATA"])).items():
-        kept = work / f"{encoder}-{name}.npz"
+        if name in without:
+            continue
+        kept = work / f"{encoder}-{name}{'' if per_class is None else f'-{per_class}'}.npz"
         if not kept.exists():
-            _encode(encoder, folder, kept)
+            _encode(encoder, folder, kept, per_class)
         with np.load(kept) as arrays:
             pooled, local = (torch.from_numpy(arrays[key]).float() for key in ("pooled", "local"))
             found[name] = Domain(name, arrays["label"], pooled, local)
@@ -87,12 +94,12 @@ def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> GlocalRidge:
 
 
 @torch.inference_mode()
-def _encode(encoder: str, folder: Path, kept: Path) -> None:
+def _encode(encoder: str, folder: Path, kept: Path, per_class: int | None = None) -> None:
     backbone = build_backbone(ENCODERS[encoder], trainable=False, early=True).eval()
     assert isinstance(backbone, EfficientNetLite)
     method = ridge_method(backbone.channels - sum(backbone.patch_channels), backbone.patch_channels)
     classes = sorted(each for each in folder.iterdir() if each.is_dir())
-    files = [(c, file) for c, each in enumerate(classes) for file in sorted(each.iterdir())]
+    files = [(c, file) for c, each in enumerate(classes) for file in sorted(each.iterdir())[:per_class]]
     pooled, local = [], []
     for start in range(0, len(files), BATCH):
         pixels = np.stack([_pixels(file, backbone.preprocess) for _, file in files[start : start + BATCH]])

@@ -1,6 +1,6 @@
 """Make the recognizer's models photos-fast and photos-better: a whitening from all thirteen domains of photos.
 
-    GLOCAL_DATA=DIR python tools/fit_photos.py [--encoders fast better] [--work DIR] [--out src/glocal/weights]
+    GLOCAL_DATA=DIR python tools/fit_photos.py [--encoders fast better] [--without NAMES] [--per-class N] [--work DIR]
 
 Nothing is trained.  The weights of the encoder stay in their package; the file holds the 256 directions of the
 whitening in half precision.  ``benchmarks/promise.py`` measures heads made in the same way without one domain at a
@@ -26,6 +26,8 @@ from glocal.engine.checkpoint import Model, save_model
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--encoders", nargs="*", default=list(ENCODERS))
+    parser.add_argument("--without", nargs="*", default=[], help="Domains that are left out.")
+    parser.add_argument("--per-class", type=int, help="At most so many photos of each class.")
     parser.add_argument("--work", type=Path, default=Path("promise-work"))
     parser.add_argument("--out", type=Path, default=Path("src/glocal/weights"))
     given = parser.parse_args()
@@ -34,7 +36,7 @@ def main() -> None:
         assert isinstance(backbone, EfficientNetLite)
         channels = backbone.channels - sum(backbone.patch_channels)
         method = ridge_method(channels, backbone.patch_channels)
-        every = domains(encoder, given.work)
+        every = domains(encoder, given.work, without=given.without, per_class=given.per_class)
         method.fit(torch.stack([each.covariance() for each in every.values()]).mean(dim=0))
         settings = {"patch_channels": list(backbone.patch_channels), "temperature": method.temperature}
         record = {
