@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from glocal.backbones import Backbone, build_backbone
+from glocal.backbones.resnet12 import ResNet12
+from glocal.backbones.widen import shared, widen
 from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader, on_device
@@ -24,6 +26,8 @@ from glocal.engine.recipe import Recipe
 from glocal.methods import build_method
 from glocal.ops.similarity import pool
 from glocal_runtime.errors import DataError, RecipeError
+
+WIDEN_NOISE = 0.2  # relative; copies of a channel part soon, and the maps change by little: 1.4 % of their squares
 
 
 class Batch(NamedTuple):
@@ -60,6 +64,8 @@ class PretrainStage:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
+        if recipe.pretrain.widen:
+            self._widen(recipe.pretrain.widen)
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
@@ -92,6 +98,26 @@ class PretrainStage:
         images = shrink(images, self._size(step / self.steps))
         # Ranks are averaged, and shares may be unequal.
         return Batch(images, self.labels[rows].repeat(self.augment.copies), len(rows) * us.size / len(chosen))
+
+    def _widen(self, source: str) -> None:
+        """Start as the narrower network of ``source``, its classifier included."""
+        before, wide = load_model(source), self.model.backbone
+        classifier = {name: before.extra.get(f"base.{name}") for name in ("weight", "bias")}
+        narrow, weight, bias = before.backbone, classifier["weight"], classifier["bias"]
+        if not isinstance(narrow, ResNet12) or not isinstance(wide, ResNet12) or weight is None or bias is None:
+            raise RecipeError(
+                f"pretrain.widen must name a pre-trained ResNet-12 with its base classifier, for a ResNet-12; {source} "
+                f"has {type(narrow).__name__} {'without' if weight is None else 'with'} one, the recipe "
+                f"{type(wide).__name__}",
+                code="not-widened",
+            )
+        if list(before.record["data"]["classes"]) != list(self.data.classes):
+            raise RecipeError(f"pretrain.widen: {source} was taught other classes than {self.data.name}", code="classes")
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, 0, salt=6))
+        with torch.no_grad():
+            widen(narrow, wide, generator, noise=WIDEN_NOISE)
+            self.classifier.weight.copy_(shared(weight.float(), len(bias), wide.channels, generator))
+            self.classifier.bias.copy_(bias)
 
     def _size(self, progress: float) -> int | None:
         """Side of the pictures at this share of the run; None for as they are."""

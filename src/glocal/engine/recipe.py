@@ -101,6 +101,8 @@ class Pretraining(Section):
     # Batch norm sees this many at a time.
     micro_batch: int | None = Field(None, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)
+    # A run or model with a narrower ResNet-12, taught the same classes, whose function the new one starts with.
+    widen: str | None = None
     # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
     # Small pictures are learned from several times as fast; the last part gets used to the full size.
     sizes: Annotated[tuple[Annotated[int, Field(ge=8)], ...], Field(strict=False)] = ()
