@@ -18,6 +18,7 @@ class Store:
         self.where = where.rstrip("/")
         if where.startswith(OURS):
             raise RecipeError(f"{where} cannot hold results; name a folder, or object storage", code="bad-target")
+        self._system: Any
         self._system, self.path = client(self.where) if is_remote(where) else (None, local_path(self.where))
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
