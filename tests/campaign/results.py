@@ -19,7 +19,8 @@ FOLDER = Path(os.environ.get("GLOCAL_CAMPAIGN", "campaign-out"))
 HEAD = """# The campaign: files and requests that mean harm
 
 `make campaign` writes this page from its own counts. Each line was tried that often; "wrong" is a traceback, an answer
-of 500 or more, more than 20 s or 2 GiB for a file, a payload that ran, a file outside of its folder, a lost change.
+of 500 or more, more than 20 s of the processor or 2 GiB for a file, a payload that ran, a file outside of its folder,
+a lost change, another result than that of an undisturbed run.
 What it found before is kept as tests (see `tests/campaign`); what is promised is in [SECURITY](../../SECURITY.md).
 """
 
