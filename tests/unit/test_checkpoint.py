@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 from glocal.backbones import build_backbone
 from glocal.engine import checkpoint
@@ -272,6 +272,13 @@ def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict
     save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
     with refused("cannot-build"):
         load_model(tmp_path / "odd.safetensors")
+
+
+def test_a_record_too_deep_to_read_is_a_sentence(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.safetensors"
+    deep.write_bytes(save({"x": torch.zeros(1)}, metadata={"glocal": "[" * 50_000}))
+    with refused("foreign"):
+        read_checkpoint(deep)
 
 
 def test_settings_of_a_giant_take_no_memory(tmp_path: Path) -> None:

@@ -216,7 +216,7 @@ class BankFiles:
         try:
             shape = tuple(map(int, json.loads((self.home / "bank.json").read_text("utf-8"))["shape"]))
             sizes = {name: (self.home / name).stat().st_size for name in ("maps.bin", "sums.bin")}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
         fits = len(shape) == 3 and min(shape) > 0 and sizes == self._sizes(shape)
         return shape if fits else None
