@@ -209,3 +209,10 @@ def test_the_version_is_the_same_everywhere():
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == __version__
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_every_pinned_package_has_its_licence_in_the_table():
+    """A new one comes in by `python tools/licences.py docs/licences.md`."""
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| ([\w.-]+) \| [\d.]", (ROOT / "docs/licences.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(pins)
