@@ -205,6 +205,24 @@ def test_a_body_that_comes_too_slowly_is_dropped(open_: httpx.Client) -> None:
     assert "urn:glocal:too-slow" in answer
 
 
+@pytest.mark.parametrize("begun", [b"GET /state HTTP/1.1\r\nX-Long: ", UPLOAD + b"Content-Length: 9000\r\n\r\n--b\r\n"])
+def test_who_keeps_sending_a_little_is_dropped_too(
+    open_: httpx.Client, monkeypatch: pytest.MonkeyPatch, begun: bytes
+) -> None:
+    """The time is that of the whole head or body: a byte now and then does not renew it."""
+    monkeypatch.setattr(Connection, "head_seconds", 0.5)
+    with connect(open_) as slow:
+        slow.sendall(begun)
+
+        def keep_sending() -> None:
+            while True:
+                slow.sendall(b"x")
+                time.sleep(0.02)
+
+        with pytest.raises(OSError, match=r"reset|Broken"):
+            keep_sending()
+
+
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Connection, "head_seconds", 0.2)
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):

@@ -265,7 +265,14 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"preprocess": {"bogus": 1}}, {"preprocess": None}, {"backbone": {"name": "resnet12"}}]
+    "spoilt",
+    [
+        {"preprocess": {"bogus": 1}},
+        {"preprocess": None},
+        {"preprocess": {"size": 16_000}},  # one picture of it would take gigabytes
+        {"preprocess": {"size": 16, "resize": 16_000}},
+        {"backbone": {"name": "resnet12"}},
+    ],
 )
 def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
     model = load_model("embedded-protonet")
