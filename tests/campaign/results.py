@@ -83,9 +83,7 @@ def page(folder: Path) -> str:
         total = sum(each["tried"] for each in files), sum(each["outcomes"].get("wrong", 0) for each in files)
         lines += [f"| **together** | | {total[0]:,} | | | **{total[1]}** | | |", ""]
     if jobs:
-        about = (
-            "Training, feature banks, prepared data, answers of many photos; the result is that of an undisturbed run."
-        )
+        about = "Training, feature banks, prepared data, answers of many photos; the result is an undisturbed run's."
         lines += ["## Long jobs", "", about, *_table("test_jobs.py", jobs)]
     if server:
         lines += ["## Server", "", *_table("test_server.py", server)]
