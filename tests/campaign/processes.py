@@ -1,4 +1,4 @@
-"""``glocal serve`` as a process of its own that imports nothing anew, and disks where this machine lets a test mount some."""
+"""``glocal serve`` as a process that imports nothing anew, and disks where this machine lets a test mount some."""
 
 from __future__ import annotations
 
