@@ -223,7 +223,8 @@ def test_who_keeps_sending_a_little_is_dropped_too(
         slow.sendall(begun)
 
         def keep_sending() -> None:
-            while True:
+            until = time.monotonic() + PATIENCE
+            while time.monotonic() < until:
                 slow.sendall(b"x")
                 time.sleep(0.02)
 
