@@ -21,7 +21,9 @@ from glocal.methods import METHODS
 from glocal.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
+    ROOT.glob("docs/**/*.md")
+)
 RUNNABLE = [ROOT / "README.md", ROOT / "docs/concepts.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "sh", "toml", "text", "bibtex"}  # another one would escape the tests below
