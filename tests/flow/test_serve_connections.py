@@ -7,7 +7,8 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -72,6 +73,24 @@ def test_who_reads_slowly_but_reads_is_answered(tmp_path: Path, monkeypatch: pyt
                 heard += len(more)
                 if not looks:  # until the server has looked once, and gone on
                     time.sleep(0.1)
+
+
+def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path) -> None:
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        with listening(tiny_file(tmp_path)) as address:
+            where = (urlsplit(address).hostname, urlsplit(address).port)
+            one = stack.enter_context(socket.create_connection(where, timeout=PATIENCE))
+            assert httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 200  # so the first one is in
+
+            def late() -> bytes:
+                with suppress(ConnectionRefusedError):  # then the end has begun
+                    while True:
+                        socket.create_connection(where, timeout=PATIENCE).close()
+                one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                return b"".join(iter(lambda: one.recv(65536), b""))
+
+            said = pool.submit(late)
+        assert said.result().startswith(b"HTTP/1.1 200")
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Connection]:
