@@ -16,7 +16,7 @@ HEAD = """# Licences of the dependencies
 Written by `python tools/licences.py docs/licences.md` from what the installed packages of `constraints.txt` say of
 themselves. Only those without a mark are needed to run glocal or one of its extras; the others are for its development.
 """
-NEEDED = ("dependencies", "plots", "sklearn", "timm", "tensorboard", "heif", "serve", "onnx")
+NEEDED = ("dependencies", "plots", "sklearn", "better", "timm", "tensorboard", "heif", "serve", "onnx")
 
 
 def pinned() -> list[str]:

@@ -114,6 +114,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
+    """One checkpoint that ``load_model`` reads; ``half`` stores float16, half the size."""
     write_checkpoint(path, model.tensors(), model.record, half=half)
 
 
