@@ -24,7 +24,8 @@ def executed(path: Path) -> Any:
     """The notebook with the outputs of today, run in a folder of its own."""
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory() as folder:
-        NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": folder}}).execute()
+        where = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=1200, coalesce_streams=True, resources=where).execute()
     notebook.metadata = nbformat.from_dict(KERNEL)
     for i, cell in enumerate(notebook.cells):
         cell.id, cell.metadata = f"cell-{i}", nbformat.from_dict({})
