@@ -32,14 +32,17 @@ class Finding:
         return self.text
 
     def to_json(self) -> dict[str, str | list[str]]:
+        """Plain values."""
         return {"kind": self.kind, "text": self.text, "classes": sorted(self.classes)}
 
     @classmethod
     def unreadable(cls, path: str, why: str) -> Finding:
+        """A photo that was left out, and why."""
         return cls("unreadable", f"left out {path}: {why}")
 
     @classmethod
     def nested(cls, name: str, below: Sequence[str]) -> Finding:
+        """Folders within the folder of a class."""
         return cls(
             "nested",
             f"class {name!r} is made of the folders {_listed(below)} in it; if these are the classes, "
@@ -49,6 +52,7 @@ class Finding:
 
     @classmethod
     def unknown_unused(cls, model: str) -> Finding:
+        """Known unknowns for a head that does not learn from them."""
         return cls(
             "unknown unused",
             f"{model} does not learn from known unknowns; to let them lower the threshold, say what that may cost: "
@@ -57,6 +61,7 @@ class Finding:
 
     @classmethod
     def by_hand(cls, value: float) -> Finding:
+        """A threshold set by hand, after the classes changed."""
         return cls(
             "by hand",
             f"the threshold {value:.4g} was set by hand and is kept, although the classes changed; "

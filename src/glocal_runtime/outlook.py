@@ -44,6 +44,7 @@ class Outlook:
         ]
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values."""
         return {
             "named_right": None if self.named_right is None else self.named_right.to_json(),
             "false_unknown": self.false_unknown,

@@ -14,6 +14,8 @@ KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score loo
 
 @dataclass(frozen=True)
 class Prediction:
+    """The answer about one picture: a class or "unknown", with the numbers and the reason behind it."""
+
     path: str
     label: str  # the class, or "unknown"
     is_unknown: bool

@@ -162,10 +162,12 @@ class Recognizer:
 
     @property
     def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order they were enrolled in."""
         return self.contents.support.names
 
     @property
     def threshold(self) -> Threshold:
+        """Where "unknown" begins, what it promises, and how far to trust that."""
         return self.contents.decision.threshold
 
     def outlook(self) -> Outlook:
@@ -233,6 +235,7 @@ class Recognizer:
     def add_class(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
+        """A new class from its photos; returns what a careful colleague would say about the change."""
         if check_class_name(name) in self.classes:
             raise DataError(
                 f"there is a class {name!r} already; add photos to it, or choose another name", code="class-exists"
@@ -242,6 +245,7 @@ class Recognizer:
     def add_photos(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
+        """More photos of a class that is there."""
         return self._extend(self.contents.support.having(name), photos, skip_bad, progress)
 
     def add_bank(self, name: str, bank: Bank) -> list[Finding]:
@@ -258,11 +262,13 @@ class Recognizer:
         return self._change(support, {name})
 
     def remove_class(self, name: str) -> list[Finding]:
+        """A class with all its photos; the thresholds of the others are computed anew."""
         support = self.contents.support.without(name)
         check_way(self.contents.model, len(support.names))
         return self._change(support, ())
 
     def rename_class(self, old: str, new: str) -> list[Finding]:
+        """Another name for a class; nothing else changes."""
         return self._change(self.contents.support.renamed(old, new), ())
 
     def set_threshold(

@@ -16,6 +16,7 @@ from glocal.data.prepared import is_prepared, open_prepared
 from glocal_runtime.errors import DataError
 
 SPLITS = ("train", "val", "test")
+"""The splits by class: to learn from, to choose by, to report."""
 _CALTECH = "caltech-photos"
 _CALTECH_SPLITS = {"train": slice(60), "val": slice(60, 75), "test": slice(75, 100)}
 
@@ -43,6 +44,7 @@ DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, a
     "embedded": embedded,
     "caltech-photos": caltech_photos,
 }
+"""Every data set by name: a function of the split."""
 
 
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:

@@ -59,11 +59,13 @@ class Model:
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
 
     def to(self, device: torch.device | str) -> Model:
+        """Backbone and method on that device; returns itself."""
         self.backbone.to(device)
         self.method.to(device)
         return self
 
     def eval(self) -> Model:
+        """Backbone and method in evaluation mode; returns itself."""
         self.backbone.eval()
         self.method.eval()
         return self
@@ -112,6 +114,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
+    """One checkpoint that ``load_model`` reads; ``half`` stores float16, half the size."""
     write_checkpoint(path, model.tensors(), model.record, half=half)
 
 

@@ -56,9 +56,11 @@ class Evaluation:
     about: Mapping[str, Any] = field(default_factory=dict)  # which model on which data, as plain values
 
     def summary(self) -> dict[str, Interval]:
+        """Mean and 95 % interval over tasks, per metric."""
         return {name: mean_ci(values) for name, values in self.rows.items()}
 
     def to_json(self) -> dict[str, Any]:
+        """Plain values: what was measured on what, and the summary."""
         metrics = {name: {"mean": i.mean, "ci95": i.half} for name, i in self.summary().items()}
         return {**self.about, "tasks_fingerprint": self.tasks, "metrics": metrics}
 

@@ -41,6 +41,7 @@ class Result:
     transductive: bool
 
     def to_json(self) -> dict[str, Any]:
+        """Table and task list as plain values."""
         return {
             "spec": asdict(self.measured.spec),
             "unknown_share": unknown_share(self.measured.spec),
@@ -66,6 +67,7 @@ class Comparison:
     results: Sequence[Result]  # the tables
 
     def to_json(self) -> dict[str, Any]:
+        """Models, data, task lists and tables as plain values."""
         return {
             "version": __version__,
             "dataset": self.dataset,
