@@ -99,7 +99,23 @@ def test_list(glocal: Any) -> None:
     assert not any(found["plugins"].values())
     code, shown, _ = glocal("list")
     assert code == 0
-    assert all(name in shown for name in METHODS)
+    assert all(f"\n  {name} " in shown for name in METHODS)
+    assert len(shown.splitlines()) < 60, "no wall"
+    assert "cifar-fs-...  " in shown
+    models = glocal("list", "models")[1].splitlines()
+    assert len(models) < 12
+    assert any(line.startswith("  photos-fast ") and "EfficientNet-Lite0" in line for line in models)
+
+
+def test_list_of_one_kind_and_of_a_part_of_the_names(glocal: Any) -> None:
+    found = json.loads(glocal("list", "recipes", "tiered-64", "--json")[1])
+    assert found.keys() == {"recipes", "plugins"}
+    assert "tiered-64-cpu-pretrain" in found["recipes"]
+    assert all("tiered-64" in name for name in found["recipes"])
+    _, shown, _ = glocal("list", "recipes", "tiered-64")
+    assert len(shown.splitlines()) == 1 + len(found["recipes"])
+    assert "tiered-64-cpu-pretrain " in shown
+    refused(glocal("list", "methods", "gell"), "none of the methods holds 'gell' in its name; did you mean 'gel'?")
 
 
 def test_cache_is_shown_and_cleared(glocal: Any, home: Path, own_cache: Path) -> None:

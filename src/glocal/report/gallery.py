@@ -5,7 +5,6 @@ Right and wrong differ by a sign, by words and by the line of the card, never by
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from glocal.report.html import Html, text
+from glocal_runtime.markup import Html, data_uri, text
 
 LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen and keeps the page small
 SMALL = 64  # pictures below this are shown as crisp squares instead of a blur
@@ -78,7 +77,7 @@ def picture_uri(picture: Picture) -> str:
     image.thumbnail((LARGEST, LARGEST))
     file = io.BytesIO()
     image.save(file, format="PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return data_uri(file.getvalue(), "image/png")
 
 
 def _class(name: str, pictures: Sequence[Picture]) -> str:

@@ -26,10 +26,11 @@ from glocal.methods import METHODS
 from glocal.metrics import METRICS, paired_difference, score_histogram
 from glocal.report import plots
 from glocal.report.gallery import Query, gallery
-from glocal.report.html import Html, Section, code, facts, figure, page, side_by_side, to_html
+from glocal.report.html import Section, code, facts, figure, page, side_by_side, to_html
 from glocal.report.table import Row, Table
 from glocal_runtime.errors import RecipeError
 from glocal_runtime.files import write_text
+from glocal_runtime.markup import Html
 
 SHOTS = (1, 5)
 REFUSED = 0.1  # share of known validation queries that the gallery's threshold refuses
