@@ -81,7 +81,7 @@ def picture_uri(picture: Picture) -> str:
 
 
 def _class(name: str, pictures: Sequence[Picture]) -> str:
-    shots = "".join(_image(picture, f"support picture of {name}") for picture in pictures)
+    shots = "".join(picture_of(picture, f"support picture of {name}") for picture in pictures)
     return f'<li><div class="shots">{shots}</div><span class="name">{text(name)}</span></li>'
 
 
@@ -96,7 +96,7 @@ def _card(query: Query, *, threshold: float, low: float, high: float) -> str:
 
     return (
         f'<li class="query {"right" if query.right else "wrong"}">'
-        f"{_image(query.picture, f'{query.truth}, {side}')}"
+        f"{picture_of(query.picture, f'{query.truth}, {side}')}"
         f'<p><span class="verdict">{sign} {query.verdict}</span></p>'
         f"<p>says <strong>{text(said)}</strong></p>"
         f"<p>is {text(query.truth)}{'' if query.known else ', never shown'}</p>"
@@ -107,7 +107,8 @@ def _card(query: Query, *, threshold: float, low: float, high: float) -> str:
     )
 
 
-def _image(picture: Picture, alt: str) -> str:
+def picture_of(picture: Picture, alt: str) -> str:
+    """An element with the picture inside; small ones as crisp squares."""
     small = ' class="small"' if max(picture.shape[:2]) < SMALL else ""
     return f'<img{small} src="{picture_uri(picture)}" alt="{text(alt)}">'
 
