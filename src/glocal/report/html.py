@@ -17,7 +17,7 @@ from itertools import takewhile
 
 from glocal.metrics import METRICS
 from glocal.report.table import EMPTY, Cell, Table, marked
-from glocal_runtime.markup import Html, data_uri, text
+from glocal_runtime.markup import Html, data_uri, placed, text
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
@@ -38,7 +38,7 @@ def code(lines: str) -> Html:
 
 def facts(values: Mapping[str, object]) -> Html:
     """Name and value pairs as small cards: the numbers a reader should meet first, or the settings of a run."""
-    pairs = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items())
+    pairs = "".join(f"<div><dt>{text(name)}</dt><dd>{placed(value)}</dd></div>" for name, value in values.items())
     return Html(f'<dl class="facts">{pairs}</dl>')
 
 

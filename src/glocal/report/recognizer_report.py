@@ -26,7 +26,9 @@ def expectation(who: Recognizer) -> Html:
     """The outlook: its verdict and its numbers, from the taught photos alone."""
     verdict, *numbers = who.outlook().lines()
     pairs = (line.partition(":") for line in numbers)
-    return Html(f"<p><strong>{text(_capital(verdict))}.</strong></p>{facts({n: v.strip() for n, _, v in pairs})}")
+    return Html(
+        f"<p><strong>{text(_capital(verdict))}.</strong></p>{facts({n: _number(v.strip()) for n, _, v in pairs})}"
+    )
 
 
 def outcome(who: Recognizer, found: Check) -> Html:
@@ -36,9 +38,9 @@ def outcome(who: Recognizer, found: Check) -> Html:
     return facts(
         {
             "Promised: known, but “unknown”": promised,
-            "Outcome: known, but “unknown”": found.false_unknown,
-            "Known, and named right": found.accuracy,
-            "Unknown, and caught": found.caught,
+            "Outcome: known, but “unknown”": _number(str(found.false_unknown)),
+            "Known, and named right": _number(str(found.accuracy)),
+            "Unknown, and caught": _number(str(found.caught)),
         }
     )
 
@@ -162,6 +164,12 @@ def _cell(n: int, right: bool) -> str:
 def _row(truth: str, row: Mapping[str, int]) -> str:
     wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
     return f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else "")
+
+
+def _number(words: str) -> Html:
+    """As in "93.3 % (14 of 15; ...)": the number, and in small what is in the brackets."""
+    head, bracket, rest = words.partition(" (")
+    return Html(text(head) + (f"<small>{text(rest.removesuffix(')'))}</small>" if bracket else ""))
 
 
 def _capital(words: str) -> str:

@@ -75,10 +75,10 @@ function groupCard(group) {
       {
         type: "button",
         class: "quiet",
-        "aria-label": `Keep ${title.toLowerCase()} as unknown`,
         onclick: () => setAside(group),
       },
       "None of the classes: keep as unknown",
+      h("span", { class: "unseen" }, `: ${title.toLowerCase()}`),
     ),
   );
 }
