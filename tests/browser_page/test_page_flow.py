@@ -32,11 +32,11 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
         page.get_by_role("button", name="Add class").click()
         expect(card(page, word).locator("img")).to_have_count(4)
         expect(page.get_by_label("Name", exact=True)).to_have_value("")
-    expect(page.locator("#findings")).to_contain_text("fewer than 5 photos of 'zero', 'one', 'two'")
+    expect(page.locator("#findings")).to_contain_text("Fewer than 5 photos of 'zero', 'one', 'two'")
     for word in WORDS:
         page.get_by_label(f"Add photos to {word}").set_input_files(digits(tmp_path, word, 4, 6))
         expect(card(page, word)).to_contain_text("6 photos")
-    expect(page.locator("#findings")).not_to_contain_text("fewer than 5 photos")
+    expect(page.locator("#findings")).not_to_contain_text("Fewer than 5 photos")
 
     known = digits(tmp_path, "two", 30, 31)[0]
     strange = digits(tmp_path, "five", 30, 50)
