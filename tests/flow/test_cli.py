@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from glocal import __version__
-from glocal.cli import main
+from glocal.cli import listing, main
 from glocal.cli.main import app
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.methods import METHODS
@@ -159,7 +159,7 @@ class TestEvaluate:
             (["--unknown-way", "3"], "has 4 classes, but a task needs 5"),
             (["--tasks-from", "no-such-file"], "no-such-file cannot be read"),
             (["--save-tasks", "/proc/no/tasks.json"], "/proc/no"),
-            (["--dataset", "nowhere"], "dataset 'nowhere' is not one of"),
+            (["--dataset", "nowhere"], "dataset 'nowhere' is none of those by name"),
         ],
     )
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, more: list[str], part: str) -> None:
@@ -219,10 +219,10 @@ class TestTraining:
 
 def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(error: BaseException) -> None:
-        def listing(*found: Any) -> Any:
+        def fail_instead(*found: Any, **how: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(main, "_listing", listing)
+        monkeypatch.setattr(listing, "_listing", fail_instead)
 
     fail(DataError("the sentence"))
     refused(glocal("list"), "the sentence")

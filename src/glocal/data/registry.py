@@ -68,7 +68,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
         if folder.is_file():
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
-    told = f"dataset {str(name)!r} has no such name here, and there is {where}; {meant(str(name), DATASETS)}"
+    told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
     raise DataError(told, code="no-such-dataset")
 
 
