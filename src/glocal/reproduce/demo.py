@@ -57,11 +57,12 @@ glocal check mine.glocal labelled         # before you trust it: photos whose na
 glocal serve mine.glocal                  # the same in a browser"""
 GEL_HERE = (
     "GEL adds a comparison of patches to that of whole pictures. The maps of this small network are 2x2: four patches, "
-    "each of which sees nearly the whole digit. So there is little that the patches could add, and plain prototypes on "
-    "the same network are as good; which of the two is ahead changes with the seed of the training, by less than the "
-    "intervals above. GEL gains where maps are larger: on 4x4 maps of real pictures its pixel branch adds 1.3 (1-shot) "
-    "and 2.0 (5-shot) AUROC to its own global energy, and on 7x7 maps of photos it leads the methods that judge each "
-    "picture alone (docs/results, tiered-64 and Caltech photos)."
+    "each of which sees nearly the whole digit. So there is little that patches could add, and plain prototypes on the "
+    "same network are as good: the models that ship, made by these recipes, have 88.1 against 88.1 AUROC at 1-shot and "
+    "94.4 against 94.5 at 5-shot (card of embedded-gel). GEL gains where maps are larger: on 4x4 maps of real pictures "
+    "its pixel branch adds 1.3 (1-shot) and 2.0 (5-shot) AUROC to its own global energy, and on photos under an ImageNet "
+    "encoder it leads the methods that judge each picture alone, 94.5 against 93.9 for prototypes at 1-shot "
+    "(docs/results: tiered-64, Caltech photos)."
 )
 
 Found = Mapping[int, Mapping[str, Evaluation]]  # by shot and row
