@@ -60,8 +60,8 @@ GEL_HERE = (
     "each of which sees nearly the whole digit. So there is little that patches could add, and plain prototypes on the "
     "same network are as good: the models that ship, made by these recipes, have 88.1 against 88.1 AUROC at 1-shot and "
     "94.4 against 94.5 at 5-shot (card of embedded-gel). GEL gains where maps are larger: on 4x4 maps of real pictures "
-    "its pixel branch adds 1.3 (1-shot) and 2.0 (5-shot) AUROC to its own global energy, and on photos under an ImageNet "
-    "encoder it leads the methods that judge each picture alone, 94.5 against 93.9 for prototypes at 1-shot "
+    "its pixel branch adds 1.3 (1-shot) and 2.0 (5-shot) AUROC to its own global energy, and on photos under an "
+    "ImageNet encoder it leads the methods that judge each picture alone, 94.5 against 93.9 for prototypes at 1-shot "
     "(docs/results: tiered-64, Caltech photos)."
 )
 
