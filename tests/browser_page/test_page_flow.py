@@ -68,6 +68,7 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     assert api.get("/threshold").json()["value"] == before, "nothing is saved yet"
     page.get_by_role("button", name="Discard").click()
     expect(page.locator("#would-change li")).to_have_count(0)
+    page.get_by_label("Max. false unknowns").press("Control+a")
     page.get_by_label("Max. false unknowns").press_sequentially("20")  # and the field is not left
     expect(page.locator("#decide-summary")).to_contain_text("at most 20 %")
     page.get_by_label("Max. false unknowns").fill("")

@@ -39,6 +39,12 @@ function typed(id, use) {
   find(id).addEventListener("change", ({ target }) => target.value === "" && now && show());
 }
 
+/** Whether somebody is in a field that holds no number yet: an answer that comes meanwhile does not offer to save. */
+function halfTyped() {
+  const field = document.activeElement;
+  return field?.matches("#decision input[type=number]") && (field.value === "" || !field.checkValidity());
+}
+
 async function load() {
   if (!store.state?.classes.length) return;
   const needed = `${store.state.version} ${store.review?.recent[0]?.id} ${store.review?.recent.length}`;
@@ -129,7 +135,8 @@ function show() {
   if (document.activeElement !== find("threshold-value"))
     find("threshold-value").value = value === null ? "" : Number(value.toPrecision(4));
   if (document.activeElement !== find("promise")) find("promise").value = promiseShown();
-  find("decide-save").disabled = find("decide-discard").disabled = !wanted;
+  find("decide-save").disabled = !wanted || halfTyped();
+  find("decide-discard").disabled = !wanted;
   find("decide-summary").textContent = summary();
   showPromise();
   showFacts();
