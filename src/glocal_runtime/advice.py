@@ -51,6 +51,11 @@ class Finding:
         )
 
     @classmethod
+    def known_unknowns(cls, n: int) -> Finding:
+        photos = "photo in unknown/ is a known unknown" if n == 1 else "photos in unknown/ are known unknowns"
+        return cls("known unknowns", f"{n} {photos}: of other things than the classes, and to be called unknown")
+
+    @classmethod
     def unknown_unused(cls, model: str) -> Finding:
         """Known unknowns for a head that does not learn from them."""
         return cls(

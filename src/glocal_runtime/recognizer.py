@@ -26,6 +26,7 @@ from glocal_runtime.explain import explain
 from glocal_runtime.file import damaged, holds_recognizer, read_contents, write_contents
 from glocal_runtime.files import Stamp, stamp
 from glocal_runtime.leave_one_out import carried_over
+from glocal_runtime.markup import Html, rows_table, small_picture, text
 from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
 from glocal_runtime.outlook import Outlook, outlook
 from glocal_runtime.photos import (
@@ -41,9 +42,11 @@ from glocal_runtime.photos import (
     take,
 )
 from glocal_runtime.prediction import Prediction
-from glocal_runtime.support import UNKNOWN_NAME, Bank, Support, check_class_name
+from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
 from glocal_runtime.threshold import Threshold, check_promise
 from glocal_runtime.views import Array, Views
+
+SHOWN = 5  # classes, and photos of each, in what a notebook shows
 
 
 class Answered(NamedTuple):
@@ -93,13 +96,19 @@ class Recognizer:
     ) -> Recognizer:
         """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
 
+        Photos in ``unknown`` are of no class: they join those of the argument ``unknown``.
         ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
         memory.  ``score``: another open score.  ``unknown``: photos of other things, which the head learns to tell from
         the classes; ``with_unknown``: the share of false unknowns that catching more of them may cost.
         """
         promise = _promise(max_false_unknown, per_class, with_unknown)
         classes = labelled_sources(photos)
-        others = [] if unknown is None else sources_of(unknown, "unknown/")
+        aside = classes.pop(UNKNOWN_NAME, [])
+        if not classes:
+            raise DataError(
+                "there is no class, only photos of other things in unknown/; give at least one class with a photo"
+            )
+        others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
         found = find_model(model, score=score, device=device)
         check_way(found, len(classes))
         encoder = Encoder(found, workers=workers)
@@ -117,13 +126,14 @@ class Recognizer:
         contents = Contents(
             found,
             support,
-            bank.rows(range(len(owner), len(bank))) if others else None,
+            _aside(bank.rows(range(len(owner), len(bank))), support),
             promise,
             Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
             Probes(images, encoder.embed(images)),
         )
         enrolled = Enrolled(found, support, contents.unknown)
-        findings = [Finding.unreadable(each.path, each.error) for each in bad.values()]
+        findings = [Finding.known_unknowns(len(aside))] if aside else []
+        findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
 
@@ -159,6 +169,23 @@ class Recognizer:
             return
         write_contents(Path(path), self.contents, is_current=lambda: stamp(path) == seen)
         self._read_from = place, stamp(path)
+
+    def __repr__(self) -> str:
+        names, n_photo = self.classes, len(self.contents.support.photos)
+        listed = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        return f"<Recognizer of {len(names)} classes ({listed}), {n_photo} photos, {self.contents.model.name}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what to expect, and the classes with their first photos."""
+        lines = "".join(f"<li>{text(line)}</li>" for line in self.outlook().lines())
+        rows = [
+            (name, len(bank), Html("".join(_small(photo) for photo in bank.photos[:SHOWN])))
+            for name, bank in self.contents.support.classes.items()
+        ]
+        if self.contents.unknown is not None:
+            rows.append(("(known unknowns)", len(self.contents.unknown), Html()))
+        table = rows_table(("class", "photos", ""), rows)
+        return f"<div><p>{text(repr(self)[1:-1])}</p><ul>{lines}</ul>{table}</div>"
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -308,18 +335,7 @@ class Recognizer:
     def add_unknown_bank(self, bank: Bank) -> list[Finding]:
         """Known unknowns that were encoded before."""
         there = self.contents.unknown
-        known = {photo.digest: name for name, own in self.contents.support.classes.items() for photo in own.photos}
-        for photo in bank.photos:
-            if photo.digest in known:
-                raise DataError(
-                    f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one "
-                    "of the two",
-                    code="photo-in-two-classes",
-                )
-        seen = {photo.digest for photo in there.photos} if there is not None else set()
-        rows = {photo.digest: i for i, photo in enumerate(bank.photos) if photo.digest not in seen}  # each once
-        fresh = bank.rows(list(rows.values()))
-        joined = fresh if there is None else there + fresh
+        joined = _aside(bank if there is None else there + bank, self.contents.support)
         return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
 
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
@@ -371,6 +387,21 @@ def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | No
     return Promise(check_promise(max_false_unknown), per_class, with_unknown)
 
 
+def _aside(bank: Bank, support: Support) -> Bank | None:
+    """Known unknowns, each once; one that is also a photo of a class is refused."""
+    known = {photo.digest: name for name, own in support.classes.items() for photo in own.photos}
+    rows: dict[str, int] = {}
+    for i, photo in enumerate(bank.photos):
+        if photo.digest in known:
+            raise DataError(
+                f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one of "
+                "the two",
+                code="photo-in-two-classes",
+            )
+        rows.setdefault(photo.digest, i)
+    return bank.rows(list(rows.values())) if rows else None
+
+
 def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
     """Known unknowns but for those that became photos of a class."""
     if aside is None:
@@ -398,6 +429,10 @@ def find_model(source: Any, *, score: str | None = None, device: str = "auto", t
         raise RecipeError(f"the open score of this model is {source.open_score!r} and cannot be changed to {score!r}")
     model: Model = source
     return model
+
+
+def _small(photo: Photo) -> Html:
+    return small_picture(photo.thumbnail, "image/jpeg", alt=photo.name, height=48)
 
 
 def _readable(answer: Prediction | Unreadable) -> Prediction:

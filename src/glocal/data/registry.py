@@ -14,6 +14,7 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
 from glocal.data.prepared import is_prepared, open_prepared
 from glocal_runtime.errors import DataError
+from glocal_runtime.spelling import meant
 
 SPLITS = ("train", "val", "test")
 """The splits by class: to learn from, to choose by, to report."""
@@ -69,7 +70,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
         if folder.is_file():
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
-    told = f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}"
+    told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
     raise DataError(told, code="no-such-dataset")
 
 

@@ -7,7 +7,6 @@ The resolved recipe travels in every checkpoint.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import math
@@ -24,6 +23,7 @@ from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
 from glocal.methods import METHODS, SWITCHES, current_name
 from glocal_runtime.errors import RecipeError
+from glocal_runtime.spelling import meant
 
 
 class Section(BaseModel):
@@ -264,7 +264,8 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     elif shipped is not None:
         content = shipped.read_bytes()
     else:
-        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one of: {', '.join(shipped_recipes())}")
+        known = meant(str(source), shipped_recipes(), see="glocal list recipes")
+        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one that ships; {known}")
     read, kind = (json.loads, "JSON") if path.suffix == ".json" else (tomllib.loads, "TOML")
     try:
         fields = read(content.decode())
@@ -339,8 +340,4 @@ def _sentence(problem: Any) -> str:
 
 
 def _unknown(name: str, choices: Iterable[str]) -> str:
-    choices = sorted(choices)
-    close = difflib.get_close_matches(name, choices, n=1)
-    if close:
-        return f"unknown {name!r}, did you mean {close[0]!r}?"
-    return f"unknown {name!r}, expected one of: {', '.join(choices)}"
+    return f"unknown {name!r}, {meant(name, sorted(choices))}"

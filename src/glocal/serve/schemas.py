@@ -157,8 +157,18 @@ class LimitsBody(BaseModel):
     images: int
 
 
+class SeenBody(BaseModel):
+    """What the model sees of a photo: the square in its middle."""
+
+    pixels: int  # its side, when the model gets it
+    share: float  # its side, of the short side of the photo
+
+
 class State(BaseModel):
     version: int
+    file: str
+    sees: SeenBody | None
+    example: bool
     can_undo: bool
     can_redo: bool
     undo_label: str | None
