@@ -159,6 +159,9 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     # 500 epochs of 38,400 pictures in 4 rotations, 3 passes of 1.02 GFLOP: 65 hours at 1 TFLOP/s, 4.4 at 15.
     assert stages[0].hours == pytest.approx(4.4, rel=0.15)
     assert len({each.recipe for each in stages}) == 3
+    growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
+    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper")[0].hours / stages[0].hours
+    assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.01)
     twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
     assert len(twice) == 4, "what runs start from is counted once"
 
