@@ -93,10 +93,11 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
     head = [
         "# Other seeds, other threads",
         "",
-        f"The ablation of the embedded scale, trained from {seeds} seeds with {' and with '.join(map(_threads, threads))} "
-        "each: pre-training, heads and all. AUROC in percent on the same 200 test tasks: mean and standard deviation "
-        "over seeds; how far one seed moves when only the number of threads changes, on average and at most; and the "
-        f"difference to {reference} with its 95 % interval over seeds (Student).",
+        f"The ablation of the embedded scale, trained from {seeds} seeds with "
+        f"{' and with '.join(map(_threads, threads))} each: pre-training, heads and all. AUROC in percent on the same "
+        "200 test tasks: mean and standard deviation over seeds; how far one seed moves when only the number of threads "
+        f"changes, on average and at most; and the difference to {reference} with its 95 % interval over seeds "
+        "(Student).",
         "",
     ]
     tail = ["", f"Machine: {text(here)}; glocal {program()}.", "", "```sh", command, "```", ""]

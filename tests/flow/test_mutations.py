@@ -236,7 +236,8 @@ MUTATIONS = [
              "(batch.weight * len(images) / len(batch.images))", "batch.weight", unit("micro_batch")),
     Mutation("banks of base classes keep maps", TRAIN,
              "pooled=large or not frozen", "pooled=False", unit("base_classes")),
-    Mutation("DropBlock's ramp is not restarted", RESNET12, "            part.step.zero_()\n", "", unit("authors_training")),
+    Mutation("DropBlock's ramp is not restarted", RESNET12, "            part.step.zero_()\n", "",
+             unit("authors_training")),
     Mutation("batch norm's momentum stays", TRAIN,
              "norm.momentum = settings.norm_momentum", "pass", unit("authors_training")),
     Mutation("unknown support is left out", TRAIN,
@@ -247,11 +248,11 @@ MUTATIONS = [
     Mutation("GEL without pixels is taken for FEAT", "engine/import_weights.py",
              'if named_by_gel and "slf_attn" in heads', 'if False and "slf_attn" in heads', unit("import_weights")),
     Mutation("banners are cropped before they are resized", IMAGES,
-             "        if math.prod(shape) > RESIZED_PIXELS:", "        if max(shape) > 4 * min(shape):", unit("images")),
+             "        if math.prod(shape) > RESIZED_PIXELS:", "        if max(shape) > 4 * min(shape):",
+             unit("images")),
     Mutation("the shortcut's sum keeps an old map alive", RESNET12,
-             "        y = self.conv3(y)  # statement by statement: within one expression the old y would live until its end\n"
              "        y = self.bn3(y)\n        y += self.downsample(x)\n",
-             "        y = self.bn3(self.conv3(y)) + self.downsample(x)\n", unit("peak_memory")),
+             "        y = self.bn3(y) + self.downsample(x)\n", unit("peak_memory")),
 ]
 # fmt: on
 

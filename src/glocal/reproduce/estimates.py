@@ -83,7 +83,8 @@ def _hours(recipe: Recipe, one: Cost, scale: str) -> float:
     passes, check = 0.0, 1
     if recipe.stage == "pretrain":
         epochs = recipe.pretrain.epochs
-        passes = epochs * pictures * recipe.augment.build().copies * 3 * _size_share(recipe, one)  # forward and backward
+        passes = epochs * pictures * recipe.augment.build().copies * 3.0  # forward and backward
+        passes *= _size_share(recipe, one)
         check = 1 + epochs * pictures // recipe.pretrain.batch_size // recipe.validation.every
     elif recipe.train.backbone == "fine-tuned":
         passes = recipe.train.tasks * _task_pictures(recipe) * 3.0

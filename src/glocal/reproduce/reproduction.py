@@ -62,7 +62,7 @@ def reproduce(
 ) -> Path:
     """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again.
 
-    ``engine`` works off the steps; what they leave is read here.  ``beside``: an earlier report that this one is compared
+    ``engine`` works off the steps; what they leave is read here.  ``beside``: an earlier report to compare this one
     with; without it the one that is replaced.
     """
     earlier = _replaced(how.out) if beside is None else read_report(beside)
@@ -111,7 +111,7 @@ def _replaced(out: Path) -> dict[str, Any] | None:
 
 
 def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """A sentence about runs that were made under other conditions than this report: digits may differ from the last on."""
+    """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
     found = []
     for name, about in runs.items():
         if others := differences(about.get("machine", {}), here):
