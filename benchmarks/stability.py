@@ -95,7 +95,7 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
         "",
         f"The ablation of the embedded scale, trained from {seeds} seeds with "
         f"{' and with '.join(map(_threads, threads))} each: pre-training, heads and all. AUROC in percent on the same "
-        "200 test tasks: mean and standard deviation over seeds; how far one seed moves when only the number of threads "
+        "200 test tasks: mean and standard deviation over seeds; how far a seed moves when only the number of threads "
         f"changes, on average and at most; and the difference to {reference} with its 95 % interval over seeds "
         "(Student).",
         "",
