@@ -27,7 +27,6 @@ from glocal.reproduce.runs import Settings, folder_of, program
 from glocal.reproduce.scales import SCALES
 from glocal_runtime.files import write_text
 
-DATASET = "embedded"
 Found = dict[tuple[int, int, str], list[float]]  # threads, shot, row -> AUROC by seed
 
 
@@ -39,18 +38,21 @@ def main() -> None:
     parser.add_argument("--rows", nargs="+", help="of the ablation; all unless given, the first is the reference")
     parser.add_argument("--page", type=Path, help="write it there, too")
     asked = parser.parse_args()
+    if asked.seeds < 2:
+        parser.error(f"a spread takes at least 2 seeds, got {asked.seeds}")
     scale = SCALES["embedded"]
-    lines = {shot: _lines(shot, asked.rows) for shot in SHOTS}
+    (dataset,) = scale.datasets
+    lines = {shot: _lines(dataset, shot, asked.rows) for shot in SHOTS}
     for seeds in range(1, asked.seeds + 1):
         found: Found = {}
         for threads in asked.threads:
             torch.set_num_threads(threads)
             how = Settings(asked.out / f"threads-{threads}", scale.tasks, workers=1, seeds=seeds)
             for shot in SHOTS:
-                step = MeasureStep(DATASET, shot, tuple(lines[shot]), seeds)
+                step = MeasureStep(dataset, shot, tuple(lines[shot]), seeds)
                 work_off(in_order([step]), how)
                 folders = {run: folder_of(run, how.runs) for run in step.runs()}
-                there = measure(DATASET, shot, lines[shot], folders, how)
+                there = measure(dataset, shot, lines[shot], folders, how)
                 for line in lines[shot]:
                     each = [float(there._row(line, seed)["auroc"].mean()) for seed in range(seeds)]
                     found[threads, shot, line.label] = each
@@ -62,8 +64,8 @@ def main() -> None:
     print(page)
 
 
-def _lines(shot: int, rows: Sequence[str] | None) -> list[Line]:
-    every = {line.label: line for line in TABLES["ablation"].lines(SCALES["embedded"], DATASET, shot)}
+def _lines(dataset: str, shot: int, rows: Sequence[str] | None) -> list[Line]:
+    every = {line.label: line for line in TABLES["ablation"].lines(SCALES["embedded"], dataset, shot)}
     return [every[label] for label in rows or every]
 
 
@@ -95,7 +97,7 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
         "",
         f"The ablation of the embedded scale, trained from {seeds} seeds with "
         f"{' and with '.join(map(_threads, threads))} each: pre-training, heads and all. AUROC in percent on the same "
-        "200 test tasks: mean and standard deviation over seeds; how far a seed moves when only the number of threads "
+        "test tasks: mean and standard deviation over seeds; how far a seed moves when only the number of threads "
         f"changes, on average and at most; and the difference to {reference} with its 95 % interval over seeds "
         "(Student).",
         "",
