@@ -81,8 +81,7 @@ class EmbeddedScale(Scale):
         return self._gel(self._backbone(), shot, variant, *overrides)
 
     def baseline(self, dataset: str, shot: int) -> Run:
-        # Without an adapter its score follows the chance of the backbone (docs/results/stability.md).
-        return self._head("demo-snatcher-f", self._backbone(), shot, "method.adapter=true")
+        return self._head("demo-snatcher-f", self._backbone(), shot)
 
     def peer(self, method: str, dataset: str, shot: int) -> Run:
         if method in ("feat", "snatcher-f"):
