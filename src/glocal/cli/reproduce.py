@@ -89,6 +89,10 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
     ] = 1,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier report to compare with; without it the one that is replaced."),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
     engine: Engine = EngineName.local,
     address: Address = None,
@@ -127,7 +131,7 @@ def reproduce(
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
-            page = run(names, chosen, datasets, how, shlex.join(again), **on)
+            page = run(names, chosen, datasets, how, shlex.join(again), beside=beside, **on)
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
