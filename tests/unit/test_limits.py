@@ -96,6 +96,20 @@ def test_a_new_class_with_one_photo_leaves_the_others_where_they_were_and_is_len
     assert np.mean(own) > 0
 
 
+def test_a_class_with_one_photo_among_eight_is_careful_for_itself() -> None:
+    rng, head, shots, lost, others = np.random.default_rng(2), Nearest(), [1, 8, 8, 8, 8], [], []
+    for _ in range(60):
+        support, label, known, truth = task(rng, shots)
+        decision = Decision(compute_threshold(Promise(0.1), shots, measure(head, support, label)))
+        compared = head.compare(head.enroll(support, label), known)
+        nearest = compared.logits.argmax(axis=1)
+        unknown = compared.open_score > decision.limits(nearest)
+        lost.append(float((unknown & (nearest == 0))[truth == 0].mean()))  # by its own limit
+        others.append(float(unknown[truth > 0].mean()))
+    assert np.mean(lost) < 0.08
+    assert np.mean(others) == pytest.approx(0.1, abs=0.02)
+
+
 def test_a_wide_class_gets_a_higher_limit() -> None:
     rng, head = np.random.default_rng(4), Nearest()
     centre = 3 * rng.standard_normal((2, DIM))

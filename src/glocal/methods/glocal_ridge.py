@@ -132,6 +132,9 @@ class GlocalRidge(Method):
         *later, earliest = (F.normalize(cells(each, min(self.side, *each.shape[-2:])), dim=1) for each in early)
         return torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1)
 
+    def match(self, some: Tensor, others: Tensor) -> Tensor:
+        return cell_match(some, others)
+
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
@@ -139,7 +142,7 @@ class GlocalRidge(Method):
         proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         if not torch.compiler.is_exporting() and len(support) > MOST:
             return self.State(proto, support.vec, support.local, torch.zeros_like(target))
-        kernel = support.vec @ support.vec.mT + cell_match(support.local, support.local)
+        kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
         return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
 
@@ -149,7 +152,7 @@ class GlocalRidge(Method):
         if not torch.compiler.is_exporting() and len(state.vec) > MOST:
             by_patch = torch.zeros_like(by_photo)
         else:
-            by_patch = self.weight * cell_match(query.local, state.local) @ state.alpha
+            by_patch = self.weight * self.match(query.local, state.local) @ state.alpha
         whole, patches = query.vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
         both = whole + patches
         best = both.argmax(dim=1, keepdim=True)
