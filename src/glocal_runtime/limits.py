@@ -19,6 +19,7 @@ Only a support of single photos has no left-out scores; ``one_photo`` takes its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -100,11 +101,19 @@ def _careful(k: Array, measured: Measured, usual: Array, share: float) -> Array:
     lost = float((~at_home & (score > usual[nearest])).mean())
     rest = max(share - lost, LEAST * share) / float(at_home.mean())
     home = score[at_home]
-    beyond = float(home.mean() + NormalDist().inv_cdf(1 - min(rest, 0.9)) * home.std())  # few scores have no far tail
+    beyond = float(home.mean()) + NormalDist().inv_cdf(1 - min(rest, 0.9)) * _scatter(home, label[at_home])
     single = max(_quantile(home, min(rest, 0.9)), beyond)
     inverse = float(np.mean(1 / (k[k >= ENOUGH] - 1)))
     fewer = np.clip((1 / k - inverse) / max(1 - inverse, 1e-9), 0, 1) if inverse < 1 else np.zeros(len(k))
     return np.asarray(usual + fewer * np.maximum(single - usual, 0))
+
+
+def _scatter(score: Array, label: Any) -> float:
+    """Standard deviation to expect of photos of one class more: within a class, and of its mean among so few means."""
+    of = [score[label == c] for c in np.unique(label)]
+    within = float(np.mean([each.var(ddof=1) for each in of if len(each) > 1] or [score.var()]))
+    between = float(np.var([each.mean() for each in of], ddof=1)) * (1 + 1 / len(of)) if len(of) > 1 else 0.0
+    return math.sqrt(within + between)
 
 
 def _from_strangers(k: Array, measured: Measured, share: float) -> Limits | None:
