@@ -207,7 +207,9 @@ def _said(every: dict[str, Any]) -> list[str]:
         refused = np.array([value is False for value in told["usable"]])
         silent = np.array([value is None for value in told["usable"]])
         cells = [
-            f"{100 * told[said].mean():.1f} / {100 * told[was].mean():.1f}, "
+            "-"
+            if np.isnan(told[said]).all()
+            else f"{100 * told[said].mean():.1f} / {100 * told[was].mean():.1f}, "
             f"{100 * abs(told[said] - told[was]).mean():.1f}"
             for said, was in (("said_named", "acc"), ("said_caught", "caught"))
         ]
@@ -232,6 +234,8 @@ def _plot(rates: dict[str, Any], promises: list[float], every: dict[str, Any], p
     for axis, (said, was, title) in zip(axes.flat[len(rates) :], STATED, strict=False):
         for kind, colour in PLOTTED.items():
             told = _told(every, kind)
+            if np.isnan(told[said]).all():
+                continue
             order = np.argsort(told[said], kind="stable")
             points = [
                 (100 * told[said][part].mean(), 100 * told[was][part].mean()) for part in np.array_split(order, 8)
