@@ -1,4 +1,4 @@
-"""Growing pictures and the average of the weights."""
+"""Growing pictures, the average of the weights, and a start from a narrower network."""
 
 from __future__ import annotations
 
@@ -8,10 +8,13 @@ import pytest
 import torch
 from torch import nn
 
-from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.backbones.resnet12 import ResNet12
+from glocal.backbones.widen import widen
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
 from glocal.engine.pretrain import PretrainStage, pretrain, shrink
-from glocal.engine.recipe import parse_recipe
+from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.weight_average import WeightAverage
+from glocal.ops.similarity import pool
 from refusal import refused
 from tiny_runs import fields, make_dataset
 
@@ -61,3 +64,50 @@ def test_pictures_grow_and_small_ones_keep_their_mean(tmp_path: Path, monkeypatc
 def test_sizes_without_ends_are_refused(tmp_path: Path) -> None:
     with refused("recipe", "size_ends"):
         parse_recipe(fields(tmp_path, "pretrain", pretrain={"sizes": [16], "size_ends": []}))
+
+
+def test_a_widened_network_has_the_function_of_the_narrow_one_and_its_copies_part() -> None:
+    torch.manual_seed(0)
+    narrow, wide = (ResNet12(width=width, image_size=32, drop_rate=0.0) for width in ([3, 4, 5, 6], [5, 9, 11, 20]))
+    for name, tensor in narrow.state_dict().items():  # batch norm as after a training, no channel like another
+        if name.endswith("running_mean"):
+            tensor.normal_()
+        elif tensor.ndim == 1:
+            tensor.uniform_(0.5, 2)
+    widen(narrow, wide, torch.Generator().manual_seed(1))
+    images = torch.randn(4, 3, 32, 32)
+    maps = narrow.eval()(images)
+    torch.testing.assert_close(wide.eval()(images), maps[:, torch.arange(20) % 6], rtol=1e-4, atol=1e-5)
+    wide.train()(images).square().sum().backward()
+    gradient = wide.layer2.conv1.weight.grad
+    assert gradient is not None
+    assert not torch.allclose(gradient[:4], gradient[4:8], rtol=1e-2), "copies of one channel learn differently"
+
+
+def test_pre_training_goes_on_from_a_narrower_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset = make_dataset(tmp_path / "data", size=16)
+
+    def recipe(width: list[int], folder: Path = dataset, **pretraining: object) -> Recipe:
+        backbone = {"name": "resnet12", "width": width, "image_size": 16, "drop_rate": 0.0}
+        return parse_recipe(fields(folder, "pretrain", pretrain={"epochs": 1, **pretraining}, backbone=backbone))
+
+    monkeypatch.setattr("glocal.engine.pretrain.WIDEN_NOISE", 0.0)
+    pretrain(recipe([2, 3, 4, 5]), tmp_path / "narrow")
+    source = str(tmp_path / "narrow")
+    before = load_model(source)
+    stage = PretrainStage(recipe([4, 4, 6, 15], widen=source), torch.device("cpu"))
+    images = stage._prepare(stage.images[torch.arange(6)])
+    with torch.no_grad():
+        logits = stage.classifier(pool(stage.model.eval().backbone(images)))
+        narrow = pool(before.eval().backbone(images)) @ before.extra["base.weight"].T + before.extra["base.bias"]
+    torch.testing.assert_close(logits, narrow, rtol=1e-4, atol=1e-5)
+    with refused("narrower"):
+        PretrainStage(recipe([1, 3, 4, 5], widen=source), torch.device("cpu"))
+    other = make_dataset(tmp_path / "other", size=16)
+    for split in other.iterdir():
+        for each in list(split.iterdir()):
+            each.rename(each.with_name(f"new {each.name}"))
+    with refused("classes"):
+        PretrainStage(recipe([4, 4, 6, 15], other, widen=source), torch.device("cpu"))
+    with refused("not-widened"):
+        PretrainStage(recipe([4, 4, 6, 15], widen="photos-protonet"), torch.device("cpu"))

@@ -112,9 +112,7 @@ class PretrainStage:
                 code="not-widened",
             )
         if list(before.record["data"]["classes"]) != list(self.data.classes):
-            raise RecipeError(
-                f"pretrain.widen: {source} was taught other classes than {self.data.name}", code="classes"
-            )
+            raise RecipeError(f"pretrain.widen: {source} has other classes than {self.data.name}", code="classes")
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, 0, salt=6))
         with torch.no_grad():
             widen(narrow, wide, generator, noise=WIDEN_NOISE)
