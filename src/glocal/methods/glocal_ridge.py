@@ -132,6 +132,9 @@ class GlocalRidge(Method):
         *later, earliest = (F.normalize(cells(each, min(self.side, *each.shape[-2:])), dim=1) for each in early)
         return torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1)
 
+    def match(self, some: Tensor, others: Tensor) -> Tensor:
+        return cell_match(some, others)
+
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         if not torch.compiler.is_exporting() and len(support) > MOST:
@@ -139,7 +142,7 @@ class GlocalRidge(Method):
         one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
         shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
         proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
-        kernel = support.vec @ support.vec.mT + cell_match(support.local, support.local)
+        kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
         return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
 
@@ -156,7 +159,7 @@ class GlocalRidge(Method):
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
         by_photo = self.weight * (query.vec @ state.vec.mT) @ state.alpha
-        by_patch = self.weight * cell_match(query.local, state.local) @ state.alpha
+        by_patch = self.weight * self.match(query.local, state.local) @ state.alpha
         whole, patches = query.vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
         both = whole + patches
         best = both.argmax(dim=1, keepdim=True)

@@ -68,6 +68,7 @@ class OutlookBody(BaseModel):
     """What to expect of it; ``lines`` says the same to people."""
 
     named_right: RateBody | None
+    named_right_expected: float | None
     false_unknown: float | None
     false_unknown_interval: tuple[float, float] | None
     caught: RateBody | None
