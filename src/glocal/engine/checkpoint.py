@@ -95,7 +95,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     try:
         record = json.loads(header["glocal"])
         written_as, version, digest = record["format"], record["version"], record["sha256"]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise WeightsError(
             f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
             code="foreign",
