@@ -32,8 +32,9 @@ test-ray: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
-# Mutated files and a server under attack, then the page of what was counted: half an hour, 10 minutes of it load.
-# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED and GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
+# Mutated files, long jobs and a server under attack, then the page of what was counted; 10 minutes of it are load.
+# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED, GLOCAL_CAMPAIGN_ROUNDS (6 of each job) and
+# GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
 campaign: $(READY)
 	rm -rf campaign-out
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m campaign tests/campaign; status=$$?; \

@@ -133,10 +133,8 @@ def thresholds_moved(
 def _near_duplicates(support: Support) -> Iterator[Finding]:
     label = support.class_of.tolist()
     for start in range(0, len(label), ROWS):
-        alike = correlation(support.signature[start : start + ROWS], support.signature)
-        later = np.arange(len(label)) > np.arange(start, start + len(alike))[:, None]
-        for i, j in np.argwhere((alike >= NEAR) & later).tolist():
-            i += start
+        alike = correlation(support.signature[start : start + ROWS], support.signature[start:])
+        for i, j in (np.argwhere(np.triu(alike >= NEAR, 1)) + start).tolist():
             a, b = support.names[label[i]], support.names[label[j]]
             pair = f"{support.photos[i].name} of {a!r} and {support.photos[j].name}"
             what_to_do = (

@@ -407,12 +407,15 @@ def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
     return aside.rows(keep) if keep else None
 
 
-def find_model(source: Any, *, score: str | None = None, device: str = "auto") -> Model:
-    """A model in memory, or in a .glocal file, or whatever else ``glocal.recognizer.torch_model`` finds."""
+def find_model(source: Any, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
+    """A model in memory, or in a .glocal file, or whatever else ``glocal.recognizer.torch_model`` finds.
+
+    ``device`` and ``threads`` as in ``Recognizer.load``.
+    """
     if isinstance(source, Recognizer):
         source = source.contents.model
     elif isinstance(source, str | Path) and holds_recognizer(Path(source)):
-        source = read_contents(Path(source), device=device).model
+        source = read_contents(Path(source), device=device, threads=threads).model
     elif not hasattr(source, "files"):  # all but a Model of ours
         found: Model = torch_models().load_torch_model(source, score=score, device=device)
         return found

@@ -252,11 +252,11 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
         text=True,
         preexec_fn=hear_ctrl_c,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (tmp_path / "banks").exists() and time.monotonic() < deadline:  # then the pictures are being encoded
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err

@@ -21,7 +21,9 @@ from glocal.methods import METHODS
 from glocal.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")] + sorted(
+    ROOT.glob("docs/**/*.md")
+)
 RUNNABLE = [ROOT / "README.md", ROOT / "docs/concepts.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "sh", "toml", "text", "bibtex"}  # another one would escape the tests below
@@ -209,3 +211,10 @@ def test_the_version_is_the_same_everywhere():
     citation = (ROOT / "CITATION.cff").read_text("utf-8")
     assert re.search(r"^version: (.+)$", citation, re.MULTILINE)[1] == __version__
     assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_every_pinned_package_has_its_licence_in_the_table():
+    """A new one comes in by `python tools/licences.py docs/licences.md`."""
+    pins = re.findall(r"^([\w.-]+)==", (ROOT / "constraints.txt").read_text("utf-8"), re.MULTILINE)
+    listed = re.findall(r"^\| ([\w.-]+) \| [\d.]", (ROOT / "docs/licences.md").read_text("utf-8"), re.MULTILINE)
+    assert sorted(listed) == sorted(pins)

@@ -134,6 +134,9 @@ def predict(
     if out is not None and explain is not None:
         raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
     check_there(*images, *([] if vectors is None else [vectors]))
+    from glocal_runtime.files import check_recognizer
+
+    check_recognizer(file)
     from glocal.collection.addresses import check_clients
     from glocal.recognizer.results import check_format
     from glocal_runtime.file import read_manifest

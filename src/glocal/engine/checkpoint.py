@@ -122,7 +122,7 @@ def _record(path: str | Path, header: Mapping[str, str]) -> dict[str, Any]:
         if not {"format", "version", "sha256"} <= record.keys():
             raise KeyError("format")
         return record
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
         raise WeightsError(
             f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
             code="foreign",

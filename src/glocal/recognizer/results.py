@@ -143,7 +143,7 @@ class ResultFile:
                 if waiting is not None:
                     yield waiting
                 waiting = found
-        except (ValueError, csv.Error) as error:
+        except (ValueError, csv.Error, RecursionError) as error:
             if isinstance(error, DataError):
                 raise
             ended = True  # the stump is the row that failed, not the one before it
