@@ -146,7 +146,9 @@ def test_unreadable_sources(tmp_path: Path) -> None:
     for name, part in (("broken.toml", "not valid TOML"), ("latin.toml", "not valid TOML"), ("broken.json", "JSON")):
         with pytest.raises(RecipeError, match=part):
             load_recipe(tmp_path / name)
-    with pytest.raises(RecipeError, match=r"neither a \.toml file nor one that ships; `glocal list recipes` shows the \d+ there are"):
+    with pytest.raises(
+        RecipeError, match=r"neither a \.toml file nor one that ships; `glocal list recipes` shows the \d+ there are"
+    ):
         load_recipe("no-such-recipe")
 
 
