@@ -16,7 +16,7 @@ HEAD = """# Licences of the dependencies
 Written by `python tools/licences.py docs/licences.md` from what the installed packages of `constraints.txt` say of
 themselves. Only those without a mark are needed to run glocal or one of its extras; the others are for its development.
 """
-DEVELOPMENT = ("dev", "all")  # extras that bring nothing of their own to those who use it
+DEVELOPMENT = ("dev", "docs", "all")  # extras that bring nothing of their own to those who use it
 
 
 def pinned() -> list[str]:

@@ -39,6 +39,7 @@ SNATCHER, GEL, PROTONET = "methods/snatcher.py", "methods/gel.py", "methods/prot
 OPENSET, SUMMARY = "metrics/openset.py", "metrics/summary.py"
 EPISODES, IMAGES, AUGMENT = "data/episodes.py", "../glocal_runtime/images.py", "data/augment.py"
 RESNET12 = "backbones/resnet12.py"
+COMPARABLE, SCALES, RFDNET = "report/comparable.py", "reproduce/scales.py", "methods/rfdnet.py"
 RECIPE, LOOP, PRETRAIN, TRAIN = "engine/recipe.py", "engine/loop.py", "engine/pretrain.py", "engine/train.py"
 
 # fmt: off
@@ -205,6 +206,53 @@ MUTATIONS = [
              "self.labels[rows].repeat_interleave(self.augment.copies)", unit("loop")),
     Mutation("the same tasks at every step", TRAIN,
              "self._task(step * n + i)", "self._task(i)", ("flow/test_step_equivalence.py",)),
+    # As the authors ran it (docs/paper-vs-code.md, "Faithful to the last setting"), in the order of that table
+    Mutation("energy of maps without its 640", GEL,
+             "class_map.flatten(1)) / self.map_temperature", "class_map.flatten(1))", unit("authors_forms")),
+    Mutation("energy of maps by vectors", GEL,
+             "neg_sq_euclidean(query.flatten(1), class_map.flatten(1))",
+             "neg_sq_euclidean(query.mean((2, 3)), class_map.mean((2, 3)))", unit("authors_forms")),
+    Mutation("the class branch pools the halved map", GEL,
+             "return Views(pool(maps), self.local(maps))",
+             "return Views(pool(maps if self.reduce is None else self.reduce(maps)), self.local(maps))",
+             unit("authors_forms")),
+    Mutation("training crops from the evaluation's centre crop", AUGMENT,
+             "return replace(preprocess, resize=None) if self.crop_padding or self.crop_size else preprocess",
+             "return preprocess", unit("training_pictures")),
+    Mutation("settings of the method speak not against a comparison", COMPARABLE,
+             "        if used[key] not in usual_ones:", "        if False:", unit("comparison")),
+    Mutation("RFDNet must be fine-tuned to be comparable", COMPARABLE,
+             'PUBLISHED_FROZEN = ("rfdnet",)', "PUBLISHED_FROZEN = ()", unit("comparison")),
+    Mutation("FEAT of the authors' settings augments", SCALES,
+             'AUTHORS_FEAT = ("augment={}", ', "AUTHORS_FEAT = (", unit("reproduce_plans")),
+    Mutation("--set reaches no recipe", SCALES.replace("scales", "scale"),
+             "(*overrides, *self.more.get(stage, ()))", "overrides", unit("reproduce_plans")),
+    Mutation("the calibration starts as PyTorch starts it", GEL,
+             'nn.init.kaiming_normal_(self.calibrate.conv.weight, mode="fan_out", nonlinearity="leaky_relu")',
+             "pass", unit("gel")),
+    Mutation("bfloat16 reaches the heads", PRETRAIN,
+             "return maps if precision == torch.float32 else maps.float()", "return maps", unit("speed_settings")),
+    Mutation("parts of a batch weigh as much as the whole", PRETRAIN,
+             "(batch.weight * len(images) / len(batch.images))", "batch.weight", unit("micro_batch")),
+    Mutation("banks of base classes keep maps", TRAIN,
+             "pooled=large or not frozen", "pooled=False", unit("base_classes")),
+    Mutation("DropBlock's ramp is not restarted", RESNET12, "            part.step.zero_()\n", "",
+             unit("authors_training")),
+    Mutation("batch norm's momentum stays", TRAIN,
+             "norm.momentum = settings.norm_momentum", "pass", unit("authors_training")),
+    Mutation("unknown support is left out", TRAIN,
+             'settings.unknown_support and settings.backbone == "fine-tuned"', "False", unit("authors_training")),
+    Mutation("RFDNet starts with ten times the noise", RFDNET, "NOISE = 0.001", "NOISE = 0.01", unit("rfdnet")),
+    Mutation("RFDNet's linear maps start with a bias", RFDNET,
+             "    nn.init.zeros_(layer.bias)\n", "", unit("rfdnet")),
+    Mutation("GEL without pixels is taken for FEAT", "engine/import_weights.py",
+             'if named_by_gel and "slf_attn" in heads', 'if False and "slf_attn" in heads', unit("import_weights")),
+    Mutation("banners are cropped before they are resized", IMAGES,
+             "        if math.prod(shape) > RESIZED_PIXELS:", "        if max(shape) > 4 * min(shape):",
+             unit("images")),
+    Mutation("the shortcut's sum keeps an old map alive", RESNET12,
+             "        y = self.bn3(y)\n        y += self.downsample(x)\n",
+             "        y = self.bn3(y) + self.downsample(x)\n", unit("peak_memory")),
 ]
 # fmt: on
 

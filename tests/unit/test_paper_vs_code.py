@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from glocal.engine.recipe import Data, MetaTraining, Optimizer, Pretraining, Speed, Tasks
 from glocal.methods import ADDED_TO_GEL, METHODS, SWITCHES
 
-PAGE = (Path(__file__).parents[2] / "docs/paper-vs-code.md").read_text("utf-8")
+TESTS = Path(__file__).parents[1]
+PAGE = (TESTS.parent / "docs/paper-vs-code.md").read_text("utf-8")
 PUBLISHED = {  # named by the papers or by their programs, or no matter of numbers
     "data": {"dataset", "workers", "skip_bad"},
     "pretrain": {"epochs", "batch_size"},
@@ -28,3 +30,25 @@ def test_every_setting_that_is_ours_is_there() -> None:
         ours += [f"`{section}.{key}" for key in model.model_fields if key not in PUBLISHED[section]]
     assert len(ours) > 20
     assert [name for name in ours if name not in PAGE] == []
+
+
+def test_what_a_reader_of_the_authors_program_would_trip_over_is_there() -> None:
+    (third,) = [line for line in PAGE.splitlines() if line.startswith("| a third loss ")]
+    assert "`--open_loss`" in third
+    assert "turns it off" in third
+    (k,) = [line for line in PAGE.splitlines() if line.startswith("| k in eq. 9 ")]
+    assert "1 by default" in k
+    assert "https://github.com/00why00/Glocal/issues/" in k
+
+
+def test_the_tests_that_hold_the_eleven_points_exist() -> None:
+    rows = [line for line in PAGE.splitlines() if re.match(r"\| \d+\. ", line)]
+    assert [int(row[2 : row.index(".")]) for row in rows] == list(range(1, 12))
+    files = {path.name: path.read_text("utf-8") for path in TESTS.rglob("test_*.py")}
+    for row in rows:
+        file = ""
+        for word in re.findall(r"`((?:test_\w+\.py)?(?:::test_\w+)?)`", row.rsplit("|", 2)[1]):
+            named, _, function = word.partition("::")
+            file = named or file  # `::test` is in the file before
+            assert f"def {function}(" in files[file] if function else file in files, word
+        assert file, row

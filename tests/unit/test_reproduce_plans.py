@@ -69,6 +69,8 @@ def test_the_settings_of_the_authors_program() -> None:
     pretrained, feat, gel = (step.resolved(start="?") for step in authors.gel("cifar-fs", 1).chain())
     assert pretrained.augment.crop_padding == 4
     assert (feat.method.name, feat.augment.crop_padding, feat.augment.flip) == ("feat", 0, False)
+    # 40,000 encodings, of which an epoch of 100 steps has 100 and its validation 600.
+    assert feat.train.dropblock_ramp == round(40_000 / 700 * 100)
     assert (gel.optimizer.gamma, gel.train.unknown_support) == (0.5, True)
     assert paper.gel("cifar-fs", 1).chain()[1].resolved(start="?").augment.flip
     directly = paper.gel_without_feat("cifar-fs", 1)
@@ -76,6 +78,19 @@ def test_the_settings_of_the_authors_program() -> None:
     assert [step.recipe for step in directly.chain()] == ["cifar-fs-pretrain", "cifar-fs-gel-paper-1shot"]
     with refused("recipe", "--settings authors", "cpu"):
         SCALES["cpu"].set_as("authors")
+
+
+def test_peeler_as_first_published_stands_beside_its_row_of_miniimagenet() -> None:
+    scale, plan = SCALES["paper"], TABLES["table-1"]
+    for shot, acc, auroc in ((1, 58.31, 61.66), (5, 75.08, 69.85)):
+        (line,) = [each for each in plan.lines(scale, "mini-imagenet", shot) if each.label == "PEELER"]
+        recipe, row = line.run.resolved(), published_row(plan, line, "mini-imagenet", shot)
+        assert recipe.backbone is not None
+        assert (recipe.backbone.name, recipe.backbone.settings["image_size"]) == ("resnet18", 84)
+        assert (recipe.method.settings["variant"], recipe.train.shot) == ("gaussian", shot)
+        assert row is not None
+        assert [round(100 * row.values[metric].mean, 2) for metric in ("acc", "auroc")] == [acc, auroc]
+    assert not [each for each in plan.lines(scale, "cifar-fs", 1) if each.label == "PEELER"]
 
 
 def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
@@ -144,6 +159,9 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     # 500 epochs of 38,400 pictures in 4 rotations, 3 passes of 1.02 GFLOP: 65 hours at 1 TFLOP/s, 4.4 at 15.
     assert stages[0].hours == pytest.approx(4.4, rel=0.15)
     assert len({each.recipe for each in stages}) == 3
+    growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
+    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper")[0].hours / stages[0].hours
+    assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.01)
     twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
     assert len(twice) == 4, "what runs start from is counted once"
 

@@ -53,6 +53,7 @@ class EpisodeSpec:
 
     @property
     def shot_range(self) -> tuple[int, int]:
+        """The fewest and the most support pictures per class."""
         return (self.shot, self.shot) if isinstance(self.shot, int) else self.shot
 
 

@@ -70,6 +70,7 @@ def _estimate(run: Run, home: Path, scale: str, banks: set[Any]) -> Estimate:
 class Cost:
     """Of one picture on its way through a backbone."""
 
+    side: int  # of the picture
     flops: float
     kept: int  # bytes that the backward pass needs
     channels: int
@@ -82,7 +83,8 @@ def _hours(recipe: Recipe, one: Cost, scale: str) -> float:
     passes, check = 0.0, 1
     if recipe.stage == "pretrain":
         epochs = recipe.pretrain.epochs
-        passes = epochs * pictures * recipe.augment.build().copies * 3  # forward and backward
+        passes = epochs * pictures * recipe.augment.build().copies * 3.0  # forward and backward
+        passes *= _size_share(recipe, one)
         check = 1 + epochs * pictures // recipe.pretrain.batch_size // recipe.validation.every
     elif recipe.train.backbone == "fine-tuned":
         passes = recipe.train.tasks * _task_pictures(recipe) * 3.0
@@ -90,6 +92,15 @@ def _hours(recipe: Recipe, one: Cost, scale: str) -> float:
     flops = (passes + check * CHECKED) * one.flops
     heads = recipe.train.tasks * HEAD_SECONDS[scale] if recipe.stage == "train" else 0.0
     return (flops / _speed(scale) + heads) / 3600
+
+
+def _size_share(recipe: Recipe, one: Cost) -> float:
+    """What pictures that grow cost, as a share of pictures that are whole from the start."""
+    share, before = 0.0, 0.0
+    for size, end in zip(recipe.pretrain.sizes, recipe.pretrain.size_ends, strict=True):
+        share += (end - before) * (size / one.side) ** 2
+        before = end
+    return share + 1 - before
 
 
 def _memory(recipe: Recipe, one: Cost, method: Method) -> float:
@@ -163,7 +174,7 @@ def _cost(name: str, settings: str) -> Cost:
             backbone.train()(torch.empty(2, 3, side, side))
     size = sum(tensor.untyped_storage().nbytes() for tensor in kept.values()) // 2
     parameters = sum(parameter.numel() for parameter in backbone.parameters())
-    return Cost(float(counter.get_total_flops()), size, backbone.channels, maps[0, 0].numel(), parameters)
+    return Cost(side, float(counter.get_total_flops()), size, backbone.channels, maps[0, 0].numel(), parameters)
 
 
 @cache

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,11 +26,12 @@ from glocal.reproduce.plans import (
     Line,
     lines_of,
 )
+from glocal.reproduce.repeated import read_report, repeated
 from glocal.reproduce.report_folder import HTML, NUMBERS, Report, write_report
 from glocal.reproduce.report_parts import report_part
 from glocal.reproduce.runs import Run, Settings, about_run, folder_of, program
 from glocal.reproduce.scale import Scale
-from glocal_runtime.errors import RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 
 def asked_for(what: Sequence[str], scale: Scale) -> list[str]:
@@ -58,18 +58,20 @@ def reproduce(
     command: str,
     *,
     engine: Callable[[Sequence[Step], Settings], None] = work_off,
+    beside: Path | None = None,
 ) -> Path:
     """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again.
 
-    ``engine`` works off the steps; what they leave is read here.
+    ``engine`` works off the steps; what they leave is read here.  ``beside``: an earlier report to compare this one
+    with; without it the one that is replaced.
     """
+    earlier = _replaced(how.out) if beside is None else read_report(beside)
     tests = tests_of(names, scale, datasets, how.seeds)
     engine(in_order(tests), how)
     trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
     folders = {run: folder_of(run, how.runs) for run in trained}
     found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
     here, runs = machine(how.device), {folder.name: about_run(folder) for folder in folders.values()}
-    notes = [NOTES[scale.name], *_made_elsewhere(runs, here, how.out / NUMBERS)]
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
@@ -91,26 +93,30 @@ def reproduce(
         "runs": runs,
     }
     parts = [report_part(name, scale, dataset, found, how) for dataset in datasets for name in names]
+    this = {**numbers, "pieces": [part.numbers for part in parts]}
+    again = repeated(earlier, this, beside.resolve().name if beside else "") if earlier else []
+    notes = [NOTES[scale.name], *_made_elsewhere(runs, here), *again]
     title = f"Glocal energy-based learning, reproduced at {scale.name} scale"
     opening = findings(scale, names, datasets, found)
     report = Report(title, opening, conditions, parts, command, notes=notes, numbers=numbers)
     return write_report(report, how.out) if world().first else how.out / HTML
 
 
-def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any], before: Path) -> list[str]:
-    """Sentences about what was made under other conditions than this report: its digits may differ from the last on."""
+def _replaced(out: Path) -> dict[str, Any] | None:
+    """The report that is there; one that cannot be read is replaced all the same."""
+    try:
+        return read_report(out) if (out / NUMBERS).is_file() else None
+    except DataError:
+        return None
+
+
+def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
+    """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
     found = []
     for name, about in runs.items():
         if others := differences(about.get("machine", {}), here):
             found.append(f"{name} ({', '.join(others)})")
-    said = [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
-    try:
-        earlier = json.loads(before.read_text("utf-8")).get("machine", {})
-    except (OSError, ValueError):
-        earlier = {}
-    if others := differences(earlier, here):
-        said.append(f"The report that this one replaces was made with {', '.join(others)}.")
-    return said
+    return [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
 
 
 NOTES = {

@@ -1,0 +1,126 @@
+"""A table that was made before and is made again: what moved, by how much, and what was otherwise meanwhile.
+
+Rounding alone parts two trainings of the same recipe: sums are taken in another order with another number of threads.
+So a repeated number is held against the spread over training seeds that the earlier report states.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from glocal.reproduce.machine import differences
+from glocal.reproduce.report_folder import NUMBERS
+from glocal_runtime.errors import DataError
+
+METRIC = "auroc"  # the one that findings are about
+
+
+@dataclass(frozen=True)
+class Change:
+    """Of a row that is in both reports."""
+
+    table: str
+    row: str
+    before: float
+    now: float
+    half: float | None  # of the earlier interval over seeds; None with one seed
+    same_run: bool  # by its name: recipe, pictures and what it started from
+    same_tasks: bool
+
+    @property
+    def size(self) -> float:
+        return abs(self.now - self.before)
+
+    @property
+    def beyond(self) -> bool:
+        return self.half is not None and self.size > self.half
+
+
+def read_report(path: Path) -> dict[str, Any]:
+    """Numbers of a report, by its folder or file."""
+    file = path / NUMBERS if path.is_dir() else path
+    try:
+        found: dict[str, Any] = json.loads(file.read_text("utf-8"))
+        if "pieces" not in found:
+            raise ValueError("it has no pieces")
+    except (OSError, ValueError, TypeError) as error:
+        raise DataError(
+            f"{path} is not the report of a reproduction ({error}); name a folder that has {NUMBERS}, as "
+            "docs/results/reproduce-embedded",
+            code="no-report",
+        ) from error
+    return found
+
+
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
+    """Rows of tables that both have, in the order of the present one."""
+    earlier = {(title, row["name"]): (row, *rest) for title, row, *rest in _rows(before)}
+    found = []
+    for title, row, run, tasks in _rows(now):
+        if (title, row["name"]) not in earlier:
+            continue
+        old, old_run, old_tasks = earlier[title, row["name"]]
+        over = old.get("seeds", {}).get(METRIC)
+        half = None if over is None else (over["high"] - over["low"]) / 2
+        values = [each["values"][METRIC]["mean"] for each in (old, row)]
+        found.append(Change(title, row["name"], *values, half, run == old_run, tasks == old_tasks))
+    return found
+
+
+def _rows(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str | None, str]]:
+    """Title of the table, row, name of its run, fingerprint of its tasks."""
+    for piece in report["pieces"]:
+        for table in piece.get("tables", ()):
+            runs = piece.get("runs", {}).get(f"{table['spec']['shot']}-shot", {})
+            for row in table["rows"]:
+                if METRIC in row["values"]:
+                    yield table["title"], row, runs.get(row["name"]), table["tasks_fingerprint"]
+
+
+def repeated(before: Mapping[str, Any], now: Mapping[str, Any], name: str = "") -> list[str]:
+    """A sentence or two about an earlier report, called ``name``, beside this one.
+
+    Without a name it is the one that is replaced, of which nothing is said when all is as it was.
+    """
+    found, asked = changes(before, now), bool(name)
+    name = name or "the report that this one replaces"
+    if not found:
+        return [f"Beside {name}: no row is in both."] if asked else []
+    largest, otherwise = max(found, key=lambda each: each.size), _otherwise(found, before, now)
+    if not asked and not largest.size and not otherwise:
+        return []
+    if largest.size == 0:
+        said = f"all {len(found)} rows that are in both are equal to the last digit"
+    else:
+        said = (
+            f"AUROC of {len(found)} rows that are in both moves by up to {100 * largest.size:.2f} points "
+            f"({largest.row}, {largest.table}: {100 * largest.before:.2f} to {100 * largest.now:.2f})"
+        )
+        known = [each for each in found if each.half is not None]
+        if known:
+            beyond = [f"{each.row}, {each.table}" for each in known if each.beyond]
+            said += "; within the interval over seeds that it states" + (
+                f" but for {len(beyond)}: {'; '.join(beyond)}" if beyond else ""
+            )
+        else:
+            said += "; it was made from one seed and states no spread"
+    made = f"It was made with {', '.join(otherwise)}." if otherwise else "Nothing that is recorded was otherwise."
+    return [f"Beside {name}, {said}. {made}"]
+
+
+def _otherwise(found: list[Change], before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What could have moved them."""
+    reasons = differences(before.get("machine", {}), now["machine"])
+    if "machine" not in before:
+        reasons.append("a machine that it does not record")
+    if others := sum(not each.same_run for each in found):
+        reasons.append(f"other recipes, pictures or starts in {others} of {len(found)} rows")
+    if others := sum(not each.same_tasks for each in found):
+        reasons.append(f"other test tasks in {others}")
+    if (seeds := before.get("training_seeds", 1)) != now["training_seeds"]:
+        reasons.append(f"training seeds {seeds} instead of {now['training_seeds']}")
+    return reasons

@@ -1,0 +1,88 @@
+"""A table that is made again: what moved beyond its spread, and what was otherwise."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from glocal.cli.main import app
+from glocal.reproduce.repeated import changes, read_report, repeated
+from refusal import refused
+
+MACHINE = {"threads": 2, "cpu": "AVX2", "torch": "2.13.0", "build": "aaaa", "device": "cpu"}
+
+
+def row(name: str, auroc: float, half: float | None = None) -> dict[str, Any]:
+    over = {} if half is None else {"seeds": {"auroc": {"low": auroc - half, "high": auroc + half}}}
+    return {"name": name, "values": {"auroc": {"mean": auroc}}, **over}
+
+
+def report(*rows: dict[str, Any], seeds: int = 3) -> dict[str, Any]:
+    table = {"title": "5-shot", "spec": {"shot": 5}, "tasks_fingerprint": "t", "rows": list(rows)}
+    piece = {"what": "ablation", "runs": {"5-shot": {each["name"]: f"run-{each['name']}" for each in rows}}}
+    return {"machine": dict(MACHINE), "training_seeds": seeds, "pieces": [{**piece, "tables": [table]}]}
+
+
+BEFORE = report(row("Baseline", 0.946, 0.02), row("GEL", 0.916, 0.03), row("gone", 0.5, 0.1))
+
+
+def test_a_move_is_held_against_the_spread_over_seeds() -> None:
+    now = report(row("Baseline", 0.883, 0.02), row("GEL", 0.93, 0.03), row("new", 0.7, 0.1))
+    now["machine"]["threads"] = 1
+    assert [(each.row, each.beyond) for each in changes(BEFORE, now)] == [("Baseline", True), ("GEL", False)]
+    (said,) = repeated(BEFORE, now, "docs")
+    assert "2 rows that are in both moves by up to 6.30 points (Baseline, 5-shot: 94.60 to 88.30)" in said
+    assert "but for 1: Baseline, 5-shot." in said
+    assert said.endswith("It was made with threads 2 instead of 1.")
+
+
+def test_equal_ones_are_said_to_be_equal_when_asked() -> None:
+    again = copy.deepcopy(BEFORE)
+    (said,) = repeated(BEFORE, again, "docs")
+    assert said == (
+        "Beside docs, all 3 rows that are in both are equal to the last digit. Nothing that is recorded was otherwise."
+    )
+    assert repeated(BEFORE, again) == [], "of the report that is replaced there is nothing to say"
+    assert repeated(report(row("other", 0.5)), again) == []
+    assert repeated(report(row("other", 0.5)), again, "docs") == ["Beside docs: no row is in both."]
+
+
+def test_other_recipes_tasks_and_seeds_are_named() -> None:
+    before, now = report(row("GEL", 0.91), seeds=1), report(row("GEL", 0.92, 0.01))
+    del before["machine"]
+    now["pieces"][0]["runs"]["5-shot"]["GEL"] = "another"
+    now["pieces"][0]["tables"][0]["tasks_fingerprint"] = "others"
+    (said,) = repeated(before, now)
+    assert "made from one seed and states no spread" in said
+    for reason in (
+        "a machine that it does not record",
+        "other recipes, pictures or starts in 1 of 1 rows",
+        "other test tasks in 1",
+        "training seeds 1 instead of 3",
+    ):
+        assert reason in said
+
+
+@pytest.mark.parametrize("content", [None, "{", "[]", "{}"])
+def test_what_is_no_report_is_refused_before_anything_is_made(content: str | None, tmp_path: Path) -> None:
+    if content is not None:
+        (tmp_path / "report.json").write_text(content)
+    with refused("no-report", str(tmp_path)):
+        read_report(tmp_path)
+    out = tmp_path / "out"
+    said = CliRunner().invoke(app, ["reproduce", "combine", "--beside", str(tmp_path), "--out", str(out)])
+    assert said.exit_code != 0
+    assert not out.exists()
+
+
+def test_the_committed_reports_can_be_compared_with() -> None:
+    for folder in sorted((Path(__file__).parents[2] / "docs" / "results").glob("reproduce-*")):
+        found = read_report(folder)
+        again = json.loads(json.dumps(found))
+        assert changes(found, again), folder.name
+        assert not any(each.size for each in changes(found, again))
