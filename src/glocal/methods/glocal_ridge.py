@@ -144,7 +144,8 @@ class GlocalRidge(Method):
             return self.State(proto, support.vec, support.local, torch.zeros_like(target))
         kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
-        return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
+        alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
+        return self.State(proto, support.vec, support.local, alpha)
 
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
