@@ -144,7 +144,8 @@ class GlocalRidge(Method):
         proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
-        return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
+        alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
+        return self.State(proto, support.vec, support.local, alpha)
 
     def _prototypes_alone(self, support: Views, label: Tensor) -> Any:
         """A state without photos: nothing in it is as large as photos times classes."""
