@@ -58,7 +58,7 @@ def read_report(path: Path) -> dict[str, Any]:
 
 def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
     """Rows of tables that both have, in the order of the present one."""
-    earlier = {(title, row["name"]): (row, *rest) for title, row, *rest in _rows(before)}
+    earlier = {(title, row["name"]): (row, run, tasks) for title, row, run, tasks in _rows(before)}
     found = []
     for title, row, run, tasks in _rows(now):
         if (title, row["name"]) not in earlier:
@@ -66,8 +66,8 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         old, old_run, old_tasks = earlier[title, row["name"]]
         over = old.get("seeds", {}).get(METRIC)
         half = None if over is None else (over["high"] - over["low"]) / 2
-        values = [each["values"][METRIC]["mean"] for each in (old, row)]
-        found.append(Change(title, row["name"], *values, half, run == old_run, tasks == old_tasks))
+        was, now_is = (float(each["values"][METRIC]["mean"]) for each in (old, row))
+        found.append(Change(title, row["name"], was, now_is, half, run == old_run, tasks == old_tasks))
     return found
 
 
