@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo test test-browser test-ray campaign lint bench clean
+.PHONY: setup demo docs docs-serve notebooks test test-browser test-ray campaign lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -17,6 +17,23 @@ $(READY): pyproject.toml models/pyproject.toml constraints.txt
 
 demo: $(READY)
 	$(BIN)/glocal demo --out demo-out
+
+# The documentation as a site, in site/.  mkdocs-material and Jupyter take 180 MB, so they are an extra.  NO_...: the
+# theme would otherwise advertise its successor in every build.
+DOCS := $(VENV)/.docs
+$(DOCS): $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
+	touch $(DOCS)
+
+docs: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-serve: $(DOCS)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+# Run the notebooks again and keep what they print and draw.
+notebooks: $(DOCS)
+	$(BIN)/python tools/notebooks.py docs/notebooks
 
 # Two processes of one thread each: most tests keep one core busy.  A file's tests stay together, they share fixtures.
 test: $(READY) lint
@@ -32,8 +49,9 @@ test-ray: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
-# Mutated files and a server under attack, then the page of what was counted: half an hour, 10 minutes of it load.
-# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED and GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
+# Mutated files, long jobs and a server under attack, then the page of what was counted; 10 minutes of it are load.
+# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED, GLOCAL_CAMPAIGN_ROUNDS (6 of each job) and
+# GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
 campaign: $(READY)
 	rm -rf campaign-out
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m campaign tests/campaign; status=$$?; \
@@ -49,5 +67,5 @@ bench: $(READY)
 	for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python $$file || exit 1; done
 
 clean:
-	rm -rf $(VENV) node_modules dist build demo-out campaign-out .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) node_modules dist build demo-out campaign-out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

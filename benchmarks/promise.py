@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 PROMISES = (0.02, 0.05, 0.1, 0.2, 0.3)
 QUERIES, WAY = 8, 5
 KINDS = {"1": 1, "2": 2, "3": 3, "5": 5, "10": 10}
-UNEQUAL = ("1 to 10", "8 each", "one with 1, others 8")
+UNEQUAL = "1 to 10"
+EIGHT = 8
 KNOWN_UNKNOWNS = (5, 20, 40)
 SEED = 0
 MANY = {20: 20, 50: 8}  # classes -> tasks
@@ -61,6 +63,21 @@ class Task:
         others = np.flatnonzero(~np.isin(domain.label, order[: 2 * way]))
         self.aside = rng.permutation(others)[:aside]
 
+    def kept(self, keep: Any) -> Task:
+        """With only some of the support photos; classes without any are gone, and so are their known photos."""
+        found = copy(self)
+        left, found.label = np.unique(self.label[keep], return_inverse=True)
+        found.support, found.shots = self.support[keep], np.bincount(found.label).tolist()
+        asked = np.isin(self.truth, left)
+        found.known, found.truth = self.known[asked], np.searchsorted(left, self.truth[asked])
+        return found
+
+    def mixed_up(self, rng: np.random.Generator) -> Task:
+        """The same photos in the wrong folders: nothing is left to tell the classes by."""
+        found = copy(self)
+        found.support = rng.permutation(self.support)
+        return found
+
 
 def way_of(domain: Domain) -> int:
     return min(WAY, domain.classes // 2)
@@ -73,10 +90,8 @@ def tasks(domain: Domain, kind: str, n: int, *, way: int | None = None, aside: i
     for _ in range(n):
         if kind == "1 to 10":
             shots = rng.integers(1, 11, way).tolist()
-        elif kind == "one with 1, others 8":
-            shots = [1, *[8] * (way - 1)]
         else:
-            shots = [8 if kind == "8 each" else KINDS[kind]] * way
+            shots = [EIGHT if kind == "8 each" else KINDS[kind]] * way
         yield Task(domain, [min(k, most) for k in shots], rng, aside)
 
 
@@ -120,17 +135,61 @@ def measure_kind(head: Head, views: Views, domain: Domain, kind: str, n: int) ->
             caught.append(float(hit.mean()))
             if share == 0.05:
                 said = outlook(task.shots, decision)
-                row["said_named"] = None if said.named_right is None else said.named_right.value
+                row["said_named"] = said.named_right_expected
                 row["said_caught"] = None if said.caught is None else said.caught.value
                 row["usable"] = said.usable
                 low, high = decision.threshold.interval or (0.0, 1.0)
                 slack = 1.96 * np.sqrt(share * (1 - share) / len(wrong))
                 row["inside"] = bool(low - slack <= wrong.mean() <= high + slack)
-                row["first_false"] = float(wrong[task.truth == 0].mean())
-                row["other_false"] = float(wrong[task.truth > 0].mean())
         row |= {"false": false, "caught": caught, "way": len(task.shots)}
         for name, value in row.items():
             found.setdefault(name, []).append(value)
+    return found
+
+
+def measure_cut(head: Head, views: Views, domain: Domain, n: int) -> dict[str, Any]:
+    """Classes with eight photos, and one more: with one photo, with eight.  The same photos are asked about each time.
+
+    *others* are unknown photos that lie nearest to a class with eight: what happens to them when the new class comes.
+    """
+    found: dict[str, list[float]] = {}
+    for task in tasks(domain, "8 each", n):
+        first = np.flatnonzero(task.label == 0)
+        one = task.kept(np.setdiff1d(np.arange(len(task.label)), first[1:]))
+        before = task.kept(task.label > 0)
+        (m, k, u), (m1, k1, u1), (m0, k0, u0) = (score(head, views, each) for each in (task, one, before))
+        _, caught, _ = decided(task, m, k, u, 0.05)
+        wrong1, caught1, _ = decided(one, m1, k1, u1, 0.05)
+        _, caught0, _ = decided(before, m0, k0, u0, 0.05)
+        others = u1.logits.argmax(axis=1) > 0
+        named = k1.logits.argmax(axis=1) == task.truth
+        row = {
+            "caught_8": caught.mean(),
+            "caught_1": caught1.mean(),
+            "others_before": caught0[others].sum(),
+            "others_after": caught1[others].sum(),
+            "others": others.sum(),
+            "first_false": wrong1[task.truth == 0].mean(),
+            "other_false": wrong1[task.truth > 0].mean(),
+            "first_named": named[task.truth == 0].mean(),
+            "other_named": named[task.truth > 0].mean(),
+        }
+        for name, value in row.items():
+            found.setdefault(name, []).append(float(value))
+    return found
+
+
+def measure_mixed_up(head: Head, views: Views, domain: Domain, n: int) -> dict[str, Any]:
+    """Photos in the wrong folders: how often that is called not usable, by photos per class."""
+    rng, found = np.random.default_rng(SEED), {}
+    for kind in KINDS:
+        said = []
+        for task in tasks(domain, kind, n):
+            wrong = task.mixed_up(rng)
+            measured, known, unknown = score(head, views, wrong)
+            _, _, decision = decided(wrong, measured, known, unknown, 0.05)
+            said.append(outlook(wrong.shots, decision).usable)
+        found[kind] = said
     return found
 
 
@@ -194,8 +253,10 @@ def main() -> None:
             ours, theirs = views_of(domain), plain_of(domain)
             one: dict[str, Any] = {
                 "classes": domain.classes,
-                "ours": {kind: measure_kind(head, ours, domain, kind, given.tasks) for kind in (*KINDS, *UNEQUAL)},
+                "ours": {kind: measure_kind(head, ours, domain, kind, given.tasks) for kind in (*KINDS, UNEQUAL)},
                 "cosine": {kind: measure_kind(plain, theirs, domain, kind, given.tasks) for kind in ("1", "5", "10")},
+                "cut": measure_cut(head, ours, domain, given.tasks),
+                "mixed up": measure_mixed_up(head, ours, domain, max(20, given.tasks // 3)),
                 "known unknowns": measure_aside(head, ours, domain, max(20, given.tasks // 5)),
             }
             write_text(kept, json.dumps(one))

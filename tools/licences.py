@@ -16,7 +16,7 @@ HEAD = """# Licences of the dependencies
 Written by `python tools/licences.py docs/licences.md` from what the installed packages of `constraints.txt` say of
 themselves. Only those without a mark are needed to run glocal or one of its extras; the others are for its development.
 """
-NEEDED = ("dependencies", "plots", "sklearn", "timm", "tensorboard", "heif", "serve", "onnx")
+DEVELOPMENT = ("dev", "docs", "all")  # extras that bring nothing of their own to those who use it
 
 
 def pinned() -> list[str]:
@@ -56,7 +56,8 @@ def page() -> str:
     import tomllib
 
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
-    asked = [each for name in NEEDED for each in ({**project["optional-dependencies"], **project})[name]]
+    extras = [some for name, some in project["optional-dependencies"].items() if name not in DEVELOPMENT]
+    asked = [*project["dependencies"], *(each for some in extras for each in some)]
     needed, lines = (
         reached(asked),
         [HEAD, "| package | version | licence | for development only |", "|---|---|---|---|"],

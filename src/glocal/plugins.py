@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from glocal_runtime.errors import GlocalError, RecipeError
+from glocal_runtime.spelling import meant
 
 T = TypeVar("T")
 METHODS, BACKBONES, DATASETS, METRICS = "glocal.methods", "glocal.backbones", "glocal.datasets", "glocal.metrics"
@@ -49,8 +50,9 @@ def find(group: str, registry: MutableMapping[str, T], name: str) -> T:
     if name not in registry:
         kind = group.partition(".")[2].removesuffix("s")
         raise RecipeError(
-            f"{kind} must be one of {', '.join(registry)}, got {name!r}, and no installed plugin brings it "
-            f"(entry point {name!r} of {group}); install its package, or give its file with --import",
+            f"there is no {kind} {name!r}, and no installed plugin brings it (entry point {name!r} of {group}); "
+            f"{meant(name, registry, see=f'glocal list {kind}s')} Otherwise install its package, or give its file with "
+            "--import",
             code="no-plugin",
         )
     return registry[name]

@@ -41,10 +41,19 @@ def source_hash(values: Iterable[Any]) -> str:
 
 @lru_cache(maxsize=1000)
 def _source(module: str, file: Path, mtime_ns: int, size: int) -> tuple[str, frozenset[str]]:
-    """The hash of a source file, and the names of the modules it imports and of what may be a module."""
+    """The hash of a source file, and the names of the modules it imports and of what may be a module.
+
+    What is imported for a type checker alone computes nothing, and is there in some processes and not in others.
+    """
     source, names = file.read_bytes(), set[str]()
     parents = module.split(".") if file.stem == "__init__" else module.split(".")[:-1]
-    for node in ast.walk(ast.parse(source)):
+    waiting: list[ast.AST] = [ast.parse(source)]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            waiting += node.orelse
+            continue
+        waiting += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

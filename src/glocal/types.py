@@ -68,6 +68,7 @@ class Views:
         return len(self.vec)
 
     def rows(self, pick: slice | Tensor) -> Views:
+        """Those of some pictures."""
         return Views(self.vec[pick], None if self.local is None else self.local[pick])
 
     def numpy(self) -> arrays.Views:
@@ -76,6 +77,7 @@ class Views:
 
     @classmethod
     def from_numpy(cls, views: arrays.Views, device: torch.device | str = "cpu") -> Views:
+        """Views of ``glocal_runtime`` as tensors."""
         local = None if views.local is None else torch.from_numpy(views.local).to(device)
         return cls(torch.from_numpy(views.vec).to(device), local)
 
@@ -122,6 +124,7 @@ class Episode:
 
     @property
     def n_way(self) -> int:
+        """How many classes are enrolled."""
         return int(self.support_label.max()) + 1
 
     @property
@@ -215,10 +218,14 @@ class Encoder(Protocol):
     """What the data layer needs of a backbone: it turns normalised images into maps and can name its weights."""
 
     @property
-    def preprocess(self) -> Preprocess: ...
+    def preprocess(self) -> Preprocess:
+        """How its pictures must be prepared."""
+        ...
 
     @property
-    def channels(self) -> int: ...
+    def channels(self) -> int:
+        """C of its maps."""
+        ...
 
     def __call__(self, images: Tensor) -> Tensor:
         """Normalised (B, 3, size, size) -> maps (B, C, H, W)."""

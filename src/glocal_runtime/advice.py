@@ -32,14 +32,17 @@ class Finding:
         return self.text
 
     def to_json(self) -> dict[str, str | list[str]]:
+        """Plain values."""
         return {"kind": self.kind, "text": self.text, "classes": sorted(self.classes)}
 
     @classmethod
     def unreadable(cls, path: str, why: str) -> Finding:
+        """A photo that was left out, and why."""
         return cls("unreadable", f"left out {path}: {why}")
 
     @classmethod
     def nested(cls, name: str, below: Sequence[str]) -> Finding:
+        """Folders within the folder of a class."""
         return cls(
             "nested",
             f"class {name!r} is made of the folders {_listed(below)} in it; if these are the classes, "
@@ -48,7 +51,13 @@ class Finding:
         )
 
     @classmethod
+    def known_unknowns(cls, n: int) -> Finding:
+        photos = "photo in unknown/ is a known unknown" if n == 1 else "photos in unknown/ are known unknowns"
+        return cls("known unknowns", f"{n} {photos}: of other things than the classes, and to be called unknown")
+
+    @classmethod
     def unknown_unused(cls, model: str) -> Finding:
+        """Known unknowns for a head that does not learn from them."""
         return cls(
             "unknown unused",
             f"{model} does not learn from known unknowns; to let them lower the threshold, say what that may cost: "
@@ -57,6 +66,7 @@ class Finding:
 
     @classmethod
     def by_hand(cls, value: float) -> Finding:
+        """A threshold set by hand, after the classes changed."""
         return cls(
             "by hand",
             f"the threshold {value:.4g} was set by hand and is kept, although the classes changed; "
@@ -128,10 +138,8 @@ def thresholds_moved(
 def _near_duplicates(support: Support) -> Iterator[Finding]:
     label = support.class_of.tolist()
     for start in range(0, len(label), ROWS):
-        alike = correlation(support.signature[start : start + ROWS], support.signature)
-        later = np.arange(len(label)) > np.arange(start, start + len(alike))[:, None]
-        for i, j in np.argwhere((alike >= NEAR) & later).tolist():
-            i += start
+        alike = correlation(support.signature[start : start + ROWS], support.signature[start:])
+        for i, j in (np.argwhere(np.triu(alike >= NEAR, 1)) + start).tolist():
             a, b = support.names[label[i]], support.names[label[j]]
             pair = f"{support.photos[i].name} of {a!r} and {support.photos[j].name}"
             what_to_do = (

@@ -21,6 +21,7 @@ SINGLE_WORTH = 6.0  # what a support of single photos says, in left-out scores
 WIDE = 5.0  # times the promise, from which on what may come out is worth a warning
 DRAWS = 4_000
 STEPS = 12  # promises that are tried between what was asked for and what known unknowns may cost
+AT_ONCE = 256  # photos whose patches are matched together: of 50,000 they would be gigabytes
 
 Range = tuple[float, float]
 
@@ -140,8 +141,10 @@ def usual_ranges(left: Sequence[LeftOut], views: Views, label: Labels, maps: Cla
         for name, value in {"open_score": each.score, **each.parts}.items():
             values.setdefault(name, []).append(value)
     if maps is not None and views.local is not None and left:
-        rows = np.array([each.photo for each in left])
-        values["patches"] = maps.match_without(views.local[rows], label[rows]).sum(axis=1).tolist()
+        for start in range(0, len(left), AT_ONCE):
+            rows = np.array([each.photo for each in left[start : start + AT_ONCE]])
+            found = maps.match_without(views.local[rows], label[rows]).sum(axis=1)
+            values.setdefault("patches", []).extend(found.tolist())
     return {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
 
 

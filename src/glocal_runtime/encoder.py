@@ -69,8 +69,12 @@ class Encoder:
         return Batch(pictures, views.rows(slice(len(pixels))))
 
     def embed(self, images: Iterable[Image_]) -> Views:
-        """Views of a few pictures, as they would be stored."""
-        return self.batch(take(as_source(image), self.preprocess) for image in images).views.stored()
+        """Views of a few pictures, as they would be stored: one of each, so that all of them must be readable."""
+        batch = self.batch(take(as_source(image), self.preprocess) for image in images)
+        for i, each in enumerate(batch.pictures):
+            if isinstance(each, Unreadable):
+                raise DataError(f"picture {i} of those kept cannot be used: {each.error}", code="bad-picture")
+        return batch.views.stored()
 
     def bank(
         self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None

@@ -84,10 +84,10 @@ def relative(expected: float, found: float) -> float:
 class Enrolled:
     def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
         self.support, self._model = support, model
-        self._label, self._views = support.class_of, support.views()
+        self._label, views = support.class_of, support.views()  # not kept: of many photos they are gigabytes
         self._aside = None if unknown is None else unknown.views.full()
-        self._state = enroll(model, self._views, self._label, self._aside)
-        self._maps = class_maps(self._views, self._label)
+        self._state = enroll(model, views, self._label, self._aside)
+        self._maps = class_maps(views, self._label)
 
     def compare(self, views: Views) -> Scores:
         """Views of queries, rounded as those of the support are: whoever asks gets the same scores."""
@@ -104,8 +104,9 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
-        measured = measure(self._model, self._views, self._label, aside=self._aside, before=before, changed=changed)
-        usual = usual_ranges(measured.left_out, self._views, self._label, self._maps)
+        views = self.support.views()
+        measured = measure(self._model, views, self._label, aside=self._aside, before=before, changed=changed)
+        usual = usual_ranges(measured.left_out, views, self._label, self._maps)
         contents = replace(contents, support=self.support)
         kept = contents.decision.threshold
         if not contents.decision.by_hand:

@@ -5,7 +5,6 @@ Patches that match have a frame and a number that is found again in the support 
 
 from __future__ import annotations
 
-import io
 import re
 import textwrap
 from collections.abc import Collection
@@ -18,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 
 from glocal_runtime.encoder import Batch
 from glocal_runtime.files import replacing
+from glocal_runtime.images import UnusableImage, decode
 from glocal_runtime.prediction import Prediction
 from glocal_runtime.support import Bank
 from glocal_runtime.views import Array, Views, cosines, unit
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 QUERY, PHOTO, GAP, EDGE, LINE = 384, 232, 130, 20, 18  # pixels
 PHOTOS = 3  # support photos shown
 MATCHES = 9  # patches joined by a line
-INK, PAPER, FRAME = "#1a1a1a", "#ffffff", "#d9480f"
+INK, PAPER, FRAME, EMPTY = "#1a1a1a", "#ffffff", "#d9480f", "#d0d0d0"
 
 
 @dataclass(frozen=True)
@@ -85,8 +85,7 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
     places = {}
     for place, row in enumerate(shown):
         places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
-        with Image.open(io.BytesIO(bank.photos[row].thumbnail), formats=["JPEG"]) as small:
-            canvas.paste(small.convert("RGB").resize((PHOTO, PHOTO)), places[row])
+        canvas.paste(_small(bank.photos[row].thumbnail), places[row])
         n = sum(match.photo == row for match in found)
         note = (
             f"{n} {'patch' if n == 1 else 'patches'}" if grid is not None else f"cosine {_cosine(views, bank)[row]:.2f}"
@@ -99,6 +98,14 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
         end = _frame(draw, places[match.photo], PHOTO, grid, match.partner, number, plain)
         draw.line([start, end], FRAME, 2)
     return canvas
+
+
+def _small(thumbnail: bytes) -> Image.Image:
+    """Only its header was looked at when the file was opened: one that is cut short is an empty place."""
+    try:
+        return Image.fromarray(decode(thumbnail)).resize((PHOTO, PHOTO))
+    except UnusableImage:
+        return Image.new("RGB", (PHOTO, PHOTO), EMPTY)
 
 
 def write_explanation(folder: Path, number: int, answer: Prediction, image: Image.Image) -> Path:

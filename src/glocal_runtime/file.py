@@ -28,7 +28,7 @@ from glocal_runtime.decision import Decision, Promise
 from glocal_runtime.door import LARGEST_THUMBNAIL, check_kind, check_picture
 from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
-from glocal_runtime.files import replacing
+from glocal_runtime.files import check_recognizer, replacing
 from glocal_runtime.images import LARGEST_SIDE
 from glocal_runtime.leave_one_out import Measured
 from glocal_runtime.model import CHECKPOINT, ONNX, UNKNOWN, Model, OnnxModel, torch_models
@@ -201,12 +201,7 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
 
 def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
     """Members of a zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice."""
-    if path.is_dir():
-        raise DataError(f"{path} is a folder; name a {SUFFIX} file that `glocal enroll` wrote", code="no-recognizer")
-    if not path.is_file():
-        raise DataError(
-            f"{path}: there is no such file; `glocal enroll FOLDER -o {path}` makes one", code="no-recognizer"
-        )
+    check_recognizer(path)
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")

@@ -82,6 +82,16 @@ def write_text(path: str | Path, text: str) -> None:
         partial.write_text(text, encoding="utf-8")
 
 
+def check_recognizer(path: Path) -> None:
+    """Refuse what can be none; here, because ``file.py`` imports so much that a wrong path would take a while."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a .glocal file that `glocal enroll` wrote", code="no-recognizer")
+    if not path.is_file():
+        raise DataError(
+            f"{path}: there is no such file; `glocal enroll FOLDER -o {path}` makes one", code="no-recognizer"
+        )
+
+
 def _sync(path: Path) -> None:
     """A file's bytes, or the names in a folder, to the disk."""
     if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened

@@ -9,8 +9,9 @@ few photos.  On top of it a class lies :math:`D_c`, the mean of its own n left-o
 .. math:: A + B / K_c + \frac{n}{n + 2} D_c + Q
 
 Q the quantile, for the promised share, of left-out scores around limits that were made without them: each photo is
-held against its class's mean without itself, so the quantile knows how far such means can be trusted.  For a class
-with fewer photos than the left-out scores come from, Q moves towards the quantile of photos of a class with one.
+held against its class's mean without itself, so the quantile knows how far such means can be trusted.  A class with
+fewer photos than the left-out scores come from is careful for itself: its limit moves towards the one that a class cut
+down to one photo would have needed (``_careful``), and no other limit moves for it.
 
 Nothing here is fitted, and nothing depends on a unit of the score: any head and encoder gets its limits this way.
 Only a support of single photos has no left-out scores; ``one_photo`` takes its place.
@@ -18,7 +19,9 @@ Only a support of single photos has no left-out scores; ``one_photo`` takes its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,6 +34,7 @@ from glocal_runtime.threshold import LeftOut
 Array = npt.NDArray[np.float64]
 FEW = 4  # left-out scores below which there is no quantile to speak of
 SPENT = 3.0  # scores held against means of few others scatter more than new photos will: the share is so much larger
+LEAST = 0.2  # of the share is left to a class with one photo, however many of its photos look like other classes
 BELIEF = 2.0  # left-out scores of a class that weigh as much as those of all others
 
 
@@ -61,8 +65,9 @@ def limits(shots: Sequence[int], measured: Measured, share: float) -> Limits | N
     others = n[label] - 1
     without = (off[label] * n[label] - (level - centre)) / np.maximum(others, 1)  # 0 / 1 for a class with one score
     around = level - centre - np.where(others > 0, others / (others + BELIEF) * without, 0.0)
-    tail = _tails(k, measured, around, share)
+    tail = _quantile(around, min(share * (1 + SPENT / len(around)), 0.9))
     own = centre + slope / k + n / (n + BELIEF) * off + tail
+    own = _careful(k, measured, own, share)
     overall = float((centre + slope / k).mean() + _quantile(level - centre, share))
     return Limits(own, overall, float(around.std()) or 1.0, "leave-one-out", len(score))
 
@@ -79,17 +84,36 @@ def _slope(measured: Measured, label: Any, score: Array, left: Array) -> float:
     return float((fewer - usual) / (1 - inverse)) if inverse < 1 else 0.0
 
 
-def _tails(k: Array, measured: Measured, around: Array, share: float) -> Array:
-    """(N,) Q of each class."""
-    usual = _quantile(around, min(share * (1 + SPENT / len(around)), 0.9))
-    cut, low, _ = _columns(measured.alone)
-    if not len(cut):
-        return np.full(len(k), usual)
+def _careful(k: Array, measured: Measured, usual: Array, share: float) -> Array:
+    """(N,) limits; those of classes with fewer photos than the left-out scores come from, by what photos of a class
+    that was cut down to one would meet with.
+
+    Some of them lie nearest to another class and beyond its limit, which is not moved for them; so fewer of those
+    nearest to their own may be lost.
+    """
+    if not measured.alone:
+        return usual
+    label, score, _ = _columns(measured.alone)
+    nearest = np.array([each.nearest for each in measured.alone])
+    at_home = nearest == label
+    if at_home.sum() < FEW:
+        return usual
+    lost = float((~at_home & (score > usual[nearest])).mean())
+    rest = max(share - lost, LEAST * share) / float(at_home.mean())
+    home = score[at_home]
+    beyond = float(home.mean()) + NormalDist().inv_cdf(1 - min(rest, 0.9)) * _scatter(home, label[at_home])
+    single = max(_quantile(home, min(rest, 0.9)), beyond)
     inverse = float(np.mean(1 / (k[k >= ENOUGH] - 1)))
     fewer = np.clip((1 / k - inverse) / max(1 - inverse, 1e-9), 0, 1) if inverse < 1 else np.zeros(len(k))
-    classes = np.unique(cut)
-    single = _quantile(low - np.mean([low[cut == c].mean() for c in classes]), share)
-    return np.asarray(usual + fewer * (single - usual))
+    return np.asarray(usual + fewer * np.maximum(single - usual, 0))
+
+
+def _scatter(score: Array, label: Any) -> float:
+    """Standard deviation to expect of photos of one class more: within a class, and of its mean among so few means."""
+    of = [score[label == c] for c in np.unique(label)]
+    within = float(np.mean([each.var(ddof=1) for each in of if len(each) > 1] or [score.var()]))
+    between = float(np.var([each.mean() for each in of], ddof=1)) * (1 + 1 / len(of)) if len(of) > 1 else 0.0
+    return math.sqrt(within + between)
 
 
 def _from_strangers(k: Array, measured: Measured, share: float) -> Limits | None:

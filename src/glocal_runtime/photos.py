@@ -16,7 +16,7 @@ from PIL import Image
 
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import IMAGE_SUFFIXES, ArraySource, Pixels, Preprocess, UnusableImage, decode, fit
-from glocal_runtime.support import check_class_name, check_distinct, composed, signature
+from glocal_runtime.support import UNKNOWN_NAME, check_class_name, check_distinct, composed, signature
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str,
     """``folder/<class>/**/picture``, the same in a zip, or a mapping of class names to photos; a photo in each.
 
     Names become composed Unicode, as recognizers keep them: a folder copied from a Mac is found under the typed name.
-    Without ``check_names`` they may be any, and two spellings of one name are one class.
+    ``unknown`` is no class and may be there all the same: it holds pictures of other things.  Without ``check_names``
+    they may be any, and two spellings of one name are one class.
     """
     if isinstance(photos, Mapping):
         pairs = [(str(name), sources_of(some, f"{name}/")) for name, some in photos.items()]
@@ -107,11 +108,16 @@ def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str,
     if not pairs:
         raise DataError("there is no class; give at least one class with at least one photo")
     if check_names:
-        check_distinct([check_class_name(name) for name, _ in pairs])
+        check_distinct([check_class_name(name) for name, _ in pairs if not is_unknown(name)])
     found: dict[str, list[Source]] = {}
     for name, some in pairs:
-        found.setdefault(composed(name), []).extend(some)
+        found.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
     return found
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a folder holds pictures of no class, by its name."""
+    return composed(name).casefold() == UNKNOWN_NAME
 
 
 def nested_folders(photos: Labelled) -> dict[str, list[str]]:
@@ -120,7 +126,7 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
         return {}
     found = {}
     for folder in sorted(Path(photos).iterdir()):
-        if not folder.is_dir() or folder.name.startswith("."):
+        if not folder.is_dir() or folder.name.startswith(".") or is_unknown(folder.name):
             continue
         inside = list(folder.iterdir())
         below = sorted(each.name for each in inside if each.is_dir() and not each.name.startswith("."))

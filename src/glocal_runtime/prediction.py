@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from glocal_runtime.decision import Range
+from glocal_runtime.markup import Html, rows_table, text
 
+SHOWN = 5  # answers in a notebook
 KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score look at
 
 
 @dataclass(frozen=True)
 class Prediction:
+    """The answer about one picture: a class or "unknown", with the numbers and the reason behind it."""
+
     path: str
     label: str  # the class, or "unknown"
     is_unknown: bool
@@ -28,6 +32,18 @@ class Prediction:
     def probability(self) -> float:
         """Of the label."""
         return self.probabilities[self.label]
+
+    def __repr__(self) -> str:
+        near = f", nearest {self.nearest}" if self.is_unknown else ""
+        return f"<Prediction {self.path}: {self.label}, {100 * self.probability:.0f} %{near}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the answer, the likeliest others, and why."""
+        likely = sorted(self.probabilities.items(), key=lambda pair: -pair[1])[:SHOWN]
+        rows = [(name, f"{100 * share:.0f} %") for name, share in likely]
+        head = Html(f"<p><strong>{text(self.label)}</strong> {text(self.path)}</p>")
+        warned = f"<p>{text(self.warning)}</p>" if self.warning else ""
+        return f"<div>{head}{rows_table(('answer', 'share'), rows)}<p>{text(self.reason)}</p>{warned}</div>"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; a threshold that calls nothing unknown is null, because JSON has no infinity."""

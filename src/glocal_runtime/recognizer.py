@@ -26,6 +26,7 @@ from glocal_runtime.explain import explain
 from glocal_runtime.file import damaged, holds_recognizer, read_contents, write_contents
 from glocal_runtime.files import Stamp, stamp
 from glocal_runtime.leave_one_out import carried_over
+from glocal_runtime.markup import Html, rows_table, small_picture, text
 from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
 from glocal_runtime.outlook import Outlook, outlook
 from glocal_runtime.photos import (
@@ -41,9 +42,11 @@ from glocal_runtime.photos import (
     take,
 )
 from glocal_runtime.prediction import Prediction
-from glocal_runtime.support import UNKNOWN_NAME, Bank, Support, check_class_name
+from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
 from glocal_runtime.threshold import Threshold, check_promise
 from glocal_runtime.views import Array, Views
+
+SHOWN = 5  # classes, and photos of each, in what a notebook shows
 
 
 class Answered(NamedTuple):
@@ -93,13 +96,19 @@ class Recognizer:
     ) -> Recognizer:
         """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
 
+        Photos in ``unknown`` are of no class: they join those of the argument ``unknown``.
         ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
         memory.  ``score``: another open score.  ``unknown``: photos of other things, which the head learns to tell from
         the classes; ``with_unknown``: the share of false unknowns that catching more of them may cost.
         """
         promise = _promise(max_false_unknown, per_class, with_unknown)
         classes = labelled_sources(photos)
-        others = [] if unknown is None else sources_of(unknown, "unknown/")
+        aside = classes.pop(UNKNOWN_NAME, [])
+        if not classes:
+            raise DataError(
+                "there is no class, only photos of other things in unknown/; give at least one class with a photo"
+            )
+        others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
         found = find_model(model, score=score, device=device)
         check_way(found, len(classes))
         encoder = Encoder(found, workers=workers)
@@ -117,13 +126,14 @@ class Recognizer:
         contents = Contents(
             found,
             support,
-            bank.rows(range(len(owner), len(bank))) if others else None,
+            _aside(bank.rows(range(len(owner), len(bank))), support),
             promise,
             Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
             Probes(images, encoder.embed(images)),
         )
         enrolled = Enrolled(found, support, contents.unknown)
-        findings = [Finding.unreadable(each.path, each.error) for each in bad.values()]
+        findings = [Finding.known_unknowns(len(aside))] if aside else []
+        findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
 
@@ -160,12 +170,31 @@ class Recognizer:
         write_contents(Path(path), self.contents, is_current=lambda: stamp(path) == seen)
         self._read_from = place, stamp(path)
 
+    def __repr__(self) -> str:
+        names, n_photo = self.classes, len(self.contents.support.photos)
+        listed = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
+        return f"<Recognizer of {len(names)} classes ({listed}), {n_photo} photos, {self.contents.model.name}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what to expect, and the classes with their first photos."""
+        lines = "".join(f"<li>{text(line)}</li>" for line in self.outlook().lines())
+        rows = [
+            (name, len(bank), Html("".join(_small(photo) for photo in bank.photos[:SHOWN])))
+            for name, bank in self.contents.support.classes.items()
+        ]
+        if self.contents.unknown is not None:
+            rows.append(("(known unknowns)", len(self.contents.unknown), Html()))
+        table = rows_table(("class", "photos", ""), rows)
+        return f"<div><p>{text(repr(self)[1:-1])}</p><ul>{lines}</ul>{table}</div>"
+
     @property
     def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order they were enrolled in."""
         return self.contents.support.names
 
     @property
     def threshold(self) -> Threshold:
+        """Where "unknown" begins, what it promises, and how far to trust that."""
         return self.contents.decision.threshold
 
     def outlook(self) -> Outlook:
@@ -233,6 +262,7 @@ class Recognizer:
     def add_class(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
+        """A new class from its photos; returns what a careful colleague would say about the change."""
         if check_class_name(name) in self.classes:
             raise DataError(
                 f"there is a class {name!r} already; add photos to it, or choose another name", code="class-exists"
@@ -242,6 +272,7 @@ class Recognizer:
     def add_photos(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
+        """More photos of a class that is there."""
         return self._extend(self.contents.support.having(name), photos, skip_bad, progress)
 
     def add_bank(self, name: str, bank: Bank) -> list[Finding]:
@@ -258,11 +289,13 @@ class Recognizer:
         return self._change(support, {name})
 
     def remove_class(self, name: str) -> list[Finding]:
+        """A class with all its photos; the thresholds of the others are computed anew."""
         support = self.contents.support.without(name)
         check_way(self.contents.model, len(support.names))
         return self._change(support, ())
 
     def rename_class(self, old: str, new: str) -> list[Finding]:
+        """Another name for a class; nothing else changes."""
         return self._change(self.contents.support.renamed(old, new), ())
 
     def set_threshold(
@@ -302,18 +335,7 @@ class Recognizer:
     def add_unknown_bank(self, bank: Bank) -> list[Finding]:
         """Known unknowns that were encoded before."""
         there = self.contents.unknown
-        known = {photo.digest: name for name, own in self.contents.support.classes.items() for photo in own.photos}
-        for photo in bank.photos:
-            if photo.digest in known:
-                raise DataError(
-                    f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one "
-                    "of the two",
-                    code="photo-in-two-classes",
-                )
-        seen = {photo.digest for photo in there.photos} if there is not None else set()
-        rows = {photo.digest: i for i, photo in enumerate(bank.photos) if photo.digest not in seen}  # each once
-        fresh = bank.rows(list(rows.values()))
-        joined = fresh if there is None else there + fresh
+        joined = _aside(bank if there is None else there + bank, self.contents.support)
         return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
 
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
@@ -365,6 +387,21 @@ def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | No
     return Promise(check_promise(max_false_unknown), per_class, with_unknown)
 
 
+def _aside(bank: Bank, support: Support) -> Bank | None:
+    """Known unknowns, each once; one that is also a photo of a class is refused."""
+    known = {photo.digest: name for name, own in support.classes.items() for photo in own.photos}
+    rows: dict[str, int] = {}
+    for i, photo in enumerate(bank.photos):
+        if photo.digest in known:
+            raise DataError(
+                f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one of "
+                "the two",
+                code="photo-in-two-classes",
+            )
+        rows.setdefault(photo.digest, i)
+    return bank.rows(list(rows.values())) if rows else None
+
+
 def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
     """Known unknowns but for those that became photos of a class."""
     if aside is None:
@@ -376,12 +413,15 @@ def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
     return aside.rows(keep) if keep else None
 
 
-def find_model(source: Any, *, score: str | None = None, device: str = "auto") -> Model:
-    """A model in memory, or in a .glocal file, or whatever else ``glocal.recognizer.torch_model`` finds."""
+def find_model(source: Any, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
+    """A model in memory, or in a .glocal file, or whatever else ``glocal.recognizer.torch_model`` finds.
+
+    ``device`` and ``threads`` as in ``Recognizer.load``.
+    """
     if isinstance(source, Recognizer):
         source = source.contents.model
     elif isinstance(source, str | Path) and holds_recognizer(Path(source)):
-        source = read_contents(Path(source), device=device).model
+        source = read_contents(Path(source), device=device, threads=threads).model
     elif not hasattr(source, "files"):  # all but a Model of ours
         found: Model = torch_models().load_torch_model(source, score=score, device=device)
         return found
@@ -389,6 +429,10 @@ def find_model(source: Any, *, score: str | None = None, device: str = "auto") -
         raise RecipeError(f"the open score of this model is {source.open_score!r} and cannot be changed to {score!r}")
     model: Model = source
     return model
+
+
+def _small(photo: Photo) -> Html:
+    return small_picture(photo.thumbnail, "image/jpeg", alt=photo.name, height=48)
 
 
 def _readable(answer: Prediction | Unreadable) -> Prediction:

@@ -177,7 +177,7 @@ def check_class_name(name: str) -> str:
     if clean.casefold() == UNKNOWN_NAME:
         raise _bad_name(
             f"a class cannot be called {name!r}: that is the answer for pictures of no class; give pictures of other "
-            "things with --unknown DIR (unknown=...), they make the threshold better, and rename or move the folder"
+            "things with --unknown DIR (unknown=...), or to enroll in a folder unknown/ beside the classes"
         )
     return clean
 

@@ -59,6 +59,7 @@ class Threshold:
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Threshold:
+        """From what ``to_json`` gave; anything else is refused."""
         if not isinstance(fields, dict) or not {"value", "max_false_unknown"} <= fields.keys() <= _FIELDS:
             raise DataError(f"a threshold must be a table of {', '.join(sorted(_FIELDS))}, got {fields!r}")
         check_record(cls, fields if fields["value"] is not None else fields | {"value": 0.0})

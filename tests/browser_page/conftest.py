@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -17,9 +18,15 @@ FLAGS = ["--no-sandbox", "--use-fake-device-for-media-stream", "--use-fake-ui-fo
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The file of the server."""
+    return tmp_path_factory.mktemp("page") / "digits.glocal"
+
+
+@pytest.fixture(scope="session")
+def server(served: Path) -> Iterator[str]:
     """The address of a server with a tiny model, the same for all tests."""
-    with listening(tmp_path_factory.mktemp("page") / "digits.glocal") as address:
+    with listening(served) as address:
         yield address
 
 
@@ -52,7 +59,9 @@ def open_page(chromium: Any, api: httpx.Client) -> Iterator[OpenPage]:
     complaints: list[str] = []
     contexts = []
 
-    def open_(section: str = "teach", *, allowed: tuple[int, ...] = (), **settings: Any) -> Any:
+    def open_(section: str = "teach", *, allowed: tuple[int, ...] = (), first: bool = False, **settings: Any) -> Any:
+        """``first``: as on a first visit, with the tour."""
+
         def complain(said: Any) -> None:
             told = any(f"responded with a status of {status}" in said.text for status in allowed)
             if said.type in ("error", "warning") and not told:
@@ -61,6 +70,8 @@ def open_page(chromium: Any, api: httpx.Client) -> Iterator[OpenPage]:
         context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings})
         context.set_default_timeout(EXPECT)
         contexts.append(context)
+        if not first:
+            context.add_init_script("localStorage.setItem('glocal-tour', 'seen')")
         page = context.new_page()
         page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
         page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))

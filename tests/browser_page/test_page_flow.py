@@ -23,7 +23,7 @@ def names(page: Any) -> list[str]:
 
 def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
     page = open_page()
-    expect(page.get_by_text("What a careful colleague")).to_be_visible()
+    expect(page.locator("#checkup")).to_contain_text("What a careful colleague")
 
     for word in WORDS:
         page.locator("#new-files").set_input_files(digits(tmp_path, word, 0, 4))
@@ -32,11 +32,11 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
         page.get_by_role("button", name="Add class").click()
         expect(card(page, word).locator("img")).to_have_count(4)
         expect(page.get_by_label("Name", exact=True)).to_have_value("")
-    expect(page.locator("#findings")).to_contain_text("fewer than 5 photos of 'zero', 'one', 'two'")
+    expect(page.locator("#findings")).to_contain_text("Fewer than 5 photos of 'zero', 'one', 'two'")
     for word in WORDS:
         page.get_by_label(f"Add photos to {word}").set_input_files(digits(tmp_path, word, 4, 6))
         expect(card(page, word)).to_contain_text("6 photos")
-    expect(page.locator("#findings")).not_to_contain_text("fewer than 5 photos")
+    expect(page.locator("#findings")).not_to_contain_text("Fewer than 5 photos")
 
     known = digits(tmp_path, "two", 30, 31)[0]
     strange = digits(tmp_path, "five", 30, 50)
@@ -68,9 +68,13 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     assert api.get("/threshold").json()["value"] == before, "nothing is saved yet"
     page.get_by_role("button", name="Discard").click()
     expect(page.locator("#would-change li")).to_have_count(0)
-    page.get_by_label("Max. false unknowns").fill("20")
-    page.get_by_label("Max. false unknowns").press("Tab")
+    page.get_by_label("Max. false unknowns").press("Control+a")
+    page.get_by_label("Max. false unknowns").press_sequentially("20")  # and the field is not left
     expect(page.locator("#decide-summary")).to_contain_text("at most 20 %")
+    page.get_by_label("Max. false unknowns").fill("")
+    expect(page.get_by_role("button", name="Save")).to_be_disabled()
+    page.get_by_label("Max. false unknowns").fill("20")
+    expect(page.get_by_role("button", name="Save")).to_be_enabled()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     assert api.get("/threshold").json()["max_false_unknown"] == 0.2
@@ -136,6 +140,12 @@ def test_correct_rename_remove_and_photos_dropped_or_pasted(open_page: OpenPage,
     answer.get_by_role("button", name=re.compile("Name it|Correct it")).click()
     answer.get_by_role("combobox").fill("two")
     answer.get_by_role("button", name="Teach it").click()
+    expect(answer).to_contain_text("There is no class two yet. Make it from this photo?")
+    assert [each["name"] for each in api.get("/classes").json()] == ["zero"], "nothing is made unasked"
+    answer.get_by_role("button", name="Back").click()
+    expect(answer.get_by_role("combobox")).to_have_value("two")
+    answer.get_by_role("button", name="Teach it").click()
+    answer.get_by_role("button", name="Make the class").click()
     expect(answer).to_contain_text("now a photo of two")
     assert [each["name"] for each in api.get("/classes").json()] == ["zero", "two"]
     page.get_by_role("button", name="Camera").click()

@@ -15,7 +15,7 @@ from page import SECTIONS, OpenPage, ask_api, digits, expect, go, needs_browser,
 
 pytestmark = needs_browser
 
-WIDTHS = (400, 1000, 1600)
+WIDTHS = (390, 1000, 1600)
 SCHEMES = ("light", "dark")
 RULES: dict[str, Any] = {"light": {}, "dark": {"runOnly": ["color-contrast"]}}  # in the dark only colours are others
 LONG = "a class whose name is long-and-has-no-place-to-break-" + "x" * 60
@@ -69,6 +69,12 @@ def test_nothing_sticks_out_and_nothing_complains(full: OpenPage, open_page: Ope
                     .map((it) => it.outerHTML.slice(0, 80))"""
             )
             assert cut == [], f"{section} at {width} pixels"
+            burst = page.evaluate(
+                """() => [...document.querySelectorAll("main .card")]
+                    .filter((it) => it.checkVisibility() && it.scrollWidth > it.clientWidth + 1)
+                    .map((it) => it.outerHTML.slice(0, 80))"""
+            )
+            assert burst == [], f"something is wider than its card in {section} at {width} pixels"
 
 
 def test_light_and_dark_differ_and_both_can_be_read(full: OpenPage, open_page: OpenPage) -> None:

@@ -1,25 +1,27 @@
-"""``glocal serve`` as a process of its own, and disks of its own where this machine lets a test mount some."""
+"""``glocal serve`` as a process that imports nothing anew, and disks where this machine lets a test mount some."""
 
 from __future__ import annotations
 
 import os
 import resource
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 import pytest
+
+from tiny_runs import SERVER
 
 PATIENCE = 120.0  # seconds for a start on a busy machine
 
 
 @dataclass(frozen=True)
 class Served:
-    process: subprocess.Popen[bytes]
+    process: ForkServerProcess
     address: str
     log: Path
 
@@ -31,27 +33,30 @@ class Served:
 def serving(file: Path, *, descriptors: int | None = None) -> Iterator[Served]:
     """Killed at the end if it is still there."""
     log = Path(os.environ.get("TMPDIR", "/tmp")) / f"glocal-campaign-{os.getpid()}-{time.monotonic_ns()}.log"
-    command = [sys.executable, "-m", "glocal", "serve", str(file), "--port", "0", "--device", "cpu"]
-
-    def limited() -> None:
-        if descriptors is not None:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
-
-    env = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    log.touch()
+    process = SERVER.Process(target=_serve, args=(str(file), str(log), descriptors))
+    process.start()
     try:
-        with log.open("wb") as out, subprocess.Popen(command, stderr=out, env=env, preexec_fn=limited) as process:
-            try:
-                until = time.monotonic() + PATIENCE
-                while "open http://" not in log.read_text():
-                    assert process.poll() is None, log.read_text()
-                    assert time.monotonic() < until
-                    time.sleep(0.05)
-                address = log.read_text().split("open ")[1].split()[0].rstrip("/")
-                yield Served(process, address, log)
-            finally:
-                process.kill()
+        until = time.monotonic() + PATIENCE
+        while "open http://" not in log.read_text():
+            assert process.is_alive(), log.read_text()
+            assert time.monotonic() < until
+            time.sleep(0.02)
+        address = log.read_text().split("open ")[1].split()[0].rstrip("/")
+        yield Served(process, address, log)
     finally:
-        log.unlink(missing_ok=True)
+        process.kill()
+        process.join()
+        log.unlink()
+
+
+def _serve(file: str, log: str, descriptors: int | None) -> None:
+    from tiny_runs import _cli
+
+    if descriptors is not None:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+    os.environ["OMP_NUM_THREADS"] = "1"
+    _cli(("serve", file, "--port", "0", "--device", "cpu"), log, os.environ.get("GLOCAL_CACHE", ""), 1.0)
 
 
 def mounted(*arguments: str) -> None:

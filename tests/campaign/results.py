@@ -19,7 +19,8 @@ FOLDER = Path(os.environ.get("GLOCAL_CAMPAIGN", "campaign-out"))
 HEAD = """# The campaign: files and requests that mean harm
 
 `make campaign` writes this page from its own counts. Each line was tried that often; "wrong" is a traceback, an answer
-of 500 or more, more than 20 s or 2 GiB for a file, a payload that ran, a file outside of its folder, a lost change.
+of 500 or more, more than 20 s of the processor or 2 GiB for a file, a payload that ran, a file outside of its folder,
+a lost change, another result than that of an undisturbed run.
 What it found before is kept as tests (see `tests/campaign`); what is promised is in [SECURITY](../../SECURITY.md).
 """
 
@@ -36,13 +37,20 @@ SERVER = (
 )  # fmt: skip
 
 
+JOBS = [
+    f"{job}: {what}"
+    for job in ("train", "bank", "prepare", "bulk")
+    for what in ("killed", "two at once", "cache lost or damaged", "full disk")
+]
+
+
 def lacking(there: list[dict[str, Any]]) -> str:
     """What a whole campaign has and these counts have not, or not in full."""
     from campaign.kinds import KINDS
     from campaign.serving_kinds import SERVED
 
     names = {each["name"] for each in there}
-    absent = [name for name in (*KINDS, *SERVED, *SERVER) if name not in names]
+    absent = [name for name in (*KINDS, *SERVED, *JOBS, *SERVER) if name not in names]
     short = [each["name"] for each in there if "outcomes" in each and each["tried"] < WHOLE]
     told = f"Not in these counts, and still to be run: {', '.join(absent)}. " if absent else ""
     return told + (f"Shorter than the {WHOLE} cases of a whole campaign: {', '.join(short)}." if short else "")
@@ -50,11 +58,12 @@ def lacking(there: list[dict[str, Any]]) -> str:
 
 def page(folder: Path) -> str:
     files = [json.loads(path.read_text()) for path in sorted((folder / "files").glob("*.json"))]
+    jobs = [json.loads(path.read_text()) for path in sorted((folder / "jobs").glob("*.json"))]
     server = [json.loads(path.read_text()) for path in sorted((folder / "server").glob("*.json"))]
     lines = [
         HEAD,
         f"Run on {platform.system()} {platform.machine()}, Python {platform.python_version()}.",
-        lacking(files + server),
+        lacking(files + jobs + server),
         "",
     ]
     if files:
@@ -73,20 +82,25 @@ def page(folder: Path) -> str:
             lines.append(f"| {' | '.join([each['name'], str(each['seed']), str(each['tried']), *found, *limits])} |")
         total = sum(each["tried"] for each in files), sum(each["outcomes"].get("wrong", 0) for each in files)
         lines += [f"| **together** | | {total[0]:,} | | | **{total[1]}** | | |", ""]
+    if jobs:
+        about = "Training, feature banks, prepared data, answers of many photos; the result is an undisturbed run's."
+        lines += ["## Long jobs", "", about, *_table("test_jobs.py", jobs)]
     if server:
-        lines += [
-            "## Server",
-            "",
-            "`python -m pytest -m campaign tests/campaign/test_server.py -k NAME` runs one line.",
-            "",
-            "| what | tried | went as it should | refused with a sentence | wrong | about |",
-            "|---|---:|---:|---:|---:|---|",
-        ]
-        for each in server:
-            counts = f"{each['tried']:,} | {each['good']:,} | {each.get('refused', 0):,} | {each['wrong']}"
-            lines.append(f"| {each['name']} | {counts} | {each['about']} |")
-        lines.append("")
+        lines += ["## Server", "", *_table("test_server.py", server)]
     return "\n".join(lines)
+
+
+def _table(file: str, counted: list[dict[str, Any]]) -> list[str]:
+    lines = [
+        f"`python -m pytest -m campaign tests/campaign/{file} -k NAME` runs one line.",
+        "",
+        "| what | tried | went as it should | refused with a sentence | wrong | about |",
+        "|---|---:|---:|---:|---:|---|",
+    ]
+    for each in counted:
+        counts = f"{each['tried']:,} | {each['good']:,} | {each.get('refused', 0):,} | {each['wrong']}"
+        lines.append(f"| {each['name']} | {counts} | {each['about']} |")
+    return [*lines, ""]
 
 
 if __name__ == "__main__":

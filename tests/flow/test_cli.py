@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from glocal import __version__
-from glocal.cli import main
+from glocal.cli import listing, main
 from glocal.cli.main import app
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.methods import METHODS
@@ -99,7 +99,23 @@ def test_list(glocal: Any) -> None:
     assert not any(found["plugins"].values())
     code, shown, _ = glocal("list")
     assert code == 0
-    assert all(name in shown for name in METHODS)
+    assert all(f"\n  {name} " in shown for name in METHODS)
+    assert len(shown.splitlines()) < 60, "no wall"
+    assert "cifar-fs-...  " in shown
+    models = glocal("list", "models")[1].splitlines()
+    assert len(models) < 12
+    assert any(line.startswith("  photos-fast ") and "EfficientNet-Lite0" in line for line in models)
+
+
+def test_list_of_one_kind_and_of_a_part_of_the_names(glocal: Any) -> None:
+    found = json.loads(glocal("list", "recipes", "tiered-64", "--json")[1])
+    assert found.keys() == {"recipes", "plugins"}
+    assert "tiered-64-cpu-pretrain" in found["recipes"]
+    assert all("tiered-64" in name for name in found["recipes"])
+    _, shown, _ = glocal("list", "recipes", "tiered-64")
+    assert len(shown.splitlines()) == 1 + len(found["recipes"])
+    assert "tiered-64-cpu-pretrain " in shown
+    refused(glocal("list", "methods", "gell"), "none of the methods holds 'gell' in its name; did you mean 'gel'?")
 
 
 def test_cache_is_shown_and_cleared(glocal: Any, home: Path, own_cache: Path) -> None:
@@ -143,7 +159,7 @@ class TestEvaluate:
             (["--unknown-way", "3"], "has 4 classes, but a task needs 5"),
             (["--tasks-from", "no-such-file"], "no-such-file cannot be read"),
             (["--save-tasks", "/proc/no/tasks.json"], "/proc/no"),
-            (["--dataset", "nowhere"], "dataset 'nowhere' is not one of"),
+            (["--dataset", "nowhere"], "dataset 'nowhere' is none of those by name"),
         ],
     )
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, more: list[str], part: str) -> None:
@@ -203,10 +219,10 @@ class TestTraining:
 
 def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(error: BaseException) -> None:
-        def listing(*found: Any) -> Any:
+        def fail_instead(*found: Any, **how: Any) -> Any:
             raise error
 
-        monkeypatch.setattr(main, "_listing", listing)
+        monkeypatch.setattr(listing, "_listing", fail_instead)
 
     fail(DataError("the sentence"))
     refused(glocal("list"), "the sentence")
@@ -236,11 +252,11 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
         text=True,
         preexec_fn=hear_ctrl_c,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not (tmp_path / "banks").exists() and time.monotonic() < deadline:  # then the pictures are being encoded
         time.sleep(0.01)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=120)
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err

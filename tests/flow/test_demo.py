@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,8 @@ from glocal.engine.evaluate import evaluate
 from glocal.methods import METHODS
 from glocal.metrics import paired_difference
 from glocal.reproduce import demo
+from glocal_runtime import Recognizer
+from photos import write, write_classes
 
 
 @pytest.mark.parametrize("shot", [1, 5])
@@ -53,11 +57,23 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     for words in ("raw pixels", "ProtoNet", "SnaTCHer-F", "GEL", "5-way 1-shot", "5-way 5-shot", "What it was shown"):
         assert words in page, words
     assert page.count("<img") > 20
-    assert "glocal evaluate photos-protonet" in first.output
+    for words in (
+        "promise and outcome",
+        "What it says of itself",
+        "Answers and reasons",
+        "2x2",
+        "glocal enroll photos",
+    ):
+        assert words in page, words
+    for words in ("glocal enroll photos -o mine.glocal", "unknown digits caught", "known pictures were called unknown"):
+        assert words in first.output, words
+    assert Recognizer.load(out / "digits.glocal", device="cpu").classes == demo.KNOWN
     weights = (out / "gel" / "best.safetensors").stat().st_mtime_ns
     again = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu", "--json"])
     assert again.exit_code == 0, again.output
     assert '"raw pixels"' in again.output
+    asked = json.loads(again.stdout)["outcome"]
+    assert (asked["accuracy"]["n"], asked["caught"]["n"]) == (5 * 52, 5 * 52)
     assert (out / "gel" / "best.safetensors").stat().st_mtime_ns == weights  # reused, not trained again
     monkeypatch.setattr(
         demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name), "seed=1"])
@@ -65,3 +81,28 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     other = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu"])
     assert other.exit_code != 0
     assert "delete" in str(other.exception)
+
+
+def test_the_same_report_of_ones_own_photos(tmp_path: Path) -> None:
+    photos = write_classes(tmp_path / "my photos", ("zero", "one", "two"), 0, 6)
+    write(photos / "unknown", "six", 0, 5)
+    (photos / "one" / "bad.png").write_bytes(b"no picture")
+    command = ["demo", "--photos", str(photos), "--out", str(tmp_path / "out"), "--model", "embedded-gel"]
+    done = CliRunner().invoke(app, [*command, "--device", "cpu"])
+    assert done.exit_code == 0, done.output
+    assert "named right:" in done.output
+    assert f"Next: glocal enroll '{photos}' -o mine.glocal" in done.output
+    page = (tmp_path / "out" / "photos-report.html").read_text()
+    for words in ("What to expect", "What became of each", "Promise and outcome", "Answers", "Why", "bad.png"):
+        assert words in page, words
+    assert page.count("<img") > 8
+    assert "http" not in page.replace("http-equiv", ""), "one file, nothing from elsewhere"
+    again = CliRunner().invoke(app, [*command, "--device", "cpu"])
+    assert "--force" in str(again.exception)
+    for word in ("zero", "one", "two"):
+        for path in sorted((photos / word).iterdir())[2:]:
+            path.unlink()
+    shutil.rmtree(photos / "unknown")
+    few = CliRunner().invoke(app, [*command, "--force", "--device", "cpu", "--json"])
+    assert few.exit_code == 0, few.output
+    assert json.loads(few.stdout)["outcome"] is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -21,10 +22,13 @@ from glocal.methods import METHODS
 from glocal.metrics import METRICS
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")] + sorted(ROOT.glob("docs/**/*.md"))
-RUNNABLE = [ROOT / "README.md", ROOT / "docs/concepts.md", *sorted(ROOT.glob("docs/how-to/*.md"))]
+TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
+PAGES = [ROOT / name for name in TOP] + sorted(ROOT.glob("docs/**/*.md"))
+WALK = ROOT / "docs/tutorial-practice.md"  # test_tutorial.py runs it line by line
+RUNNABLE = [page for page in PAGES if page != WALK and "\n```python\n" in page.read_text("utf-8")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "sh", "toml", "text", "bibtex"}  # another one would escape the tests below
+OTHER_PROGRAMS = {"make", "pip", "python", "curl", "source", "docker", "export", "for", "sudo"}
 NUMBER = re.compile(r"^(\w+) +(\d\.\d+) ±", re.MULTILINE)
 
 
@@ -72,7 +76,6 @@ def test_python_runs(
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
     code = blocks(page, "python")
-    assert code, "a page of this kind shows code that works"
     namespace: dict[str, Any] = {"__name__": f"docs.{page.stem}"}
     for block in code:  # the empty lines make a traceback show the line of the page
         exec(compile("\n" * (block.line - 1) + block.code, str(page), "exec"), namespace)
@@ -82,6 +85,16 @@ def test_python_runs(
     for (metric, value), (shown_metric, shown_value) in zip(printed, shown or printed, strict=True):
         assert shown_metric == metric
         assert float(shown_value) == pytest.approx(float(value), abs=0.005)
+
+
+def test_pages_that_teach_by_code_have_some():
+    assert {*ROOT.glob("docs/how-to/*.md"), ROOT / "README.md", ROOT / "docs/concepts.md"} <= set(RUNNABLE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_toml_can_be_read(page: Path):
+    for block in blocks(page, "toml"):
+        assert tomllib.loads(block.code)
 
 
 def commands() -> list[tuple[str, list[str]]]:
@@ -169,6 +182,19 @@ def test_make_targets_exist():
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
     used = {target for _, words in commands() if words[0] == "make" for target in words[1:]}
     assert {"demo", "test"} <= used <= targets
+
+
+def test_programs_files_and_extras_that_commands_name_exist():
+    """What is neither ours nor of every system would be a misprint; so would a script or an extra that is not there."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
+    used = [(where, *program_of(words)) for where, words in commands()]
+    assert {program for _, program, _ in used} <= {"glocal", *OTHER_PROGRAMS}
+    for where, program, arguments in used:
+        text = " ".join(arguments)
+        for named in re.findall(r"\b(?:glocal|whl|\.)\[([\w,]+)\]", text) if program == "pip" else []:
+            assert set(named.split(",")) <= extras.keys(), f"{where}: no extra {named}"
+        for path in re.findall(r"(?:tools|tests|benchmarks)/[\w./-]+", text) if program == "python" else []:
+            assert (ROOT / path).exists(), f"{where}: there is no {path}"
 
 
 def links(page: Path) -> list[str]:

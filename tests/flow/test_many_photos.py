@@ -11,14 +11,17 @@ import time
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pyarrow.dataset as ds
 import pytest
 from PIL import Image
 
 from conftest import Command
+from exports import onnx_recognizer
 from glocal_runtime.enrolled import TOLERANCE, relative
 from photos import WORDS, recognizer, write
+from web import served
 
 HOSTILE = 6
 
@@ -91,6 +94,49 @@ def test_vectors_answer_for_any_recognizer_on_the_encoder(home: Path, tmp_path: 
     assert listed[0]["uri"] == str(photo)
     assert listed[0]["similarity"] == pytest.approx(1, abs=1e-3)
     assert [each["similarity"] for each in listed] == sorted((each["similarity"] for each in listed), reverse=True)
+
+
+def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glocal: Command) -> None:
+    paths = sorted((home / "new" / "one").iterdir())
+    expected = recognizer().predict(paths)
+    memory = fsspec.filesystem("memory")
+    for path in paths:
+        memory.pipe_file(f"/many/{path.name}", path.read_bytes())
+    with served(home / "new" / "one") as web:
+        listed = [*(f"{web}/{path.name}" for path in paths), f"{web}/gone.png"]
+        (tmp_path / "list.csv").write_text("\n".join(["uri", *listed]))
+        out, answers = tmp_path / "out", tmp_path / "answers.jsonl"
+        assert glocal("predict", home / "digits.glocal", tmp_path / "list.csv", "-o", out, "--workers", 1)[0] == 1
+    assert glocal("predict", home / "digits.glocal", "memory://many", "--jsonl", answers)[0] == 0
+    *found, gone = rows(out)
+    assert gone["uri"] == listed[-1]
+    assert "404" in gone["error"]
+    stored = [json.loads(line) for line in answers.read_text().splitlines()]
+    assert [each["path"] for each in stored] == [f"memory:///many/{path.name}" for path in paths]
+    for each in (*found, *stored):
+        answer = expected[paths.index(home / "new" / "one" / Path(each.get("uri") or each["path"]).name)]
+        assert each["label"] == answer.label
+        assert relative(answer.open_score, each["open_score"]) < TOLERANCE
+
+
+WITHOUT_TORCH = """
+import sys
+from glocal.collection.look import AnswerLook, VectorLook
+file, photo = sys.argv[1:]
+for kind in (AnswerLook, VectorLook):
+    look = kind(file, threads=1)
+    [row] = look.rows([photo], [look.take(photo)]).to_pylist()
+    assert row["error"] is None, row
+    assert look._encoder._model.threads == 1
+assert "torch" not in sys.modules
+"""
+
+
+def test_graphs_are_looked_with_without_torch(home: Path, tmp_path: Path) -> None:
+    """An exported recognizer, in a process as the engines start them: one thread, and not the seconds of torch."""
+    file, photo = tmp_path / "graphs.glocal", home / "new" / "one" / "040.png"
+    onnx_recognizer().save(file)
+    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, str(file), str(photo)], check=True)
 
 
 def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, glocal: Command) -> None:

@@ -110,7 +110,6 @@ def test_a_graph_of_steps_one_of_which_dies(tmp_path: Path) -> None:
         work_off([FileStep("bad", refuses=True)], Settings(tmp_path))
 
 
-@pytest.mark.xfail(reason="rows that Ray's processes measure have other names than here, so they are measured again")
 def test_runs_of_two_seeds_and_their_test(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path / "data", per_class=20, splits={"train": 4, "val": 4, "test": 10})
     recipe = tmp_path / "encoder.json"

@@ -131,7 +131,7 @@ CASES = [
         "if these are the classes",
         refused=False,
     ),
-    Case("class named unknown", add_class("unknown"), "--unknown DIR"),
+    Case("class named unknown", add_class("unknown"), "3 photos in unknown/ are known unknowns", refused=False),
     Case("two classes that differ in case", add_class("Zero"), "differ only in upper and lower case"),
     Case("class with blanks around it", add_class(" two"), "without blanks around it"),
     Case("class named a\\x", add_class("a\\x"), "must not be a path"),
@@ -180,7 +180,7 @@ CASES = [
     Case("predict: bad picture", bad_picture, "not a picture in any format"),
     Case("predict: a name that is no name", odd_name, "1 of 1 pictures answered", refused=False),
     Case("predict: no such recognizer", lambda p: ["predict", p.root / "no.glocal", p.photos], "there is no such file"),
-    Case("predict: an interrupted run", interrupted, "continue it with --resume, or delete it"),
+    Case("predict: an interrupted run", interrupted, "continue it with --resume, or write over it with --force"),
     Case("predict: resume what", lambda p: [*predict(p, p.photos)[:3], "--resume"], "--resume continues a file"),
 ]
 

@@ -16,6 +16,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from glocal.cli import practical
 from glocal.cli.main import app
 from photos import WORDS, write, write_classes
 
@@ -104,3 +105,66 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
+
+
+def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:
+    cpu = ("--device", "cpu")
+    file = Path(shutil.copy(home / "digits.glocal", tmp_path / "my digits.glocal"))
+    enroll = ("enroll", home / "photos", "-o", file, "--model", "embedded-gel", *cpu)
+    export = ("export", home / "digits.glocal", "-o", file)
+    before = file.read_bytes()
+    for command in (enroll, export):
+        assert "my digits.glocal is there already; write over it with --force" in str(
+            glocal(*command, code=1).exception
+        )
+    photo = write(tmp_path, "zero", 50, 51)[0]
+    for option, name in (("--csv", "out.csv"), ("--jsonl", "out.jsonl"), ("--explain", "why")):
+        predict = ("predict", file, photo, option, tmp_path / name, *cpu)
+        glocal(*predict)
+        said = str(glocal(*predict, code=1).exception)
+        assert f"{name} is there already; " in said
+        assert ("--resume" in said) == (option != "--explain")
+        glocal(*predict, "--force")
+    glocal("predict", file, photo, "--csv", tmp_path / "out.csv", "--resume", *cpu)
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 2
+    (tmp_path / "out.csv.partial").write_text("half")
+    (tmp_path / "out.csv").unlink()
+    assert "--force" in str(glocal("predict", file, photo, "--csv", tmp_path / "out.csv", *cpu, code=1).exception)
+    glocal("predict", file, photo, "--csv", tmp_path / "out.csv", "--force", *cpu)
+    for more in (("--resume", "--csv", tmp_path / "out.csv"), ("--out", tmp_path / "parts")):
+        assert "--force" in str(glocal("predict", file, photo, "--force", *more, *cpu, code=1).exception)
+    assert file.read_bytes() == before
+    said = glocal(*enroll, "--force").output
+    assert f"Next: glocal predict '{file}' PHOTOS..." in said, "as a shell takes it"
+
+
+def test_progress_knows_how_many_there_are(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[tuple[int, int | None]] = []
+    monkeypatch.setattr(practical, "rate_meter", lambda progress, title: lambda *now: told.append(now))
+    out = tmp_path / "out.csv"
+    glocal("predict", home / "digits.glocal", home / "new", home / "photos" / "zero", "--csv", out, "--device", "cpu")
+    assert told == [(32, 58), (58, 58)]
+    write(home / "new", "zero", 60, 62, prefix="later-")
+    told.clear()
+    glocal("predict", home / "digits.glocal", home / "new", "--csv", out, "--resume", "--device", "cpu")
+    assert told == [(2, 2)]
+
+
+def test_enroll_takes_unknown_for_known_unknowns_and_says_so(tmp_path: Path) -> None:
+    write_classes(tmp_path / "photos", KNOWN[:2], 0, 5)
+    write(tmp_path / "photos" / "Unknown", "six", 0, 4)
+    write(tmp_path / "more", "seven", 0, 3)
+    enroll = ("enroll", tmp_path / "photos", "--model", "embedded-gel", "--device", "cpu", "--force")
+    said = glocal(*enroll, "-o", tmp_path / "one.glocal").output
+    assert "4 photos in unknown/ are known unknowns: of other things than the classes" in said
+    shown = json.loads(glocal("inspect", tmp_path / "one.glocal", "--json").stdout)
+    assert [each["name"] for each in shown["classes"]] == ["one", "zero"]
+    assert len(shown["unknown"]) == 4
+    glocal(*enroll, "-o", tmp_path / "one.glocal", "--unknown", tmp_path / "more")
+    assert len(json.loads(glocal("inspect", tmp_path / "one.glocal", "--json").stdout)["unknown"]) == 7
+    write(tmp_path / "photos" / "Unknown", "zero", 0, 1, prefix="again-")
+    assert "cannot be unknown too" in str(glocal(*enroll, "-o", tmp_path / "two.glocal", code=1).exception)
+    shutil.rmtree(tmp_path / "photos" / "zero")
+    shutil.rmtree(tmp_path / "photos" / "one")
+    assert "there is no class" in str(glocal(*enroll, "-o", tmp_path / "two.glocal", code=1).exception)
+    assert not (tmp_path / "two.glocal").exists()

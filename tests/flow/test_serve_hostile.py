@@ -121,7 +121,7 @@ def send(address: str, hostile: Hostile) -> str:
 
 def by_hand(address: str, n: int, number: int) -> Counter[str]:
     rng = random.Random(number)
-    with httpx.Client(base_url=address) as asking:
+    with httpx.Client(base_url=address, timeout=60) as asking:
         found = asking.post("/predict", files=uploads("six", 0, 3)).json()["answers"]
         photos = [photo["id"] for each in asking.get("/state").json()["classes"] for photo in each["photos"]]
     known = [each["id"] for each in found] + photos

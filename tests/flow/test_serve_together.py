@@ -79,3 +79,54 @@ def test_what_another_program_did_is_not_lost(tmp_path: Path) -> None:
         ok(asking.post("/undo"))
         ok(asking.post("/undo"))
         assert taught_names(asking) == ["zero", "one"]
+
+
+def test_who_only_asks_gets_the_answer_of_what_another_program_made(tmp_path: Path) -> None:
+    file = tmp_path / "new.glocal"
+    with client(file) as asking:
+        teach(asking, ("zero", "one"), 3)
+        before = ok(asking.get("/health"))
+        other = Recognizer.load(file, device="cpu")
+        other.add_class("two", some("two", 0, 3))
+        other.save(file)
+        [answer] = ok(asking.post("/predict", files=uploads("two", 20, 21)))["answers"]
+        assert "two" in answer["probabilities"]
+        assert ok(asking.get("/health"))["version"] == before["version"] + 1
+        assert ok(asking.get("/state"))["undo_label"] == "a change by another program"
+
+        whole = file.read_bytes()
+        file.write_bytes(whole[:1000])  # as somebody copies it, not yet at the end
+        assert ok(asking.get("/health"))["version"] == before["version"] + 1
+        assert len(ok(asking.post("/predict", files=uploads("two", 20, 21)))["answers"]) == 1
+        other.remove_class("one")
+        other.save(tmp_path / "other.glocal")
+        file.write_bytes((tmp_path / "other.glocal").read_bytes())
+        assert taught_names(asking) == ["zero", "two"]
+        version = ok(asking.get("/health"))["version"]
+        file.touch()
+        assert ok(asking.get("/health"))["version"] == version, "the same photos in a file of another time"
+
+
+def test_the_example_is_taught_to_an_empty_page_and_undone(tmp_path: Path) -> None:
+    with client(tmp_path / "new.glocal") as asking:
+        assert ok(asking.get("/state"))["example"] is True
+        done = ok(asking.post("/example"))
+        assert done["message"] == "example taught"
+        assert taught_names(asking) == ["zero", "one", "two", "three"]
+        pictures = [asking.get(f"/example/{i}").content for i in range(6)]
+        files = [("images", (f"{i}.png", each, "image/png")) for i, each in enumerate(pictures)]
+        answers = [each["label"] for each in ok(asking.post("/predict", files=files))["answers"]]
+        assert answers[:4] == ["zero", "one", "two", "three"]
+        assert asking.get("/example/6").status_code == 422
+        assert "4 classes" in detail(asking.post("/example"), 422, "rule")
+        ok(asking.post("/undo"))
+        assert taught_names(asking) == []
+
+
+def test_downloads_are_named_after_the_recognizer(tmp_path: Path) -> None:
+    with client(tmp_path / 'my "ß" parts.glocal') as asking:
+        teach(asking, ("zero", "one"), 2)
+        named = asking.get("/export/file").headers["content-disposition"]
+        assert 'filename="my ___ parts.glocal"' in named
+        assert "filename*=UTF-8''my%20%22%C3%9F%22%20parts.glocal" in named
+        assert 'parts-answers.csv"' in asking.get("/export/results.csv").headers["content-disposition"]

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import csv
-import http.server
 import os
-import threading
 import zipfile
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -19,10 +16,12 @@ import pytest
 
 from glocal.cli.console import check_there
 from glocal.collection.addresses import addresses, check_clients, source_of
+from glocal.collection.store import Store
 from glocal_runtime.images import Preprocess, decode
 from glocal_runtime.photos import Unreadable, take
 from photos import write
 from refusal import refused
+from web import served
 
 
 @pytest.fixture(scope="module")
@@ -39,12 +38,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def web(home: Path) -> Iterator[str]:
-    handler = partial(http.server.SimpleHTTPRequestHandler, directory=str(home))
-    handler.func.log_message = lambda *_: None  # type: ignore[attr-defined]
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
+    with served(home) as address:
+        yield address
 
 
 def names(*given: object) -> list[str]:
@@ -85,6 +80,10 @@ def test_object_storage_and_the_web(home: Path, web: str) -> None:
     assert len(names("memory://bucket/photos.zip")) == 5
     for uri in ("memory://bucket/photos/003.png", "zip://003.png::memory://bucket/photos.zip"):
         np.testing.assert_array_equal(source_of(uri).read(), expected)
+    pq.write_table(pa.table({"uri": ["a.jpg", "b.jpg"]}), home / "list.parquet")
+    (home / "list.csv").write_text("uri\nc.jpg\n")
+    assert list(addresses([f"{web}/list.parquet", f"{web}/list.csv"])) == ["a.jpg", "b.jpg", "c.jpg"]
+    assert len(names(f"{web}/photos.zip")) == 5
     assert list(addresses([f"{web}/photos/003.png"])) == [f"{web}/photos/003.png"]
     np.testing.assert_array_equal(source_of(f"{web}/photos/003.png").read(), expected)
     for gone in (f"{web}/photos/gone.png", "memory://bucket/gone.png"):
@@ -92,6 +91,13 @@ def test_object_storage_and_the_web(home: Path, web: str) -> None:
         assert isinstance(found, Unreadable)
         assert found.path == gone
         assert "cannot be read" in found.error
+
+
+def test_paths_may_be_written_as_addresses(home: Path, tmp_path: Path) -> None:
+    assert list(addresses([f"file://{home}/photos"])) == list(addresses([str(home / "photos")]))
+    Store(f"file://{tmp_path}/a%20folder").write("x", b"1")
+    assert (tmp_path / "a folder" / "x").read_bytes() == b"1"
+    assert Store(f"file://{tmp_path}/a%20folder").read("x") == b"1"
 
 
 def test_names_that_are_not_unicode(tmp_path: Path) -> None:
@@ -120,6 +126,11 @@ def test_what_a_glob_takes_is_there(tmp_path: Path) -> None:
 def test_what_is_refused(home: Path, tmp_path: Path) -> None:
     with refused("needs-client", "nosuch://x"):
         check_clients([str(home), "nosuch://x"])
+    with refused("needs-client", "nosuch://x"):
+        Store("nosuch://x")
+    for no_folder in ("https://example.org/out", "zip://out::photos.zip"):
+        with refused("bad-target", no_folder):
+            Store(no_folder)
     fsspec.filesystem("memory").mkdir("/empty")
     with refused("no-photos", "memory://empty"):
         list(addresses(["memory://empty"]))

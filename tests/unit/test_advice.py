@@ -28,7 +28,9 @@ def test_nothing_to_say_about_good_photos() -> None:
     assert recognizer({"zero": 8, "one": 8}).findings() == []
 
 
-def test_copies_are_left_out_and_near_copies_told_of() -> None:
+@pytest.mark.parametrize("rows", [512, 3])
+def test_copies_are_left_out_and_near_copies_told_of(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glocal_runtime.advice.ROWS", rows)
     zero = some("zero", 0, 6)
     darker = (zero[1] * 0.9).astype(np.uint8)
     kinds = found({"zero": [*zero, zero[3], darker], "one": some("one", 0, 6)})

@@ -137,3 +137,21 @@ def test_missing_timm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm.data", None)
     with pytest.raises(RecipeError, match=r"pip install glocal\[timm\]"):
         build_backbone("timm", model="resnet50")
+
+
+def test_a_torchvision_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A stand-in for what timm does then: it imports torchvision, which fails while it registers its operators."""
+    (tmp_path / "torchvision.py").write_text('raise RuntimeError("operator torchvision::nms does not exist\\nmore")\n')
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "__init__.py").write_text("")
+    (tmp_path / "timm" / "data.py").write_text("import torchvision\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for name in ("timm", "timm.data", "torchvision"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    with pytest.raises(RecipeError, match=r"does not fit torch \d.*operator torchvision::nms does not exist;") as found:
+        build_backbone("timm", model="resnet50")
+    assert found.value.code == "torchvision"
+    assert "\n" not in str(found.value)
+    assert "glocal[timm]" not in str(found.value), "timm itself is there"
+    for name in ("timm", "timm.data"):
+        sys.modules.pop(name, None)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save, save_file
 
 from glocal.backbones import build_backbone
 from glocal.engine import checkpoint
@@ -265,13 +265,27 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "spoilt", [{"preprocess": {"bogus": 1}}, {"preprocess": None}, {"backbone": {"name": "resnet12"}}]
+    "spoilt",
+    [
+        {"preprocess": {"bogus": 1}},
+        {"preprocess": None},
+        {"preprocess": {"size": 16_000}},  # one picture of it would take gigabytes
+        {"preprocess": {"size": 16, "resize": 16_000}},
+        {"backbone": {"name": "resnet12"}},
+    ],
 )
 def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
     model = load_model("embedded-protonet")
     save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
     with refused("cannot-build"):
         load_model(tmp_path / "odd.safetensors")
+
+
+def test_a_record_too_deep_to_read_is_a_sentence(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.safetensors"
+    deep.write_bytes(save({"x": torch.zeros(1)}, metadata={"glocal": "[" * 50_000}))
+    with refused("foreign"):
+        read_checkpoint(deep)
 
 
 def test_settings_of_a_giant_take_no_memory(tmp_path: Path) -> None:

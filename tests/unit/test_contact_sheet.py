@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -84,6 +85,15 @@ def test_names_of_every_kind_fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert sheet.width == 2 * MARGIN + 9 * (CELL + GAP) - GAP
         right = np.asarray(sheet.crop((sheet.width - MARGIN, 0, *sheet.size)))
         assert (right == 255).all(), "nothing runs over the margin"
+
+
+def test_of_an_endless_name_little_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measuring takes longer the longer a text is, and it is cut off letter by letter."""
+    font, measured = module._font(NAME), []
+    counting = SimpleNamespace(getlength=lambda text: measured.append(len(text)) or font.getlength(text))
+    monkeypatch.setattr(module, "_font", lambda size: counting)
+    assert module._shortened("W" * 20_000, NAME, 400).endswith("W…")
+    assert sum(measured) < 401**2
 
 
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:

@@ -183,6 +183,8 @@ def test_csv_with_and_without_header(tmp_path: Path, tree: Tree, header: str) ->
         ("cat/1.png,cat\ndog/1.png,dog\ncat/1.png,cat\n", "line 3 repeats line 1"),
         ("cat/1.png,cat\ncat/nine.png,cat\n", "nine.png: the file does not exist"),
         ("caf\xe9.png,caf\xe9\n", "not a CSV in UTF-8"),
+        ("cat/1.png,cat\ncat/\0.png,cat\n", "line 2 holds a zero byte"),
+        ("cat/1.png,c\0t\n", "line 1 holds a zero byte"),
     ],
 )
 def test_csv_refusals_name_the_line(tmp_path: Path, tree: Tree, text: str, words: str) -> None:

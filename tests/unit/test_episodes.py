@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,10 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
         lambda r: r.update(tasks={}),
         lambda r: r.update(spec={}),
         lambda r: r.update(spec=[1]),
+        lambda r: r["spec"].update(unknown_query=math.inf),
+        lambda r: r["spec"].update(query=2.5),
+        lambda r: r["spec"].update(way=True),
+        lambda r: r["spec"].update(shot=[1, math.nan]),
         lambda r: r.update(seed="x"),
         lambda r: r.pop("start"),
         lambda r: r.pop("tasks"),

@@ -225,6 +225,12 @@ class TestKeptRows:
             assert file.read_text() == text
         assert len(ran) == 5
 
+    def test_rows_of_a_process_that_loaded_less_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        importlib.import_module("glocal_runtime.recognizer")
+        with_recognizer = code_hash(name_model("proto", tiny_model()))
+        monkeypatch.delitem(sys.modules, "glocal_runtime.recognizer")
+        assert code_hash(name_model("proto", tiny_model())) == with_recognizer
+
     def test_an_edited_formula_is_run_again_and_another_ones_is_not(
         self, data: ClassDataset, tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

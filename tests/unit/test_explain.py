@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from glocal_runtime.explain import explain, nearest_photos, partners, write_explanation
+from glocal_runtime import Recognizer
+from glocal_runtime.explain import PHOTO, explain, nearest_photos, partners, write_explanation
 from glocal_runtime.support import Bank
 from glocal_runtime.views import FOREIGN, Array, Views, class_maps
 from photos import recognizer, some
+
+EMPTY = (0xD0, 0xD0, 0xD0)
 
 
 def loop_best(local: Array, other: Array) -> list[float]:
@@ -100,6 +104,22 @@ def test_an_overlay_shows_the_query_and_frames_what_matches(tmp_path: Path) -> N
     assert path.name == "00007-_picture_0_.png"
     with Image.open(path) as image:
         assert image.size == images[0].size
+
+
+def test_a_thumbnail_that_is_cut_short_is_an_empty_place(tmp_path: Path) -> None:
+    """Its header is whole, and more is not looked at when a file is opened."""
+    whole, cut = recognizer(), recognizer()
+    bank = cut.contents.support.classes["one"]
+    photos = tuple(replace(each, thumbnail=each.thumbnail[: len(each.thumbnail) * 3 // 4]) for each in bank.photos)
+    classes = {**cut.contents.support.classes, "one": replace(bank, photos=photos)}
+    cut.contents = replace(cut.contents, support=replace(cut.contents.support, classes=classes))
+    cut.save(tmp_path / "cut.glocal")
+    images = []
+    for who in (whole, Recognizer.load(tmp_path / "cut.glocal", device="cpu")):
+        [found] = who.batches(some("one", 20, 21))
+        images.append(np.asarray(explain(who, found.batch, 0, found.answers[0])))
+    assert images[0].shape == images[1].shape
+    assert (images[1] == EMPTY).all(axis=2).sum() > 2 * PHOTO**2 > (images[0] == EMPTY).all(axis=2).sum()
 
 
 def test_a_method_without_patches_shows_photos_alone() -> None:

@@ -21,7 +21,7 @@ from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.backbones import build_backbone
 from glocal.data.cache import _bytes_on_disk, bank_sizes, clear_banks
 from glocal.data.dataset import ClassDataset
-from glocal.data.features import BankFiles, FeatureBank, bank_key
+from glocal.data.features import BankFiles, FeatureBank, StoredMaps, bank_key
 from glocal.data.loader import View, encode
 from glocal.types import Preprocess
 from pictures import png, write_tree
@@ -61,10 +61,8 @@ def test_every_image_once_and_none_the_second_time(build: Callable[..., FeatureB
 
 def test_rows_stay_on_disk(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
     bank = build(Doubling(), dataset())
-    mapped = bank._maps.base
-    assert isinstance(mapped, np.memmap)
-    assert Path(mapped.filename) == folder_of(tmp_path / "banks") / "maps.bin"
-    assert not mapped.flags.writeable
+    assert isinstance(bank._maps, StoredMaps)
+    assert bank._maps.path == folder_of(tmp_path / "banks") / "maps.bin"
     home = folder_of(tmp_path / "banks")
     assert json.loads((home / "bank.json").read_text()) == {"shape": [6, 8, 8]}
     assert {path.name for path in home.iterdir()} <= {"bank.json", "maps.bin", "sums.bin", "lock"}
@@ -246,6 +244,26 @@ def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., Featu
     assert torch.equal(bank(np.arange(N)), before)
     clear_banks(tmp_path / "banks")
     assert torch.equal(bank(np.arange(N)), before)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda maps: os.truncate(maps, 1000),
+        lambda maps: flip_bit(maps, 5 * 6 * 8 * 8 * 4 + 100),
+        lambda maps: maps.write_bytes(bytes(maps.stat().st_size)),
+    ],
+)
+def test_a_bank_that_is_damaged_while_it_is_in_use_is_a_sentence(
+    build: Callable[..., FeatureBank], tmp_path: Path, damage: Callable[[Path], Any]
+) -> None:
+    """Neither the end of the process, as of a memory map that is cut short, nor another result."""
+    bank = build(Doubling(), dataset())
+    before = bank(np.arange(N))
+    damage(folder_of(tmp_path / "banks") / "maps.bin")
+    with refused("cache", "changed by another program"):
+        bank(np.arange(N))
+    assert torch.equal(build(Doubling(), dataset())(np.arange(N)), before)
 
 
 @pytest.mark.parametrize("times", [1, 2, 99])

@@ -91,6 +91,9 @@ def test_permissions_and_links_stay(tmp_path: Path) -> None:
         partial.write_text("new")
     assert link.is_symlink()
     assert (real.read_text(), real.stat().st_mode & 0o777) == ("new", 0o600)
+    real.chmod(0o674)  # more than the usual mask lets a new file have
+    write_text(link, "newer")
+    assert real.stat().st_mode & 0o777 == 0o674
     write_text(tmp_path / "fresh", "x")
     (tmp_path / "usual").touch()
     assert (tmp_path / "fresh").stat().st_mode == (tmp_path / "usual").stat().st_mode

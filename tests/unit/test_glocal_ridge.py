@@ -85,6 +85,11 @@ def test_many_photos_are_judged_by_prototypes_alone(method: GlocalRidge, monkeyp
     means = torch.stack([support.vec[k == LABEL].mean(dim=0) for k in range(3)])
     proto = glocal_ridge.prototypes(means, torch.tensor([2.0, 3.0, 1.0]))
     torch.testing.assert_close(comparison.logits * method.temperature, query.vec @ proto.T)
+    more = Views(torch.cat([support.vec, query.vec]), torch.cat([support.local, query.local]))  # type: ignore[list-item]
+    rows = torch.cat([F.one_hot(LABEL), torch.zeros(4, 3, dtype=torch.int64)])
+    with_unknown = method.compare(method.enroll(more, rows), query)
+    torch.testing.assert_close(with_unknown.logits, comparison.logits)
+    assert not len(method.enroll(support, LABEL).alpha), "no table of photos and classes"
 
 
 def test_turns_give_what_one_product_gives(method: GlocalRidge, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -86,6 +86,14 @@ def test_jobs_are_not_mixed(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
 
 
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"kind": 1, "maker": 2, "given": 3}', "[" * 50_000])
+def test_a_damaged_record_of_the_job_is_a_sentence(tmp_path: Path, content: str) -> None:
+    where = str(tmp_path / "out")
+    begun(where, ["a"]).store.write("_job.json", content.encode())
+    with refused("damaged-job", where):
+        begun(where, ["a"], resume=True)
+
+
 def test_a_part_that_is_short_is_not_a_success(tmp_path: Path) -> None:
     folder = begun(str(tmp_path / "out"), [f"{i}" for i in range(40)])
     folder.write(0, answered(["0"]))

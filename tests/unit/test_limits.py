@@ -96,6 +96,20 @@ def test_a_new_class_with_one_photo_leaves_the_others_where_they_were_and_is_len
     assert np.mean(own) > 0
 
 
+def test_a_class_with_one_photo_among_eight_is_careful_for_itself() -> None:
+    rng, head, shots, lost, others = np.random.default_rng(2), Nearest(), [1, 8, 8, 8, 8], [], []
+    for _ in range(60):
+        support, label, known, truth = task(rng, shots)
+        decision = Decision(compute_threshold(Promise(0.1), shots, measure(head, support, label)))
+        compared = head.compare(head.enroll(support, label), known)
+        nearest = compared.logits.argmax(axis=1)
+        unknown = compared.open_score > decision.limits(nearest)
+        lost.append(float((unknown & (nearest == 0))[truth == 0].mean()))  # by its own limit
+        others.append(float(unknown[truth > 0].mean()))
+    assert np.mean(lost) < 0.08
+    assert np.mean(others) == pytest.approx(0.1, abs=0.02)
+
+
 def test_a_wide_class_gets_a_higher_limit() -> None:
     rng, head = np.random.default_rng(4), Nearest()
     centre = 3 * rng.standard_normal((2, DIM))
@@ -162,7 +176,19 @@ def test_the_outlook_tells_guessing_from_knowing() -> None:
     measured = measure(head, support.rows([0, 6, 12]), np.arange(3))
     early = outlook([1] * 3, Decision(compute_threshold(Promise(), [1] * 3, measured), measured))
     assert early.usable is None
-    assert early.named_right is None
+    assert (early.named_right, early.named_right_expected) == (None, None)
+    assert "cannot be judged from one photo" in early.verdict
+
+
+def test_the_outlook_expects_more_names_right_than_were_counted_without_the_photo() -> None:
+    left = tuple(LeftOut(i % 5, 1, 0.0, i, i % 5 if i < 7 else (i + 1) % 5) for i in range(10))  # 7 of 10 right
+    said = outlook([2] * 5, Decision(compute_threshold(Promise(), [2] * 5, Measured(left)), Measured(left)))
+    assert said.named_right is not None
+    assert (said.named_right.k, said.named_right.n) == (7, 10)
+    odds = 7.5 / 3.5 * np.exp(0.5)
+    assert said.named_right_expected == pytest.approx(odds / (1 + odds))
+    assert "with all photos about 78 %" in said.lines()[1]
+    assert said.to_json()["named_right_expected"] == said.named_right_expected
 
 
 def test_the_outlook_of_a_single_class_asks_for_another_one() -> None:

@@ -100,7 +100,7 @@ def test_the_next_is_made_while_this_one_is_used() -> None:
 
     ahead = Ahead(make, end=6, stride=2)
     assert ahead(0) == 0
-    assert second.wait(10), "nobody has asked for it yet"
+    assert second.wait(60), "nobody has asked for it yet"
     assert [ahead(2), ahead(2), ahead(4)] == [20, 20, 40]
     assert made == [(0, True), (2, False), (4, False)], "each once, the first here, none beyond the end"
     assert ahead(1) == 10, "any other is made when asked for"

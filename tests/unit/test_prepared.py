@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import pickle
@@ -184,6 +185,24 @@ def test_a_damaged_index(tmp_path: Path) -> None:
     path.write_text(whole.replace('"format": 1', '"format": 2'))
     with refused("format", "format 2", "format 1"):
         open_dataset(folder, "all")
+
+
+@pytest.mark.parametrize("label", [-1, 2, 1_000_000_000, 2**62])
+def test_labels_of_no_class_are_refused_before_they_are_counted(tmp_path: Path, label: int) -> None:
+    """Whole by every hash; counting the largest would take 8 GB, or more than there can be."""
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    table = folder / "all.labels.npy"
+    labels = np.load(table)
+    labels[0] = label
+    np.save(table, labels)
+    index = json.loads((folder / "index.json").read_text())
+    sha256 = hashlib.sha256(table.read_bytes()).hexdigest()
+    index["content"]["splits"]["all"]["files"]["labels.npy"]["sha256"] = sha256
+    (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(index["content"])}))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with refused("damaged", "labels do not belong"):
+        open_dataset(folder, "all")
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
 
 
 def none_left(tmp_path: Path, match: str, *, skip_bad: bool = False, **splits: Callable[[], Iterator[Sample]]) -> None:

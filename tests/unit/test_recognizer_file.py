@@ -177,6 +177,13 @@ def refused_at_all() -> Iterator[None]:
     assert caught.value.code in ("damaged-file", "weights")
 
 
+def test_a_probe_that_is_cut_short_is_a_sentence_when_it_is_looked_at(path: Path) -> None:
+    repack(path, lambda m: m.update({"probes/0.png": m["probes/0.png"][:-40]}))
+    who = Recognizer.load(path, device="cpu")
+    with refused("bad-picture", "picture 0"):
+        who.verify()
+
+
 def test_no_score_that_is_not_finite_becomes_a_label(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     who = Recognizer.load(path, device="cpu")
     compare = type(who.contents.model).compare

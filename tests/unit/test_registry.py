@@ -50,7 +50,7 @@ def test_a_plain_folder_of_classes_opens_as_a_whole(tmp_path: Path) -> None:
 
 def test_names_are_looked_up_below_glocal_data(divided: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    with refused("no-such-dataset", "'birds' is not one of", "embedded", "GLOCAL_DATA (not set)"):
+    with refused("no-such-dataset", "'birds' is none of those by name", "embedded", "GLOCAL_DATA (not set)"):
         open_dataset("birds", "val")
     monkeypatch.setenv("GLOCAL_DATA", str(divided.parent))
     assert open_dataset("birds", "val").name == "birds/val"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
 from glocal.serve import recent_queries
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
@@ -153,6 +154,8 @@ def test_damaged_files_are_cleared_away(tmp_path: Path) -> None:
     first, _ = sorted(tmp_path.iterdir())
     first.write_bytes(first.read_bytes()[:-7])
     (tmp_path / "other.safetensors").write_bytes(b"x")
+    deep = save({"vec": np.zeros(1)}, metadata={"about": "[" * 50_000})
+    (tmp_path / "deep.safetensors").write_bytes(deep)
     (tmp_path / "readme").write_bytes(b"x")
     with opened(tmp_path) as again:
         assert len(ids(again)) == 1

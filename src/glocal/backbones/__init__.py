@@ -24,6 +24,7 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
     "timm": TimmBackbone,
     "pixels": Pixels,
 }
+"""Every backbone by its name in recipes; take more with ``BACKBONES["name"] = Class``."""
 
 
 def build_backbone(name: str, *, trainable: bool = True, **settings: Any) -> Backbone:

@@ -35,6 +35,7 @@ class Backbone(nn.Module):
 
     @property
     def channels(self) -> int:
+        """Of the map that ``forward`` returns."""
         return self.stage_channels[-1] + PACKED * self.early_channels
 
     @property
@@ -83,6 +84,7 @@ class Backbone(nn.Module):
 
     @property
     def trainable(self) -> bool:
+        """Whether it learns; set it to False to freeze the backbone."""
         return self._trainable
 
     @trainable.setter

@@ -81,6 +81,8 @@ class EfficientNetLite(Backbone):
 
 
 class EfficientNetLite0(EfficientNetLite):
+    """The default encoder of recognizers; its ImageNet weights come with glocal's dependencies."""
+
     variant, trained_size = 0, 224
     ends: ClassVar[dict[int, int]] = {2: 24, 4: 40, 10: 112, 15: 320}
 

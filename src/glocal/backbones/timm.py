@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from torch import Tensor
@@ -15,9 +16,10 @@ from glocal_runtime.errors import RecipeError
 
 
 class TimmBackbone(Backbone):
-    """The stages are timm's ``features_only`` maps; the preprocess is the one timm keeps with the weights.
+    """Any convolutional network of timm by its name, such as resnet50.
 
-    ``pretrained`` weights are downloaded by timm on first use.  Names of the weights: timm's own behind ``net.``.
+    The stages are timm's ``features_only`` maps; the preprocess is the one timm keeps with the weights.  ``pretrained``
+    weights are downloaded by timm on first use.  Names of the weights: timm's own behind ``net.``.
     """
 
     def __init__(self, model: str, *, pretrained: bool = True):
@@ -50,7 +52,25 @@ def import_timm() -> Any:
         importlib.import_module("timm.data")
         return importlib.import_module("timm")
     except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that does not fit this torch
+        if isinstance(error, RuntimeError) or "torchvision" in str(error):
+            raise RecipeError(
+                f"the backbone 'timm' needs torchvision, and the installed one ({_version('torchvision')}) does not "
+                f"fit torch {_version('torch')}: {_first_line(error)}; install two that belong together: "
+                "pip install --upgrade torch torchvision",
+                code="torchvision",
+            ) from error
         raise RecipeError(f"the backbone 'timm' needs the package timm ({error}): pip install glocal[timm]") from error
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
 
 
 def preprocess_of(config: dict[str, Any]) -> Preprocess:

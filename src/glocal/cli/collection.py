@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -138,7 +139,7 @@ def finish(folder: Any, out: str, json: bool) -> None:
         found,
         as_json=json,
         otherwise=lambda: (
-            f"{out}: {counts.answered} of {counted(counts.photos, 'picture')} done, in {counts.parts} parts"
+            f"{out}: {counts.answered} of {counted(counts.photos, 'picture')} done, in {counted(counts.parts, 'part')}"
         ),
     )
     if first:
@@ -164,16 +165,17 @@ def _adder(update: Callable[[int, int | None], None], total: int) -> Callable[[i
     return add
 
 
-class _parquet:
-    """``with _parquet():`` an import of pyarrow that fails says what to install."""
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+@contextmanager
+def _parquet() -> Iterator[None]:
+    """An import of pyarrow that fails says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyarrow"):
+            raise
         from glocal_runtime.errors import RecipeError
 
-        if isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("pyarrow"):
-            raise RecipeError(
-                "results of many photos are Parquet files and need pyarrow: pip install 'glocal[parquet]'",
-                code="needs-parquet",
-            ) from error
+        raise RecipeError(
+            "results of many photos are Parquet files and need pyarrow: pip install 'glocal[parquet]'",
+            code="needs-parquet",
+        ) from error

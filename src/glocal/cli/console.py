@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 
 from glocal_runtime.errors import DataError
 
+Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SupportViews = Annotated[
@@ -69,6 +70,19 @@ def check_there(*given: str | Path) -> None:
     for path in map(str, given):
         if "://" not in path and not os.path.lexists(path) and not any(glob.iglob(path, recursive=True)):
             raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
+
+
+def check_free(path: Path | None, force: bool, *, resume: bool | None = None) -> None:
+    """Refuse to write over a file, or into a folder that holds something, unless that is asked for.
+
+    ``resume``: for results that can be continued, whether they are to be.
+    """
+    if path is None or force or resume or not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
+        return
+    more = "" if resume is None else "continue it with --resume, "
+    raise DataError(
+        f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
+    )
 
 
 def quoted(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -218,7 +219,7 @@ def _prepared_lines(target: Path, index: PreparedIndex) -> str:
     for split, record in index.splits.items():
         skipped = f", {len(record.skipped)} left out" if record.skipped else ""
         lines.append(f"  {split:<6} {len(record.classes):>4} classes {record.total:>8,} pictures{skipped}")
-    return "\n".join([*lines, f"Next: glocal data verify {index.name} {target}"])
+    return "\n".join([*lines, f"Next: glocal data verify {index.name} {shlex.quote(str(target))}"])
 
 
 def _verdict_lines(verdict: Verdict) -> str:

@@ -6,7 +6,7 @@ Commands import what they need when they run, so that ``glocal --help`` answers 
 from __future__ import annotations
 
 import sys
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -14,35 +14,13 @@ from glocal import __version__
 from glocal.cli.collection import embed, similar
 from glocal.cli.console import Json, printable, show
 from glocal.cli.data import data
+from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
 from glocal.cli.reproduce import demo, report, reproduce
 from glocal.cli.research import compare, convert, evaluate, pretrain, train
 from glocal_runtime.errors import GlocalError
 from glocal_runtime.memory import keep_freed_memory
-
-
-def inventory(json: Json = False) -> None:
-    """List methods, backbones, data sets, metrics, recipes and shipped models; what a plugin brings with its origin."""
-    from glocal import plugins
-    from glocal.backbones import BACKBONES
-    from glocal.data import DATASETS
-    from glocal.engine.checkpoint import shipped_models
-    from glocal.engine.recipe import shipped_recipes
-    from glocal.methods import METHODS
-    from glocal.metrics import METRICS
-
-    found: dict[str, list[str]] = {}
-    origins: dict[str, dict[str, str]] = {}
-    registries: dict[str, Any] = {"methods": METHODS, "backbones": BACKBONES, "datasets": DATASETS, "metrics": METRICS}
-    for kind, registry in registries.items():
-        plugins.load_all(f"glocal.{kind}", registry)
-        found[kind] = sorted(registry)
-        origins[kind] = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in found[kind]}
-    found |= {"recipes": shipped_recipes(), "models": list(shipped_models())}
-    origins["recipes"] = {name: origin for name, (origin, _) in plugins.recipes().items() if origin != "glocal"}
-    from_plugins = {kind: {name: origin for name, origin in names.items() if origin} for kind, names in origins.items()}
-    show(found | {"plugins": from_plugins}, as_json=json, otherwise=lambda: _listing(found, from_plugins))
 
 
 def cache(
@@ -61,20 +39,6 @@ def cache(
         as_json=json,
         otherwise=lambda: f"{len(sizes)} feature banks, {total / 2**20:.1f} MiB, in {cache_dir()}",
     )
-
-
-def _listing(found: dict[str, list[str]], from_plugins: dict[str, dict[str, str]]) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column()
-    for kind, names in found.items():
-        origins = from_plugins.get(kind, {})
-        shown = (f"{name} (from {origins[name]})" if name in origins else name for name in names)
-        table.add_row(kind, escape(", ".join(shown)))
-    return table
 
 
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
 from enum import StrEnum
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
-from glocal.cli.console import Device, Json, Workers, bars, check_there, show
+from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, show
 from glocal.cli.printing import Printer, check_report, describe, rate_meter, summary, tell
 
 if TYPE_CHECKING:
@@ -52,15 +53,17 @@ def enroll(
         typer.Option(help="With --unknown: the share of known photos called unknown that catching them may cost."),
     ] = None,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
+    force: Force = False,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Teach it classes: photos/<class>/*.jpg in, one .glocal file out."""
+    """Teach it classes: photos/<class>/*.jpg in, one .glocal file out; photos in unknown/ show what is none of them."""
     from glocal_runtime.file import check_target
     from glocal_runtime.recognizer import Recognizer
 
     check_target(out)
+    check_free(out, force)
     with bars() as progress:
         recognizer = Recognizer.enroll(
             folder,
@@ -81,7 +84,7 @@ def enroll(
     show(
         summary(recognizer, out) | {"findings": [each.to_json() for each in recognizer.findings()]},
         as_json=json,
-        otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {out} PHOTOS...",
+        otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {shlex.quote(str(out))} PHOTOS...",
     )
 
 
@@ -101,6 +104,7 @@ def predict(
         Path | None, typer.Option(help="Write a picture per answer here: what matched in which photo.")
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted --csv, --jsonl or --out.")] = False,
+    force: Force = False,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Annotated[
@@ -124,9 +128,15 @@ def predict(
         raise RecipeError("name pictures to look at, or the --vectors of some that were looked at before, not both")
     if out is None and (vectors is not None or engine is not EngineName.local):
         raise RecipeError("--vectors and --engine are for many answers: name a folder for them with --out")
+    if force and (resume or out is not None):
+        rest = "give one of the two" if resume else "to start --out anew, delete its folder"
+        raise RecipeError(f"--force writes over --csv, --jsonl and --explain, --resume continues; {rest}")
     if out is not None and explain is not None:
         raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
     check_there(*images, *([] if vectors is None else [vectors]))
+    from glocal_runtime.files import check_recognizer
+
+    check_recognizer(file)
     from glocal.collection.addresses import check_clients
     from glocal.recognizer.results import check_format
     from glocal_runtime.file import read_manifest
@@ -134,10 +144,12 @@ def predict(
     target = csv or jsonl
     if target is not None:
         check_format(target)
+    check_free(target, force, resume=resume)
+    check_free(explain, force, resume=resume if target is not None else None)
     check_clients(images)
     identity = read_manifest(file)["identity"]
     if out is None:
-        _predict_few(file, images, target, explain, resume, workers or 2, device, json)
+        _predict_few(file, images, target, explain, resume, force, workers or 2, device, json)
     elif vectors is not None:
         answer_vectors(file, vectors, out, resume, device, json)
     else:
@@ -151,12 +163,13 @@ def _predict_few(
     target: Path | None,
     explain: Path | None,
     resume: bool,
+    force: bool,
     workers: int,
     device: str,
     json: bool,
 ) -> None:
     """In this process and in order, with words."""
-    from glocal.collection.addresses import addresses, source_of
+    from glocal.collection.addresses import addresses, is_remote, source_of
     from glocal.recognizer.results import ResultFile
     from glocal_runtime.errors import DataError
     from glocal_runtime.prediction import Prediction
@@ -170,10 +183,12 @@ def _predict_few(
         done: set[str] = set()
         if target is not None:
             results = ResultFile(target, recognizer.contents.identity)
-            done = results.done(resume=resume)
+            done = results.done(resume=resume, force=force)
             write = stack.enter_context(results.writing())
         printer = stack.enter_context(Printer(json, quiet=target is not None and not json))
         update = rate_meter(stack.enter_context(bars()), "predict")
+        # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
+        total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
         for found in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
             if write is not None:
                 write(found.answers)
@@ -186,7 +201,7 @@ def _predict_few(
             if explain is not None:
                 _explain(recognizer, found, len(done) + asked, explain)
             asked += len(found.answers)
-            update(asked, None)
+            update(asked, total)
     if first_error and not answered:
         raise DataError(first_error)
     if target is not None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glocal.cli.collection import RecognizerFile
-from glocal.cli.console import Device, Json, Workers, bars, check_there, printable, show
+from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, printable, show
 from glocal.cli.printing import counted, describe, rate_meter, summary, tell, threshold_lines
 
 if TYPE_CHECKING:
@@ -179,6 +180,7 @@ def export(
         Path | None,
         typer.Option("--check", help="Compare file and export on a folder of pictures per class, and unknown/."),
     ] = None,
+    force: Force = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -193,6 +195,7 @@ def export(
         check_there(labelled)
     read_manifest(file)
     check_target(out)
+    check_free(out, force)
     try:
         from glocal.export.onnx import export as run
     except ImportError as error:
@@ -215,7 +218,7 @@ def _report(out: Path, found: Exported) -> str:
             f"  the same label on {same.same_label} of {same.pictures}{near}; "
             f"largest difference {same.largest_difference:.1e}"
         )
-    return "\n".join([*lines, f"Next, also where torch is not installed: glocal predict {out} PHOTO"])
+    return "\n".join([*lines, f"Next, also where torch is not installed: glocal predict {shlex.quote(str(out))} PHOTO"])
 
 
 def _rates(measured: Measured) -> str:

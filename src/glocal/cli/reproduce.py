@@ -17,6 +17,7 @@ from glocal.cli.collection import Address, Engine, EngineName
 from glocal.cli.console import (
     DatasetName,
     Device,
+    Force,
     Json,
     Query,
     Reference,
@@ -28,11 +29,14 @@ from glocal.cli.console import (
     Way,
     Workers,
     bars,
+    check_free,
+    check_there,
     screen,
     show,
     stage_bars,
     stages,
 )
+from glocal.cli.printing import rate_meter
 from glocal.cli.research import parse_shots
 
 if TYPE_CHECKING:
@@ -240,11 +244,20 @@ def report(
 
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")] = Path("demo-out"),
+    photos: Annotated[
+        Path | None, typer.Option(help="Instead, the report of your own folder: photos/<class>/*.jpg, and unknown/.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "photos-fast",
     tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
+    force: Force = False,
+    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """The whole job in front of your eyes, on data that needs no download: train, evaluate, report."""
+    """The whole job in front of your eyes, on data that needs no download: train, teach, ask, compare, report."""
+    if photos is not None:
+        _demo_photos(photos, out, model, force, workers, device, json)
+        return
     from glocal.engine.distributed import pick_device
     from glocal.report.table import to_json
     from glocal.reproduce.demo import run_demo
@@ -260,7 +273,38 @@ def demo(
 
         found = run_demo(out, tasks=tasks, device=pick_device(device), callback=callback, progress=stages(progress))
     tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
-    show({"report": str(found.report), "tables": tables}, as_json=json, otherwise=lambda: _demo_tables(found))
+    result = {"report": str(found.report), "tables": tables, "recognizer": str(found.recognizer)}
+    result["outcome"] = found.outcome.to_json()
+    show(result, as_json=json, otherwise=lambda: _demo_tables(found))
+
+
+def _demo_photos(photos: Path, out: Path, model: str, force: bool, workers: int, device: str, json: bool) -> None:
+    check_there(photos)
+    report = out / "photos-report.html"
+    check_free(report, force)
+    from glocal.reproduce.photo_report import report_photos
+
+    with bars() as progress:
+        meters: dict[str, Any] = {}
+
+        def told(stage: str, done: int, total: int | None) -> None:
+            meters.setdefault(stage, rate_meter(progress, stage))(done, total)
+
+        found = report_photos(photos, report, model=model, device=device, workers=workers, progress=told)
+    lines = [*found.recognizer.outlook().lines()]
+    if found.outcome is not None:
+        asked = len(found.outcome.pictures)
+        lines.append(f"asked about {asked} photos it was not taught; of known ones right: {found.outcome.accuracy}")
+    again = f"Next: glocal enroll {shlex.quote(str(photos))} -o mine.glocal"
+    show(
+        {
+            "report": str(report),
+            "outlook": found.recognizer.outlook().to_json(),
+            "outcome": None if found.outcome is None else found.outcome.to_json(),
+        },
+        as_json=json,
+        otherwise=lambda: "\n".join([*lines, f"Report: {report}", again]),
+    )
 
 
 def _demo_tables(found: Demo) -> Any:
@@ -268,6 +312,7 @@ def _demo_tables(found: Demo) -> Any:
     from dataclasses import replace
 
     from rich.console import Group
+    from rich.text import Text
 
     from glocal.report.table import to_rich
     from glocal.reproduce.demo import COMMANDS
@@ -277,5 +322,14 @@ def _demo_tables(found: Demo) -> Any:
         rows = tuple(replace(row, note="") for row in table.rows)
         narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
     notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(found.tables.values())).rows)
-    closing = f"\nReport: {found.report}\nNext, with one folder of your photos per class in photos/:"
-    return Group(*narrow, notes, f"{closing}\n  {COMMANDS.splitlines()[0]}")
+    file = shlex.quote(str(found.recognizer))
+    recognizer = [
+        "A recognizer of five digits, taught with a few pictures each:",
+        *(f"  {line}" for line in found.expected),
+        f"  {found.kept}",
+        f"  unknown digits caught: {found.outcome.caught}",
+    ]
+    closing = [f"Report: {found.report}", f"Try it: glocal serve {file}", "Next, with your photos in photos/<class>/:"]
+    commands = [f"  {line}" for line in COMMANDS.splitlines()]
+    text = Text("\n".join(["", *recognizer, "", *closing, *commands]), overflow="ignore", no_wrap=True)
+    return Group(*narrow, notes, text)

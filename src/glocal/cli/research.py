@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ from glocal.cli.console import (
     FIRST,
     DatasetName,
     Device,
+    Force,
     Json,
     Query,
     Reference,
@@ -27,6 +29,7 @@ from glocal.cli.console import (
     Way,
     Workers,
     bars,
+    check_free,
     print_skipped,
     quoted,
     show,
@@ -91,7 +94,7 @@ def _run(stage: str, recipe: str, out: Path, json: bool, **how: Any) -> None:
         as_json=json,
         otherwise=lambda: (
             f"{out}: best at step {best['step']} on validation ({shown}).\n"
-            f"Next: glocal evaluate {out} --dataset {best['recipe']['data']['dataset']}"
+            f"Next: glocal evaluate {shlex.quote(str(out))} --dataset {shlex.quote(best['recipe']['data']['dataset'])}"
         ),
     )
 
@@ -263,6 +266,7 @@ def convert(
         str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
     ] = None,
     shot: Annotated[int, typer.Option(help="1 or 5: which of the published settings.")] = 1,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Turn published weights into a checkpoint; the file is read without running anything in it."""
@@ -272,6 +276,7 @@ def convert(
 
     if out.suffix != SUFFIX:
         raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")
+    check_free(out, force)
     model, report = import_weights(file, layout=layout, dataset=dataset, shot=shot)
     save_model(out, model)
     show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_table(out, report))

@@ -11,6 +11,7 @@ import io
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ URI = "uri"  # column of a list of photos
 LISTS, ZIP = (".parquet", ".csv"), ".zip"
 WEB = ("http://", "https://")
 FILE, MEMBER = "file://", "zip://"
+OURS = (*WEB, MEMBER)  # read without a client
 LARGEST = 256 << 20  # bytes of a picture file that is read into memory
 PATIENCE = 60  # seconds that a web server may be silent
 
@@ -43,23 +45,54 @@ def addresses(given: Iterable[str]) -> Iterator[str]:
 def check_clients(given: Iterable[str]) -> None:
     """Refuse an address that nothing here can read, before there is a list of them."""
     for each in given:
-        if is_remote(each):
-            _client(each)
+        if is_remote(each) and not each.startswith(OURS):
+            client(each)
 
 
 def is_remote(address: str) -> bool:
     return "://" in address and not address.startswith(FILE)
 
 
+def local_path(address: str) -> str:
+    """Of a path, or of ``file://`` and a path."""
+    return os.fsdecode(unquote_to_bytes(address.removeprefix(FILE))) if address.startswith(FILE) else address
+
+
+def client(address: str) -> tuple[Any, str]:
+    """The file system of fsspec that an address belongs to, and the path in it."""
+    try:
+        import fsspec
+
+        found: tuple[Any, str] = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise RecipeError(f"{address} cannot be reached from here: {_what(error)}", code="needs-client") from error
+    except Exception as error:  # each client has errors of its own
+        raise DataError(f"{address} cannot be opened ({_what(error)}); check it and your access to it") from error
+    return found
+
+
+def opened(address: str) -> Any:
+    """A binary file to read from."""
+    if address.startswith(MEMBER):
+        name, _, where = address.removeprefix(MEMBER).partition("::")
+        return _archive(where).open(name)
+    if address.startswith(WEB):
+        return urlopen(address, timeout=PATIENCE)
+    if not is_remote(address):
+        return open(local_path(address), "rb")
+    system, path = client(address)
+    return system.open(path, "rb")
+
+
 def source_of(uri: str, home: str | None = None) -> Source:
     """``home``: the folder that relative paths are meant from, where this process runs in another."""
     if is_remote(uri):
         return Source(uri, partial(_fetch, uri))
-    path = os.fsdecode(unquote_to_bytes(uri.removeprefix(FILE))) if uri.startswith(FILE) else uri
-    return Source(uri, partial(decode, Path(home, path) if home else Path(path), name=uri))
+    return Source(uri, partial(decode, Path(home or "", local_path(uri)), name=uri))
 
 
 def _below(given: str) -> Iterator[str]:
+    given = local_path(given)
     ending = os.path.splitext(given)[1].lower()
     if ending in LISTS:
         return _listed(given)
@@ -79,7 +112,7 @@ def _stored(given: str) -> Iterator[str]:
     if given.startswith(WEB):  # a web server lists nothing
         yield given
         return
-    system, path = _client(given)
+    system, path = client(given)
     try:
         if glob.has_magic(path):
             names = sorted(system.glob(path))
@@ -104,28 +137,38 @@ def _zipped(given: str) -> Iterator[str]:
 @lru_cache(maxsize=8)
 def _archive(where: str) -> zipfile.ZipFile:
     """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
-    file = _opened(where)
+    file = _seekable(where)
     try:
-        return zipfile.ZipFile(file if file.seekable() else io.BytesIO(file.read()))
+        return zipfile.ZipFile(file)
     except Exception:
         file.close()
         raise
 
 
+def _seekable(address: str) -> Any:
+    file = opened(address)
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
+
+
 def _listed(given: str) -> Iterator[str]:
     """The column ``uri`` of a Parquet file (or folder of them) or CSV, block by block."""
-    from pyarrow import ArrowInvalid, csv, dataset
+    from pyarrow import ArrowInvalid, csv, dataset, parquet
 
     try:
-        if given.lower().endswith(".csv"):
-            with _opened(given) as file:
+        with ExitStack() as stack:
+            if given.lower().endswith(".csv"):
                 options = csv.ConvertOptions(include_columns=[URI], column_types={URI: "string"})
-                for block in csv.open_csv(file, convert_options=options):
-                    yield from block.column(URI).to_pylist()
-            return
-        system, path = (None, given) if not is_remote(given) else _client(given)
-        for block in dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI]):
-            yield from block.column(URI).to_pylist()
+                blocks = csv.open_csv(stack.enter_context(opened(given)), convert_options=options)
+            elif given.startswith(OURS):
+                blocks = parquet.ParquetFile(stack.enter_context(_seekable(given))).iter_batches(columns=[URI])
+            else:
+                system, path = client(given) if is_remote(given) else (None, given)
+                blocks = dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI])
+            for block in blocks:
+                yield from block.column(URI).to_pylist()
     except (ArrowInvalid, KeyError, OSError) as error:
         raise DataError(
             f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_what(error)})",
@@ -135,40 +178,13 @@ def _listed(given: str) -> Iterator[str]:
 
 def _fetch(uri: str) -> Pixels:
     try:
-        with _opened(uri) as file:
+        with opened(uri) as file:
             data = file.read(LARGEST + 1)
     except Exception as error:  # each client has errors of its own
         raise UnusableImage(uri, f"it cannot be read ({_what(error)}); check the address and your access") from error
     if len(data) > LARGEST:
         raise UnusableImage(uri, f"its file has more than {LARGEST >> 20} MiB; make the picture smaller")
     return decode(data, name=uri)
-
-
-def _opened(address: str) -> Any:
-    if address.startswith(MEMBER):
-        name, _, where = address.removeprefix(MEMBER).partition("::")
-        return _archive(where).open(name)
-    if address.startswith(WEB):
-        return urlopen(address, timeout=PATIENCE)
-    if not is_remote(address):
-        return open(address, "rb")
-    system, path = _client(address)
-    return system.open(path, "rb")
-
-
-def _client(address: str) -> tuple[Any, str]:
-    """The file system of fsspec that an address belongs to, and the path in it."""
-    if address.startswith((*WEB, MEMBER)):
-        return None, address
-    try:
-        import fsspec
-
-        found: tuple[Any, str] = fsspec.core.url_to_fs(address)
-    except (ImportError, ValueError) as error:
-        raise RecipeError(f"{address} cannot be read here: {_what(error)}", code="needs-client") from error
-    except Exception as error:  # each client has errors of its own
-        raise DataError(f"{address} cannot be opened ({_what(error)}); check it and your access to it") from error
-    return found
 
 
 def _uri(path: str) -> str:

@@ -134,17 +134,21 @@ class JobFolder:
         return about.num_rows, sum(each.num_values - each.statistics.null_count for each in groups)
 
     def _same(self, job: Job) -> None:
-        before = json.loads(self.store.read(JOB))
         where = self.store.where
-        if (before["kind"], before["maker"]) != (job.kind, job.maker):
+        try:
+            before = json.loads(self.store.read(JOB))
+            made, given = (before["kind"], before["maker"]), tuple(before["given"])
+        except (ValueError, TypeError, LookupError, RecursionError) as error:
+            raise DataError(f"{where}/{JOB} is damaged; delete the folder to start anew", code="damaged-job") from error
+        if made != (job.kind, job.maker):
             raise DataError(
-                f"{where} was begun with another recognizer or threshold ({before['kind']} by {before['maker']}, this "
+                f"{where} was begun with another recognizer or threshold ({made[0]} by {made[1]}, this "
                 f"is {job.kind} by {job.maker}); delete it to start anew",
                 code="other-recognizer",
             )
-        if tuple(before["given"]) != job.given:
+        if given != job.given:
             raise DataError(
-                f"{where} was begun with other photos ({', '.join(before['given'][:3])}); name the same, or another "
+                f"{where} was begun with other photos ({', '.join(map(str, given[:3]))}); name the same, or another "
                 "folder for the results",
                 code="other-photos",
             )

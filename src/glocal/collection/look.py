@@ -38,36 +38,39 @@ class Look(Protocol):
     def rows(self, uris: Sequence[str], pictures: Sequence[Picture | Unreadable]) -> pa.RecordBatch: ...
 
 
-class AnswerLook:
+class _Pictures:
+    """Both looks read photos for an encoder; ``home`` as in ``source_of``."""
+
+    def __init__(self, encoder: Encoder, home: str | None) -> None:
+        self._encoder, self._home = encoder, home
+
+    def take(self, uri: str) -> Picture | Unreadable:
+        return take(source_of(uri, self._home), self._encoder.preprocess)
+
+
+class AnswerLook(_Pictures):
     """Answers of a recognizer."""
 
     schema = ANSWERS
 
     def __init__(self, model: str, *, device: str = "auto", threads: int = 0, home: str | None = None) -> None:
         self._recognizer = Recognizer.load(model, device=device, threads=threads)
-        self._home, self._encoder = home, self._recognizer.encoder
+        super().__init__(self._recognizer.encoder, home)
         self.maker = self._recognizer.contents.identity
-
-    def take(self, uri: str) -> Picture | Unreadable:
-        return take(source_of(uri, self._home), self._encoder.preprocess)
 
     def rows(self, uris: Sequence[str], pictures: Sequence[Picture | Unreadable]) -> pa.RecordBatch:
         batch = self._encoder.batch(pictures)
         return answer_rows(uris, _errors(batch), self._recognizer.decide(batch.views), self.maker)
 
 
-class VectorLook:
+class VectorLook(_Pictures):
     """What the encoder of a model, or of a recognizer, sees in a photo."""
 
     def __init__(self, model: str, *, device: str = "auto", threads: int = 0, home: str | None = None) -> None:
-        found = find_model(model, device=device)
-        self._home, self._encoder, self.maker = home, Encoder(found), found.sha256
-        size = found.preprocess.size
-        seen = found.embed(np.zeros((1, size, size, 3), np.uint8))
-        self.schema = vector_schema(seen, model)
-
-    def take(self, uri: str) -> Picture | Unreadable:
-        return take(source_of(uri, self._home), self._encoder.preprocess)
+        found = find_model(model, device=device, threads=threads)
+        super().__init__(Encoder(found), home)
+        self.maker, size = found.sha256, found.preprocess.size
+        self.schema = vector_schema(found.embed(np.zeros((1, size, size, 3), np.uint8)), model)
 
     def rows(self, uris: Sequence[str], pictures: Sequence[Picture | Unreadable]) -> pa.RecordBatch:
         batch = self._encoder.batch(pictures)

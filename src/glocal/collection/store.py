@@ -8,22 +8,18 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from glocal.collection.addresses import is_remote
+from glocal.collection.addresses import OURS, client, is_remote, local_path, opened
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.files import replacing
 
 
 class Store:
     def __init__(self, where: str) -> None:
-        self.where, self._system = where.rstrip("/"), None
-        self.path = self.where
-        if is_remote(where):
-            try:
-                import fsspec
-
-                self._system, self.path = fsspec.core.url_to_fs(self.where)
-            except (ImportError, ValueError) as error:
-                raise RecipeError(f"{where} cannot be written here: {error}", code="needs-client") from error
+        self.where = where.rstrip("/")
+        if where.startswith(OURS):
+            raise RecipeError(f"{where} cannot hold results; name a folder, or object storage", code="bad-target")
+        self._system: Any
+        self._system, self.path = client(self.where) if is_remote(where) else (None, local_path(self.where))
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return Store, (self.where,)  # a client is made anew where it is used
@@ -82,9 +78,7 @@ class Store:
             return file.read()
 
     def opened(self, name: str) -> BinaryIO:
-        if self._system is None:
-            return open(self.place(name), "rb")
-        found: BinaryIO = self._system.open(self.place(name), "rb")
+        found: BinaryIO = opened(f"{self.where}/{name}")
         return found
 
     def sweep(self) -> None:

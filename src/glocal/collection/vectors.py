@@ -36,7 +36,7 @@ class Vectors:
         try:
             self._data = ds.dataset(store.path, filesystem=store.system, format="parquet")
             self._about = json.loads((self._data.schema.metadata or {})[ABOUT])
-        except (OSError, pa.ArrowInvalid, KeyError, ValueError) as error:
+        except (OSError, pa.ArrowInvalid, KeyError, ValueError, RecursionError) as error:
             raise DataError(
                 f"{where} holds no vectors; `glocal embed MODEL PHOTOS --out {where}` makes some", code="no-vectors"
             ) from error

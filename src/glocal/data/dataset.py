@@ -8,7 +8,6 @@ one seed draws the same tasks from all of them.
 
 from __future__ import annotations
 
-import difflib
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from glocal.data.digests import BadImage, content_digest, digest_all
 from glocal.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import ArraySource, Pixels
+from glocal_runtime.spelling import nearest
 
 _NAMED_BAD = 8  # bad pictures listed in an error; the rest is counted
 
@@ -91,8 +91,8 @@ class ClassDataset:
         if not wanted:
             raise DataError(f"a subset of data set {self.name!r} needs at least one class, got none")
         for missing in (each for each in wanted if each not in self.classes):
-            near = difflib.get_close_matches(missing, self.classes, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(self.classes[:5])}, ..."
+            near = nearest(missing, self.classes)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(self.classes[:5])}, ..."
             raise DataError(f"data set {self.name!r} has no class {missing!r}; {hint}")
         keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
         names = [self.classes[c] for c in self.label[keep]]

@@ -53,6 +53,7 @@ class EpisodeSpec:
 
     @property
     def shot_range(self) -> tuple[int, int]:
+        """The fewest and the most support pictures per class."""
         return (self.shot, self.shot) if isinstance(self.shot, int) else self.shot
 
 
@@ -267,7 +268,7 @@ class TaskList(Sequence[Draw]):
                 code="other-data",
             )
         try:
-            spec = EpisodeSpec(**record["spec"])
+            spec = _spec(record["spec"])
             draws = tuple(_draw(task, spec, dataset) for task in record["tasks"])
             seed, start = int(record["seed"]), int(record["start"])
             if not draws or min(seed, start) < 0:
@@ -276,6 +277,15 @@ class TaskList(Sequence[Draw]):
             told = f"task list {path} makes no sense ({str(error)[:200]}); draw it anew"
             raise DataError(told, code="altered") from error
         return cls(draws, spec, seed, record["manifest"], start)
+
+
+def _spec(fields: Mapping[str, Any]) -> EpisodeSpec:
+    """In whole numbers: JSON also has infinity."""
+    for name, value in fields.items():
+        shots = value if name == "shot" and isinstance(value, list) else [value]
+        if any(type(each) is not int for each in shots):
+            raise ValueError(f"{name} is no whole number")
+    return EpisodeSpec(**fields)
 
 
 def _draw(task: Mapping[str, Any], spec: EpisodeSpec, dataset: ClassDataset) -> Draw:

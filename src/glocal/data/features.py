@@ -10,13 +10,16 @@ work done.  A bank is a folder of the cache:
     lock       held while building; the system frees it when its holder dies, so it cannot go stale
 
 Whoever opens a bank checks the rows it wants against their checksums.  Rows that a killed builder left half written,
-a bad disk changed or somebody copied from another bank do not match, and are encoded again.
+a bad disk changed or somebody copied from another bank do not match, and are encoded again.  Rows that are changed or
+cut off later, while the bank is in use, are noticed when they are read: the results do not follow them.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import threading
+import weakref
 import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -42,6 +45,7 @@ Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
 
 TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
+READ = 256  # maps looked at together
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
 
 
@@ -78,7 +82,7 @@ class Pooled:
 class FeatureBank:
     """``bank(indices)`` gives maps (B, C, H, W) in float32; rows must have been asked for when it was built."""
 
-    def __init__(self, maps: npt.NDArray[Any], row: Indices):
+    def __init__(self, maps: npt.NDArray[Any] | StoredMaps, row: Indices):
         self._maps = maps  # (rows, C, H, W)
         self._row = row  # (n,) row of every dataset image, -1 for those that are not here
 
@@ -202,6 +206,45 @@ def _places(images: Indices, rows: Indices, n: int) -> Indices:
     return place
 
 
+class StoredMaps:
+    """Rows of a file, read when they are asked for and compared with what they were when the bank was opened.
+
+    By file calls: a memory map would end the process when somebody cuts the file short, and would show what somebody
+    wrote over it.  The sums are quick ones, of words: they tell of an accident, the checksums on the disk of a mistake.
+    """
+
+    def __init__(self, path: Path, shape: tuple[int, ...], sums: npt.NDArray[np.uint64]):
+        self.path, self.shape, self._sums = path, shape, sums
+        self._file, self._reading = open(path, "rb", buffering=0), threading.Lock()  # noqa: SIM115 - as long as this
+        weakref.finalize(self, self._file.close)
+
+    def __getitem__(self, rows: Indices) -> npt.NDArray[Any]:
+        found = self.read(rows)
+        if found is None or not np.array_equal(quick_sums(found), self._sums[rows]):
+            raise DataError(
+                f"the feature bank {self.path} was changed by another program while it was in use; run the command "
+                "again, the maps that were changed are then computed again",
+                code="cache",
+            )
+        return found
+
+    def read(self, rows: Indices) -> npt.NDArray[Any] | None:
+        """As they are in the file; None when it ends before."""
+        found = np.empty((len(rows), *self.shape[1:]), np.float32)
+        with self._reading:
+            for row, into in zip(rows.tolist(), found, strict=True):
+                self._file.seek(row * into.nbytes)
+                if self._file.readinto(into.data.cast("B")) != into.nbytes:
+                    return None
+        return found
+
+
+def quick_sums(maps: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
+    """One of each map (B, C, H, W)."""
+    words = maps.reshape(len(maps), int(np.prod(maps.shape[1:])))
+    return words.view(np.uint64 if words.shape[1] % 2 == 0 else np.uint32).sum(axis=1, dtype=np.uint64)
+
+
 class BankFiles:
     """The files of one bank, opened under its lock; files that do not fit together are started anew."""
 
@@ -211,12 +254,15 @@ class BankFiles:
             stray.unlink(missing_ok=True)
         self.shape = self._stored_shape()
         self.sums = np.zeros(n, np.uint32) if self.shape is None else np.fromfile(home / "sums.bin", np.uint32)
+        if len(self.sums) != n:  # cut short since it was looked at
+            self.shape, self.sums = None, np.zeros(n, np.uint32)
+        self.quick = np.zeros(n, np.uint64)  # of the rows that were found intact, and of those written since
 
     def _stored_shape(self) -> tuple[int, ...] | None:
         try:
             shape = tuple(map(int, json.loads((self.home / "bank.json").read_text("utf-8"))["shape"]))
             sizes = {name: (self.home / name).stat().st_size for name in ("maps.bin", "sums.bin")}
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
             return None
         fits = len(shape) == 3 and min(shape) > 0 and sizes == self._sizes(shape)
         return shape if fits else None
@@ -226,11 +272,15 @@ class BankFiles:
 
     def intact(self, rows: Indices) -> npt.NDArray[np.bool_]:
         """Which of these rows are there, as they were written, for this bank."""
-        if self.shape is None:
-            return np.zeros(len(rows), bool)
-        maps, stored = self.maps(), self.sums[rows].tolist()
-        checks = (known != 0 and self._sum(maps[i]) == known for i, known in zip(rows.tolist(), stored, strict=True))
-        return np.fromiter(checks, bool, len(rows))
+        found = np.zeros(self.n, bool)
+        if self.shape is not None:
+            stored, there = self.maps(), rows[self.sums[rows] != 0]
+            for some in np.split(there, range(READ, len(there), READ)):
+                maps = stored.read(some)
+                if maps is not None:
+                    found[some] = [self._sum(row) for row in maps] == self.sums[some]
+                    self.quick[some] = quick_sums(maps)
+        return found[rows]
 
     def write(self, indices: Indices, maps: Tensor) -> None:
         """Write rows by file calls, not through a memory map: a full disk is then an error and not a crash."""
@@ -241,13 +291,13 @@ class BankFiles:
             for index, row in zip(indices.tolist(), rows, strict=True):
                 file.seek(index * row.nbytes)
                 file.write(row.data)
-        self.sums[indices] = [self._sum(row) for row in rows]
+        self.sums[indices], self.quick[indices] = [self._sum(row) for row in rows], quick_sums(rows)
         with open(self.home / "sums.bin", "r+b") as file:
             file.write(self.sums.data)
 
-    def maps(self) -> npt.NDArray[Any]:
+    def maps(self) -> StoredMaps:
         assert self.shape is not None
-        return np.asarray(np.memmap(self.home / "maps.bin", np.float32, mode="r", shape=(self.n, *self.shape)))
+        return StoredMaps(self.home / "maps.bin", (self.n, *self.shape), self.quick)
 
     def _create(self, shape: tuple[int, ...]) -> None:
         (self.home / "bank.json").unlink(missing_ok=True)

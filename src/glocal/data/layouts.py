@@ -257,6 +257,8 @@ def csv_rows(text: str, where: str) -> list[Row]:
             if not file or not label:
                 told = ",".join(cells)[:80]
                 raise DataError(f"{where}: line {reader.line_num} must give a file name and a label, got {told!r}")
+            if "\0" in file + label:
+                raise DataError(f"{where}: line {reader.line_num} holds a zero byte, which no file name and label has")
             rows.append(Row(reader.line_num, file, label, split))
     except csv.Error as error:
         raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error

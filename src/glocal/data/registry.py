@@ -14,8 +14,10 @@ from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
 from glocal.data.prepared import is_prepared, open_prepared
 from glocal_runtime.errors import DataError
+from glocal_runtime.spelling import meant
 
 SPLITS = ("train", "val", "test")
+"""The splits by class: to learn from, to choose by, to report."""
 _CALTECH = "caltech-photos"
 _CALTECH_SPLITS = {"train": slice(60), "val": slice(60, 75), "test": slice(75, 100)}
 
@@ -43,6 +45,7 @@ DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, a
     "embedded": embedded,
     "caltech-photos": caltech_photos,
 }
+"""Every data set by name: a function of the split."""
 
 
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
@@ -67,7 +70,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
         if folder.is_file():
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
-    told = f"dataset {str(name)!r} is not one of {', '.join(DATASETS)}, and there is {where}"
+    told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
     raise DataError(told, code="no-such-dataset")
 
 

@@ -27,6 +27,7 @@ from glocal.methods import Method, build_method
 from glocal.types import Preprocess, tensor_hash
 from glocal_runtime.errors import WeightsError
 from glocal_runtime.files import replacing
+from glocal_runtime.spelling import meant
 
 FORMAT = 1
 SLACK = 1 << 20  # numbers that a module may have beside its weights in the file
@@ -59,11 +60,13 @@ class Model:
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
 
     def to(self, device: torch.device | str) -> Model:
+        """Backbone and method on that device; returns itself."""
         self.backbone.to(device)
         self.method.to(device)
         return self
 
     def eval(self) -> Model:
+        """Backbone and method in evaluation mode; returns itself."""
         self.backbone.eval()
         self.method.eval()
         return self
@@ -90,14 +93,8 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"checkpoint {path} is damaged or no safetensors file: {error}", code="damaged") from error
-    try:
-        record = json.loads(header["glocal"])
-        written_as, version, digest = record["format"], record["version"], record["sha256"]
-    except (KeyError, TypeError, ValueError) as error:
-        raise WeightsError(
-            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
-            code="foreign",
-        ) from error
+    record = _record(path, header)
+    written_as, version, digest = record["format"], record["version"], record["sha256"]
     if written_as != FORMAT:
         raise WeightsError(
             f"checkpoint {path} has format {written_as}, written by glocal {version}; this is glocal {__version__}, "
@@ -112,7 +109,27 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
 
 def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
+    """One checkpoint that ``load_model`` reads; ``half`` stores float16, half the size."""
     write_checkpoint(path, model.tensors(), model.record, half=half)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """The record alone, in a moment; nothing but the header is looked at."""
+    with safe_open(path, framework="pt") as file:
+        return _record(path, file.metadata() or {})
+
+
+def _record(path: str | Path, header: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        record: dict[str, Any] = json.loads(header["glocal"])
+        if not {"format", "version", "sha256"} <= record.keys():
+            raise KeyError("format")
+        return record
+    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise WeightsError(
+            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
+            code="foreign",
+        ) from error
 
 
 def load_model(source: str | Path) -> Model:
@@ -198,7 +215,7 @@ def find_checkpoint(source: str | Path) -> Path:
         return shipped[str(source)]
     message = (
         f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
-        f"shipped: {', '.join(shipped) or 'none'}"
+        f"{meant(str(source), shipped, see='glocal list models')}"
     )
     if find_spec(MODELS):
         raise WeightsError(message, code="no-model")

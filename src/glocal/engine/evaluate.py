@@ -31,6 +31,7 @@ from glocal.engine.row_store import Rows, RowStore
 from glocal.methods import Method
 from glocal.metrics import METRICS, Interval, block_metrics, mean_ci
 from glocal.types import Episode
+from glocal_runtime.markup import rows_table
 
 Progress = Callable[[str, int, int], None]  # stage ("encode" or "tasks"), done, total
 
@@ -56,11 +57,35 @@ class Evaluation:
     about: Mapping[str, Any] = field(default_factory=dict)  # which model on which data, as plain values
 
     def summary(self) -> dict[str, Interval]:
+        """Mean and 95 % interval over tasks, per metric."""
         return {name: mean_ci(values) for name, values in self.rows.items()}
 
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{METRICS[name].title} {_percent(i)}" for name, i in list(self.summary().items())[:2])
+        return f"<Evaluation of {self._what()}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a line per metric, with its meaning."""
+        rows = [(METRICS[name].title, _percent(i), METRICS[name].description) for name, i in self.summary().items()]
+        said = f"{self._what()}: mean and 95 % interval over tasks, in percent"
+        return rows_table(("metric", "value", "meaning"), rows, caption=said)
+
+    def _what(self) -> str:
+        n = len(next(iter(self.rows.values()), ()))
+        if not self.about:
+            return f"{n} tasks"
+        spec = self.about["spec"]
+        data = f"{self.about['dataset']}/{self.about['split']}"
+        return f"{self.about['checkpoint']} on {data}, {spec['way']}-way {spec['shot']}-shot, {n} tasks"
+
     def to_json(self) -> dict[str, Any]:
+        """Plain values: what was measured on what, and the summary."""
         metrics = {name: {"mean": i.mean, "ci95": i.half} for name, i in self.summary().items()}
         return {**self.about, "tasks_fingerprint": self.tasks, "metrics": metrics}
+
+
+def _percent(interval: Interval) -> str:
+    return f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"
 
 
 def evaluate(

@@ -7,7 +7,6 @@ The resolved recipe travels in every checkpoint.
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import json
 import math
@@ -24,6 +23,7 @@ from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
 from glocal.methods import METHODS, SWITCHES, current_name
 from glocal_runtime.errors import RecipeError
+from glocal_runtime.spelling import meant
 
 
 class Section(BaseModel):
@@ -32,7 +32,7 @@ class Section(BaseModel):
 
 class Data(Section):
     dataset: str  # a name of glocal.data.DATASETS, a folder below GLOCAL_DATA, or a path
-    workers: int = Field(2, ge=1)
+    workers: int = Field(2, ge=1)  # threads that decode pictures; the result does not depend on it
     skip_bad: bool = False  # leave out pictures that cannot be read
     holdout: float = Field(0.0, ge=0, lt=1)  # share of each base class that pre-training leaves for the meta stage
     part: Literal["all", "pretrained", "held-out"] = "all"  # which of the base pictures this stage uses
@@ -56,11 +56,11 @@ class Component(BaseModel):
 
 
 class Augmentation(Section):
-    crop_padding: int = Field(0, ge=0)
-    crop_size: int | None = Field(None, ge=1)
-    flip: bool = False
+    crop_padding: int = Field(0, ge=0)  # pixels put around a picture before a window is cut out at a random place
+    crop_size: int | None = Field(None, ge=1)  # side of that window; None: as large as the picture was
+    flip: bool = False  # left and right changed, in half of the cases
     rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
-    jitter: float = Field(0.0, ge=0, lt=1)
+    jitter: float = Field(0.0, ge=0, lt=1)  # brightness, contrast and saturation, each by a factor of 1 ± this at most
 
     def build(self) -> Augment:
         return Augment(**self.model_dump())
@@ -70,15 +70,15 @@ class Optimizer(Section):
     """SGD with Nesterov momentum."""
 
     lr: float = Field(0.1, gt=0)  # of everything but the backbone when that has its own
-    lr_backbone: float | None = Field(None, gt=0)
-    momentum: float = Field(0.9, ge=0, lt=1)
-    weight_decay: float = Field(5e-4, ge=0)
+    lr_backbone: float | None = Field(None, gt=0)  # of the backbone; None: the same
+    momentum: float = Field(0.9, ge=0, lt=1)  # of the gradient, by Nesterov
+    weight_decay: float = Field(5e-4, ge=0)  # share of every weight that is added to its gradient
     clip: float | None = Field(None, gt=0)  # largest gradient norm
     average: float = Field(0.0, ge=0, lt=1)  # decay of a moving average of the weights, which validation and BEST use
-    schedule: Literal["constant", "steps", "one-cycle", "cosine"] = "steps"
+    schedule: Literal["constant", "steps", "one-cycle", "cosine"] = "steps"  # how the rates change
     # "steps": shares of the run after which the rate is multiplied by gamma; not strict, because TOML has only lists
     milestones: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()
-    gamma: float = Field(0.1, gt=0, le=1)
+    gamma: float = Field(0.1, gt=0, le=1)  # "steps": the factor at each milestone
     warmup: float = Field(0.2, ge=0, lt=1)  # "one-cycle" and "cosine": share of the run in which the rate rises
 
     def factor(self, progress: float) -> float:
@@ -95,18 +95,18 @@ class Optimizer(Section):
 
 
 class Pretraining(Section):
-    epochs: int = Field(500, ge=1)
-    batch_size: int = Field(128, ge=2)
+    epochs: int = Field(500, ge=1)  # times that every picture is seen
+    batch_size: int = Field(128, ge=2)  # pictures per step
     # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all.
     # Batch norm sees this many at a time.
     micro_batch: int | None = Field(None, ge=2)
-    label_smoothing: float = Field(0.0, ge=0, lt=1)
+    label_smoothing: float = Field(0.0, ge=0, lt=1)  # share of the target that all classes have in common
     # A run or model with a narrower ResNet-12, taught the same classes, whose function the new one starts with.
     widen: str | None = None
     # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
     # Small pictures are learned from several times as fast; the last part gets used to the full size.
     sizes: Annotated[tuple[Annotated[int, Field(ge=8)], ...], Field(strict=False)] = ()
-    size_ends: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()
+    size_ends: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()  # one per size
 
     @model_validator(mode="after")
     def _sizes_end(self) -> Pretraining:
@@ -119,10 +119,10 @@ class Pretraining(Section):
 
 
 class Tasks(Section):
-    way: int = Field(5, ge=1)
-    shot: int = Field(1, ge=1)
-    query: int = Field(15, ge=1)
-    unknown_way: int = Field(5, ge=0)
+    way: int = Field(5, ge=1)  # known classes per task
+    shot: int = Field(1, ge=1)  # support pictures per known class
+    query: int = Field(15, ge=1)  # queries per class
+    unknown_way: int = Field(5, ge=0)  # unknown classes per task
 
     @property
     def spec(self) -> EpisodeSpec:
@@ -130,9 +130,9 @@ class Tasks(Section):
 
 
 class MetaTraining(Tasks):
-    tasks: int = Field(60_000, ge=0)  # 0: only put the method on the backbone, for methods that do not learn
-    tasks_per_step: int = Field(1, ge=1)
-    backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"
+    tasks: int = Field(60_000, ge=0)  # how many; 0: only put the method on the backbone, for methods that do not learn
+    tasks_per_step: int = Field(1, ge=1)  # whose gradients are averaged
+    backbone: Literal["frozen", "fine-tuned"] = "fine-tuned"  # frozen: maps from the bank, minutes on a CPU
     views: int = Field(1, ge=1)  # frozen: versions of each picture in the bank (plain, flipped, shifted)
     # Fine-tuned: steps of this stage in which DropBlock comes to full strength, from none.  None: it goes on from where
     # the run before stopped, and reaches full strength within a third of this one.
@@ -145,9 +145,9 @@ class MetaTraining(Tasks):
 class Validation(Tasks):
     """On the validation classes only; what chooses the checkpoint."""
 
-    every: int = Field(500, ge=1)  # steps
-    tasks: int = Field(200, ge=1)
-    choose: Literal["acc", "auroc"] = "auroc"
+    every: int = Field(500, ge=1)  # steps from one validation to the next
+    tasks: int = Field(200, ge=1)  # of each validation, the same every time
+    choose: Literal["acc", "auroc"] = "auroc"  # the metric by which the best checkpoint is kept
 
     @model_validator(mode="after")
     def _can_choose(self) -> Validation:
@@ -165,8 +165,8 @@ class Speed(Section):
 
 
 class Recipe(Section):
-    stage: Literal["pretrain", "train"]
-    seed: int = Field(0, ge=0)
+    stage: Literal["pretrain", "train"]  # teach a backbone the base classes, or a method its tasks
+    seed: int = Field(0, ge=0)  # of weights, order, augmentation and tasks
     init: str | None = None  # the run or checkpoint this stage starts from
     data: Data
     backbone: Component | None = None  # needed without init, otherwise taken from there
@@ -264,7 +264,8 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     elif shipped is not None:
         content = shipped.read_bytes()
     else:
-        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one of: {', '.join(shipped_recipes())}")
+        known = meant(str(source), shipped_recipes(), see="glocal list recipes")
+        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one that ships; {known}")
     read, kind = (json.loads, "JSON") if path.suffix == ".json" else (tomllib.loads, "TOML")
     try:
         fields = read(content.decode())
@@ -339,8 +340,4 @@ def _sentence(problem: Any) -> str:
 
 
 def _unknown(name: str, choices: Iterable[str]) -> str:
-    choices = sorted(choices)
-    close = difflib.get_close_matches(name, choices, n=1)
-    if close:
-        return f"unknown {name!r}, did you mean {close[0]!r}?"
-    return f"unknown {name!r}, expected one of: {', '.join(choices)}"
+    return f"unknown {name!r}, {meant(name, sorted(choices))}"

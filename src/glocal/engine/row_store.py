@@ -39,7 +39,7 @@ class RowStore:
         try:
             found = json.loads(file.read_text("utf-8"))
             rows = {str(name): np.asarray(values, np.float64) for name, values in found.pop("rows").items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
         return rows if found == record else None
 

@@ -40,8 +40,10 @@ METHODS: dict[str, type[Method]] = {
     "oslo": OSLO,
     "eol": EOL,
 }
+"""Every method by its name in recipes; take more with ``METHODS["name"] = Class``."""
 
 SWITCHES = ("centre",)  # settings that are off or on for every method
+"""Settings that every method takes beside its own."""
 ADDED_TO_GEL = inspect.signature(GlocalHead).parameters.keys() - inspect.signature(GEL).parameters.keys()
 
 

@@ -70,9 +70,9 @@ class GlocalRidge(Method):
 
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means of comparable lengths
-        vec: Tensor  # (S, D) of every support photo
+        vec: Tensor  # (S, D) of every support photo; beyond ``MOST`` of none, here and below
         local: Tensor  # (S, C, side, side) unit cells
-        alpha: Tensor  # (S, N + 1) weights of the regression, last those of the known unknowns; 0 beyond ``MOST``
+        alpha: Tensor  # (S, N + 1) weights of the regression, last those of the known unknowns
 
     directions: Tensor
     gains: Tensor
@@ -132,24 +132,35 @@ class GlocalRidge(Method):
         *later, earliest = (F.normalize(cells(each, min(self.side, *each.shape[-2:])), dim=1) for each in early)
         return torch.cat([*(each * math.sqrt(LATER) for each in later), earliest], dim=1)
 
+    def match(self, some: Tensor, others: Tensor) -> Tensor:
+        return cell_match(some, others)
+
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
+        if not torch.compiler.is_exporting() and len(support) > MOST:
+            return self._prototypes_alone(support, label)
         one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
         shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
         proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
-        if not torch.compiler.is_exporting() and len(support) > MOST:
-            return self.State(proto, support.vec, support.local, torch.zeros_like(target))
-        kernel = support.vec @ support.vec.mT + cell_match(support.local, support.local)
+        kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
-        return self.State(proto, support.vec, support.local, solve(kernel, target, self.ridge * weight))
+        alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
+        return self.State(proto, support.vec, support.local, alpha)
+
+    def _prototypes_alone(self, support: Views, label: Tensor) -> Any:
+        """A state without photos: nothing in it is as large as photos times classes."""
+        assert support.local is not None
+        vec = support.vec
+        if label.ndim == 2:
+            known = label.any(dim=1)
+            vec, label = vec[known], label[known].argmax(dim=1)
+        proto = prototypes(class_mean(vec, label), label.bincount().to(vec))
+        return self.State(proto, support.vec[:0], support.local[:0], proto.new_zeros(0, len(proto) + 1))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
         by_photo = self.weight * (query.vec @ state.vec.mT) @ state.alpha
-        if not torch.compiler.is_exporting() and len(state.vec) > MOST:
-            by_patch = torch.zeros_like(by_photo)
-        else:
-            by_patch = self.weight * cell_match(query.local, state.local) @ state.alpha
+        by_patch = self.weight * self.match(query.local, state.local) @ state.alpha
         whole, patches = query.vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
         both = whole + patches
         best = both.argmax(dim=1, keepdim=True)

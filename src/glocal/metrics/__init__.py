@@ -64,6 +64,8 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Metric:
+    """A column of every table: how it is computed, called and read."""
+
     title: str  # the head of its column
     description: str
     higher_is_better: bool
@@ -88,6 +90,7 @@ METRICS: dict[str, Metric] = {
     "f1": Metric("F1*", "F1 of unknown at the true rate: the cut knows how many there are", True, openset.rank_f1),
     "oscr": Metric("OSCR", "area under correct-classification against false-positive rate", True, openset.rank_oscr),
 }
+"""Every metric by its name; a table has them in this order."""
 
 
 def accuracy(logits: ArrayLike, label: ArrayLike) -> float:

@@ -180,10 +180,12 @@ class ScoreHistogram:
 
     @property
     def known_share(self) -> FloatArray:
+        """(bins,): the counts of known queries, as shares that add up to 1."""
         return self.known / self.known.sum()
 
     @property
     def unknown_share(self) -> FloatArray:
+        """The same of the unknown ones."""
         return self.unknown / self.unknown.sum()
 
     @property

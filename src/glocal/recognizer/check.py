@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,6 +13,7 @@ from glocal_runtime.photos import Labelled, Unreadable, labelled_sources
 from glocal_runtime.prediction import Prediction
 from glocal_runtime.rate import Rate
 from glocal_runtime.recognizer import Recognizer
+from glocal_runtime.spelling import nearest
 from glocal_runtime.support import UNKNOWN_NAME
 
 T = TypeVar("T")
@@ -133,6 +133,6 @@ def _told(answers: Iterable[T], total: int, progress: Progress | None) -> Iterat
 
 
 def _remark(folder: str, classes: Sequence[str]) -> str:
-    near = difflib.get_close_matches(folder, classes, n=1)
-    hint = f"; or is it {near[0]!r} misspelt?" if near else ""
+    near = nearest(folder, classes)
+    hint = f"; or is it {near!r} misspelt?" if near else ""
     return f"folder {folder!r} is no enrolled class: its pictures count as unknown{hint}"

@@ -57,12 +57,15 @@ class ResultFile:
         self._recognizer = recognizer
         self._format = _FORMATS[path.suffix.lower()]
 
-    def done(self, *, resume: bool) -> set[str]:
-        """The pictures that need no answer any more; without ``resume`` an interrupted run is not written over."""
+    def done(self, *, resume: bool, force: bool = False) -> set[str]:
+        """The pictures that need no answer any more; only with ``force`` what an interrupted run left is dropped."""
         if not resume:
-            if self.partial.exists():
+            if force:
+                self.partial.unlink(missing_ok=True)
+            elif self.partial.exists():
                 raise DataError(
-                    f"{self.partial} is what an interrupted run left; continue it with --resume, or delete it",
+                    f"{self.partial} is what an interrupted run left; continue it with --resume, or write over it with "
+                    "--force",
                     code="interrupted-run",
                 )
             return set()
@@ -140,7 +143,7 @@ class ResultFile:
                 if waiting is not None:
                     yield waiting
                 waiting = found
-        except (ValueError, csv.Error) as error:
+        except (ValueError, csv.Error, RecursionError) as error:
             if isinstance(error, DataError):
                 raise
             ended = True  # the stump is the row that failed, not the one before it

@@ -70,6 +70,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     threshold_: Threshold
 
     def fit(self, X: Any, y: Any) -> GlocalClassifier:
+        """Enroll the classes of y anew; X as the class says."""
         for name in ("recognizer_", "names_", "features_", "labels_", "n_features_in_", "feature_names_in_"):
             self.__dict__.pop(name, None)
         return self._learn(X, y, first=True)
@@ -81,6 +82,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self._learn(X, y, first=not hasattr(self, "classes_"))
 
     def predict(self, X: Any) -> Array:
+        """(n,) the class of each picture, or the unknown label where ``reject`` is on."""
         logits, open_score = self._scores(X)
         nearest = self.classes_[logits.argmax(axis=1)]
         if not self.reject:

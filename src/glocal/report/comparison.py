@@ -22,6 +22,7 @@ from glocal.engine.named_models import NamedModel, check_reference, load_models
 from glocal.engine.row_store import Rows, RowStore
 from glocal.metrics import METRICS, mean_ci, mean_ranks, paired_difference
 from glocal.report.comparable import Conditions, about, published_beside, why_not
+from glocal.report.html import to_html
 from glocal.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown
 from glocal_runtime.files import write_text
 
@@ -41,6 +42,7 @@ class Result:
     transductive: bool
 
     def to_json(self) -> dict[str, Any]:
+        """Table and task list as plain values."""
         return {
             "spec": asdict(self.measured.spec),
             "unknown_share": unknown_share(self.measured.spec),
@@ -65,7 +67,16 @@ class Comparison:
     evaluations: Sequence[Mapping[str, Evaluation]]  # per task list, by the name of the model
     results: Sequence[Result]  # the tables
 
+    def __repr__(self) -> str:
+        names = ", ".join(model.name for model in self.models)
+        return f"<Comparison of {names} on {self.dataset}/{self.split}: {len(self.results)} tables>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: the tables, differences to the reference under the values."""
+        return f"<div>{''.join(to_html(result.table) for result in self.results)}</div>"
+
     def to_json(self) -> dict[str, Any]:
+        """Models, data, task lists and tables as plain values."""
         return {
             "version": __version__,
             "dataset": self.dataset,

@@ -5,7 +5,6 @@ Right and wrong differ by a sign, by words and by the line of the card, never by
 
 from __future__ import annotations
 
-import base64
 import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from glocal.report.html import Html, text
+from glocal_runtime.markup import Html, data_uri, text
 
 LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen and keeps the page small
 SMALL = 64  # pictures below this are shown as crisp squares instead of a blur
@@ -78,11 +77,11 @@ def picture_uri(picture: Picture) -> str:
     image.thumbnail((LARGEST, LARGEST))
     file = io.BytesIO()
     image.save(file, format="PNG", optimize=True)
-    return f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+    return data_uri(file.getvalue(), "image/png")
 
 
 def _class(name: str, pictures: Sequence[Picture]) -> str:
-    shots = "".join(_image(picture, f"support picture of {name}") for picture in pictures)
+    shots = "".join(picture_of(picture, f"support picture of {name}") for picture in pictures)
     return f'<li><div class="shots">{shots}</div><span class="name">{text(name)}</span></li>'
 
 
@@ -97,7 +96,7 @@ def _card(query: Query, *, threshold: float, low: float, high: float) -> str:
 
     return (
         f'<li class="query {"right" if query.right else "wrong"}">'
-        f"{_image(query.picture, f'{query.truth}, {side}')}"
+        f"{picture_of(query.picture, f'{query.truth}, {side}')}"
         f'<p><span class="verdict">{sign} {query.verdict}</span></p>'
         f"<p>says <strong>{text(said)}</strong></p>"
         f"<p>is {text(query.truth)}{'' if query.known else ', never shown'}</p>"
@@ -108,7 +107,8 @@ def _card(query: Query, *, threshold: float, low: float, high: float) -> str:
     )
 
 
-def _image(picture: Picture, alt: str) -> str:
+def picture_of(picture: Picture, alt: str) -> str:
+    """An element with the picture inside; small ones as crisp squares."""
     small = ' class="small"' if max(picture.shape[:2]) < SMALL else ""
     return f'<img{small} src="{picture_uri(picture)}" alt="{text(alt)}">'
 

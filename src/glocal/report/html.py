@@ -9,25 +9,18 @@ called ``<script>`` stays a name.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from importlib.resources import files
 from itertools import takewhile
 
 from glocal.metrics import METRICS
 from glocal.report.table import EMPTY, Cell, Table, marked
+from glocal_runtime.markup import Html, data_uri, placed, text
 
 # The page may hold inline styles and embedded pictures and nothing else, whatever a later piece puts into it.
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
-
-
-class Html(str):
-    """Markup that is ready to be placed in a page; a plain ``str`` is text."""
-
-    __slots__ = ()
 
 
 @dataclass(frozen=True)
@@ -38,11 +31,6 @@ class Section:
     body: Sequence[str]
 
 
-def text(value: object) -> Html:
-    """Escape for element content and for quoted attributes; half characters of broken file names become '?'."""
-    return Html(escape(str(value).encode("utf-8", "replace").decode("utf-8")))
-
-
 def code(lines: str) -> Html:
     """Commands to copy, kept line by line; a long line scrolls in its own box."""
     return Html(f'<pre class="code" tabindex="0"><code>{text(lines)}</code></pre>')
@@ -50,7 +38,7 @@ def code(lines: str) -> Html:
 
 def facts(values: Mapping[str, object]) -> Html:
     """Name and value pairs as small cards: the numbers a reader should meet first, or the settings of a run."""
-    pairs = "".join(f"<div><dt>{text(name)}</dt><dd>{text(value)}</dd></div>" for name, value in values.items())
+    pairs = "".join(f"<div><dt>{text(name)}</dt><dd>{placed(value)}</dd></div>" for name, value in values.items())
     return Html(f'<dl class="facts">{pairs}</dl>')
 
 
@@ -63,8 +51,7 @@ def figure(picture: str | bytes, *, alt: str) -> Html:
         kind, data = "svg+xml", picture.encode()
     else:
         kind, data = "png", picture
-    source = f"data:image/{kind};base64,{base64.b64encode(data).decode()}"
-    return Html(f'<figure class="plot"><img src="{source}" alt="{text(alt)}"></figure>')
+    return Html(f'<figure class="plot"><img src="{data_uri(data, f"image/{kind}")}" alt="{text(alt)}"></figure>')
 
 
 def to_html(table: Table) -> Html:

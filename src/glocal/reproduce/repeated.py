@@ -66,8 +66,8 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         old, old_run, old_tasks = earlier[title, row["name"]]
         over = old.get("seeds", {}).get(METRIC)
         half = None if over is None else (over["high"] - over["low"]) / 2
-        was, now_is = (float(each["values"][METRIC]["mean"]) for each in (old, row))
-        found.append(Change(title, row["name"], was, now_is, half, run == old_run, tasks == old_tasks))
+        was, is_now = (each["values"][METRIC]["mean"] for each in (old, row))
+        found.append(Change(title, row["name"], was, is_now, half, run == old_run, tasks == old_tasks))
     return found
 
 

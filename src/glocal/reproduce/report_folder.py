@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any
 
 from glocal import __version__
 from glocal.report.comparison import Result
-from glocal.report.html import Html, Section, code, facts, page, side_by_side, to_html
+from glocal.report.html import Section, code, facts, page, side_by_side, to_html
 from glocal.report.html import figure as on_page
 from glocal.report.plots import to_png, to_svg
 from glocal.report.table import to_latex, to_markdown
 from glocal.reproduce.runs import commit
 from glocal_runtime.files import replacing, write_text
+from glocal_runtime.markup import Html
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 import signal
 import socket
 import sys
@@ -84,7 +85,7 @@ def _site(server: Server) -> APIRouter:
 
     @router.get("/health", tags=["site"], response_model=Health)
     async def health() -> Response:
-        now = workspace.snapshot
+        now = await server.now()
         return Json(
             {
                 "status": "ok",
@@ -109,19 +110,25 @@ def _site(server: Server) -> APIRouter:
         except FileNotFoundError:
             raise no_classes() from None
         size = os.fstat(opened.fileno()).st_size  # of what was opened: the name may mean another file by now
-        headers = {"Content-Length": str(size), "Content-Disposition": 'attachment; filename="recognizer.glocal"'}
+        headers = {"Content-Length": str(size), **_named(workspace.file.name)}
         return StreamingResponse(_chunks(opened), media_type="application/octet-stream", headers=headers)
 
     @router.get("/export/results.csv", tags=["export"], response_class=Response, responses=binary("text/csv"))
     async def results() -> Response:
         """The recent pictures with their answers, newest first."""
-        now = workspace.snapshot
+        now = await server.now()
         who = now.enrolled().contents.identity
         table = await run_in_threadpool(lambda: _csv(row(each.answer, who) for each in workspace.recent(now)))
-        headers = {"Content-Disposition": 'attachment; filename="results.csv"'}
+        headers = _named(f"{workspace.file.stem}-answers.csv")
         return Response(table, media_type="text/csv; charset=utf-8", headers=headers)
 
     return router
+
+
+def _named(name: str) -> dict[str, str]:
+    """What a download is called: in letters that every header can hold, and as it is."""
+    plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
+    return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(os.fsencode(name))}"}
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> str:

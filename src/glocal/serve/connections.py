@@ -26,6 +26,8 @@ class Connection(H11Protocol):
     head_seconds = 20.0  # until the head of a request is there
     write_seconds = 30.0  # in which a client that is sent something must take ...
     least_bytes = 32 << 10  # ... so much of it, or the rest
+    last_seconds = 2.0  # after the end was called for, in which somebody who was let in may still ask
+    _ending = False
     _head: asyncio.TimerHandle | None = None
     _write: asyncio.TimerHandle | None = None
     _unread = 0  # bytes that the client has not taken when it was last looked at
@@ -41,6 +43,17 @@ class Connection(H11Protocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         self._watch_head()
+        if self._ending and self.cycle is not None:
+            self.cycle.keep_alive = False
+
+    def shutdown(self) -> None:
+        """Who was let in and has not asked anything yet is on the way of asking: closing now would be no answer."""
+        if self.cycle is None and self._is_silent:
+            self._ending = True
+            self._stop_listening()
+            self._head = self.loop.call_later(self.last_seconds, self._give_up)
+        else:
+            super().shutdown()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -27,7 +27,7 @@ def decide(server: Server) -> APIRouter:
     @router.get("", response_model=schemas.ThresholdView)
     async def threshold() -> Response:
         """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
-        now = workspace.snapshot
+        now = await server.now()
         who = now.enrolled()
         found, left, promise = who.threshold, who.contents.decision.left_out, who.contents.promise
         more = {
@@ -51,7 +51,7 @@ def decide(server: Server) -> APIRouter:
         with_unknown: schemas.Share | None = None,
     ) -> Response:
         """What a change would do: nothing is saved."""
-        now = workspace.snapshot
+        now = await server.now()
         now.enrolled()
         choice = schemas.NewThreshold(
             value=value, max_false_unknown=max_false_unknown, per_class=per_class, with_unknown=with_unknown

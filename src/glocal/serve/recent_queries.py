@@ -194,5 +194,5 @@ def _read(path: Path, model: str) -> Query | None:
             return None
         picture = Picture(str(about["name"]), pixels, about["digest"], found["signature"])
         return Query(picture, views, float(about["asked"]))
-    except (SafetensorError, OSError, LookupError, TypeError, ValueError, ArithmeticError):
+    except (SafetensorError, OSError, LookupError, TypeError, ValueError, ArithmeticError, RecursionError):
         return None

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from glocal.recognizer.check import judged
-from glocal.serve import schemas
+from glocal.serve import example, schemas
 from glocal.serve.decide import decide
 from glocal.serve.forms import form_schema, read_form
 from glocal.serve.groups import group_id, unknown_groups
@@ -35,7 +35,7 @@ def _ask(server: Server) -> APIRouter:
     @router.post("/predict", response_model=schemas.Answers, openapi_extra=form_schema(), status_code=200)
     async def predict(request: Request, remember: bool = True) -> Response:
         """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
-        now = workspace.snapshot
+        now = await server.now()
         now.enrolled()
         images, _ = await read_form(request, settings)
         waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
@@ -52,7 +52,7 @@ def _ask(server: Server) -> APIRouter:
 
         A folder that is no class counts as unknown.  Nothing is remembered.
         """
-        now = workspace.snapshot
+        now = await server.now()
         classes = now.enrolled().classes
         images, _ = await read_form(request, settings, folders=True)
         waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
@@ -71,7 +71,7 @@ def _ask(server: Server) -> APIRouter:
     @router.get("/queries/{id}/overlay", response_class=Response, responses=schemas.binary("image/png"))
     async def query_overlay(id: schemas.Digest) -> Response:
         """Which patches of the picture match which patches of which photo."""
-        now = workspace.snapshot
+        now = await server.now()
         now.enrolled()
         query = workspace.query(id)
         async with drawing:
@@ -119,7 +119,7 @@ def _teach(server: Server) -> APIRouter:
     @router.get("/state", response_model=schemas.State)
     async def state() -> Response:
         """All that the page shows."""
-        now = workspace.snapshot
+        now = await server.now()
         shown = await run_in_threadpool(lambda: now.state)
         allowed = {
             "bytes": limits.file_bytes,
@@ -127,11 +127,12 @@ def _teach(server: Server) -> APIRouter:
             "pixels": limits.pixels,
             "images": server.settings.images,
         }
-        return Json({**shown, "limits": allowed}, headers={"ETag": f'"{now.version}"'})
+        more = {"file": workspace.file.name, "limits": allowed, "example": example.is_there()}
+        return Json({**shown, **more}, headers={"ETag": f'"{now.version}"'})
 
     @router.get("/classes", response_model=list[schemas.ClassCount])
     async def classes() -> Response:
-        found = workspace.snapshot.class_photos
+        found = (await server.now()).class_photos
         return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
 
     @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
@@ -139,6 +140,18 @@ def _teach(server: Server) -> APIRouter:
         """A new class from its photos."""
         images, fields = await read_form(request, server.settings, fields=["name"])
         return await server.change(workspace.add_class, fields["name"], images, expected=if_match)
+
+    @router.post("/example", response_model=schemas.ChangedBody)
+    async def add_example(if_match: IfMatch = None) -> Response:
+        """Teach an empty page a few handwritten digits, to try it with."""
+        _check_example()
+        return await server.change(workspace.add_example, expected=if_match)
+
+    @router.get("/example/{place}", response_class=Response, responses=schemas.binary("image/png"))
+    async def example_picture(place: Annotated[int, Path(ge=0, lt=len(example.ASKED))]) -> Response:
+        """A picture to ask the example about."""
+        _check_example()
+        return Response(await run_in_threadpool(example.asked, place), media_type="image/png")
 
     @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
     async def rename_class(name: ClassName, body: schemas.Rename, if_match: IfMatch = None) -> Response:
@@ -166,7 +179,7 @@ def _teach(server: Server) -> APIRouter:
 
     @router.get("/photos/{id}/thumbnail", response_class=Response)
     async def photo_thumbnail(id: schemas.Digest) -> Response:
-        now = workspace.snapshot
+        now = await server.now()
         photo = now.photos.get(id) or now.known_unknowns.get(id)
         if photo is None:
             raise missing(f"photo {id[:16]!r}")
@@ -185,6 +198,11 @@ def _teach(server: Server) -> APIRouter:
     return router
 
 
+def _check_example() -> None:
+    if not example.is_there():
+        raise Problem(422, "rule", "the example needs scikit-learn, whose digits it shows: pip install 'glocal[demo]'")
+
+
 def _review(server: Server) -> APIRouter:
     router = APIRouter(prefix="/review", tags=["review"])
     workspace = server.workspace
@@ -192,7 +210,7 @@ def _review(server: Server) -> APIRouter:
     @router.get("", response_model=schemas.Review)
     async def review() -> Response:
         """Groups of unknown pictures, and all recent ones, as the current version answers."""
-        now = workspace.snapshot
+        now = await server.now()
 
         def shown() -> dict[str, Any]:
             recent = workspace.recent(now)
@@ -209,7 +227,7 @@ def _review(server: Server) -> APIRouter:
         """Enroll the pictures of a group, or those named in ``items``, as a class, a new one or one that is there."""
         items = body.items
         if items is None:
-            now = workspace.snapshot
+            now = await server.now()
             groups = await run_in_threadpool(lambda: unknown_groups(workspace.recent(now), now))
             ids = ([each.query.id for each in members] for members in groups)
             items = next((some for some in ids if group_id(some) == id), None)

@@ -68,6 +68,7 @@ class OutlookBody(BaseModel):
     """What to expect of it; ``lines`` says the same to people."""
 
     named_right: RateBody | None
+    named_right_expected: float | None
     false_unknown: float | None
     false_unknown_interval: tuple[float, float] | None
     caught: RateBody | None
@@ -157,8 +158,18 @@ class LimitsBody(BaseModel):
     images: int
 
 
+class SeenBody(BaseModel):
+    """What the model sees of a photo: the square in its middle."""
+
+    pixels: int  # its side, when the model gets it
+    share: float  # its side, of the short side of the photo
+
+
 class State(BaseModel):
     version: int
+    file: str
+    sees: SeenBody | None
+    example: bool
     can_undo: bool
     can_redo: bool
     undo_label: str | None

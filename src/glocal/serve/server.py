@@ -22,6 +22,7 @@ from typing import Annotated, Any
 
 from fastapi import Header
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -194,6 +195,12 @@ class Server:
         gauge("uptime_seconds", "Since the start.", self.uptime)
         if STATM.exists():
             gauge("memory_bytes", "Held in memory now.", _memory)
+
+    async def now(self) -> Snapshot:
+        """The version that answers; what another program did to the file is taken in first."""
+        if self.workspace.is_current:
+            return self.workspace.snapshot
+        return await run_in_threadpool(self.workspace.take_in)
 
     def uptime(self) -> float:
         return time.monotonic() - self._started

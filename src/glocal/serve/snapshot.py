@@ -96,6 +96,7 @@ class Snapshot:
             "undo_label": self.undo_label,
             "redo_label": self.redo_label,
             "model": None if who is None else who.contents.model.name,
+            "sees": None if who is None else _seen_json(who),
             "outlook": None if who is None else _outlook_json(who),
             "classes": [
                 {"name": name, "photos": [_photo_json(each) for each in photos]}
@@ -215,6 +216,11 @@ def limits_json(who: Recognizer) -> list[dict[str, Any]]:
 def _limits(who: Recognizer) -> list[float]:
     found: list[float] = who.contents.decision.limits(np.arange(len(who.classes))).tolist()
     return found
+
+
+def _seen_json(who: Recognizer) -> dict[str, Any]:
+    prepared = who.encoder.preprocess
+    return {"pixels": prepared.size, "share": prepared.size / (prepared.resize or prepared.size)}
 
 
 def _outlook_json(who: Recognizer) -> dict[str, Any]:

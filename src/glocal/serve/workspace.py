@@ -7,6 +7,7 @@ the current one when it is on the disk.
 from __future__ import annotations
 
 import copy
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from glocal.serve import example
 from glocal.serve.history import History, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
@@ -23,13 +25,15 @@ from glocal.serve.schemas import NewThreshold
 from glocal.serve.snapshot import QueryAnswer, Snapshot, answers_changed, batch_of
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import Finding, thresholds_moved
-from glocal_runtime.errors import DataError
+from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.file import check_target, read_manifest
+from glocal_runtime.files import stamp
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
 from glocal_runtime.support import Bank
 
+log = logging.getLogger("glocal.serve")
 Change = Callable[[Recognizer], list[Finding]]
 
 
@@ -67,6 +71,7 @@ class Workspace:
             folder_of(file).mkdir(mode=0o700, parents=True, exist_ok=True)  # copies of what may be private
             self._owned = _owned(file)
             try:
+                self._seen = stamp(file)
                 recognizer = self._load(file)
                 self._history = History(file)
                 self.snapshot = self._snapshot_of(recognizer)
@@ -80,6 +85,31 @@ class Workspace:
         with self._changing:
             self.queries.close()
             self._owned.release()
+
+    @property
+    def is_current(self) -> bool:
+        """Nobody else wrote the file since it was read; asked before every answer, so it is one look at the folder."""
+        try:
+            return stamp(self.file) == self._seen
+        except OSError:
+            return True  # a folder that is gone for a moment: what is in memory answers
+
+    def take_in(self) -> Snapshot:
+        """The current version, after what another program did to the file.
+
+        A file that cannot be read, perhaps because it is being copied, changes nothing until it changes again.  While
+        a change is being made nobody waits for it: what is in memory answers.
+        """
+        if self._changing.acquire(blocking=False):
+            seen = stamp(self.file)
+            try:
+                self._read_again()
+            except GlocalError as error:
+                log.warning("%s was changed by another program and cannot be read: %s", self.file, error)
+                self._seen = seen
+            finally:
+                self._changing.release()
+        return self.snapshot
 
     def recent(self, now: Snapshot) -> list[QueryAnswer]:
         """The pictures that were asked about, newest first, as this version answers; each is answered once."""
@@ -109,6 +139,19 @@ class Workspace:
         return self._change(
             f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, first
         )
+
+    def add_example(self, *, expected: str | None = None) -> Changed:
+        """A few classes of handwritten digits, to try the page with; only where nothing is taught yet."""
+
+        def first() -> Recognizer:
+            return Recognizer.enroll(example.taught(), model=self.model, device=self._device, workers=self._workers)
+
+        def refuse(who: Recognizer) -> list[Finding]:
+            raise DataError(
+                f"the example is for an empty page, and this one has {len(who.classes)} classes", code="not-empty"
+            )
+
+        return self._change("example taught", refuse, expected, first)
 
     def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         return self._change(
@@ -214,12 +257,7 @@ class Workspace:
 
     def _check(self, expected: str | None) -> None:
         """Refuse a change that was meant for another version; take in what another program did to the file."""
-        with _disk_errors(self.file):
-            if self._unsure or not self._history.is_current:
-                recognizer = self._load(self.file)
-                self._history = History(self.file)
-                self._become(recognizer)
-                self._unsure = False
+        self._read_again()
         now = self.snapshot.version
         if expected is not None and expected.strip().removeprefix("W/").strip('"') not in (str(now), "*"):
             raise Problem(
@@ -229,12 +267,24 @@ class Workspace:
                 version=now,
             )
 
+    def _read_again(self) -> None:
+        """What is in the file, if that is not what is in memory."""
+        with _disk_errors(self.file):
+            seen = stamp(self.file)
+            if self._unsure or not self._history.is_current:
+                recognizer = self._load(self.file)
+                self._history = History(self.file)
+                self._become(recognizer)
+                self._unsure = False
+            self._seen = seen
+
     @contextmanager
     def _writing(self) -> Iterator[None]:
         """What goes wrong in the block may leave the old file or the new one: it is read again before the next."""
         self._unsure = True
         with _disk_errors(self.file):
             yield
+            self._seen = stamp(self.file)
         self._unsure = False
 
     def _become(self, recognizer: Recognizer | None) -> None:

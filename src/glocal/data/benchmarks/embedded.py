@@ -42,7 +42,10 @@ class Pictures(NamedTuple):
 
 
 def embedded(split: str, *, seed: int = 0, per_class: int = 60, skip_bad: bool = False) -> ClassDataset:
-    """The data set ``embedded``; see ``render``.  ``skip_bad`` changes nothing: it is drawn, and no drawing is bad."""
+    """Printed characters to learn from, handwritten digits to be tested on: 32 pixels, nothing to download.
+
+    See ``render``.  ``skip_bad`` changes nothing: it is drawn, and no drawing is bad.
+    """
     images, labels, class_names = render(split, seed=seed, per_class=per_class)
     return ClassDataset.from_arrays(images, labels, class_names, name=f"embedded/{split}")
 

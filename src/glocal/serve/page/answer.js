@@ -3,6 +3,7 @@
 import { h, icon, percent, picture } from "./dom.js";
 import { change, store } from "./store.js";
 
+const WHOLE = 0.97; // of the longer side, from which on a frame would only be the edge of the photo
 const BARS = 3; // classes shown beside the answer itself
 
 /** source: the address of the picture that was asked about. */
@@ -29,11 +30,34 @@ export function answerCard(answer, source) {
   const card = h(
     "li",
     { class: `card answer ${answer.is_unknown ? "is-unknown" : "is-known"}` },
-    h("div", { class: "answer-picture" }, picture(source, answer.name)),
+    photo(answer, source),
     words,
   );
+  const more = h("button", { type: "button", class: "quiet more", "aria-expanded": "false" }, "Details");
+  more.addEventListener("click", () => {
+    const open = card.classList.toggle("open");
+    more.setAttribute("aria-expanded", String(open));
+    more.textContent = open ? "Fewer details" : "Details";
+  });
+  words.querySelector(".answer-head").append(more);
   if (answer.id) words.append(tools(answer, card));
   return card;
+}
+
+/** The whole photo; what the model did not see of it lies in the shade. */
+function photo(answer, source) {
+  const image = picture(source, answer.name);
+  const frame = h("div", { class: "answer-picture" }, image);
+  image.addEventListener("load", () => {
+    const sides = [image.naturalWidth, image.naturalHeight];
+    const side = (store.state?.sees?.share ?? 1) * (Math.min(...sides) / Math.max(...sides));
+    if (side > WHOLE) return;
+    const seen = h("span", { class: "seen", title: "The model saw what is in the frame." });
+    seen.style.inlineSize = `${100 * side}%`;
+    frame.append(seen);
+    frame.querySelector("img").alt = `${answer.name}; a frame shows what the model saw of it`;
+  });
+  return frame;
 }
 
 function verdict(answer) {
@@ -113,14 +137,48 @@ export function correction(answer, done) {
   const form = h("form", { class: "correction", autocomplete: "off" }, choice, save);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    save.disabled = true;
     const name = choice.value.trim();
-    const path = `/review/queries/${encodeURIComponent(answer.id)}`;
-    if (await change("POST", path, { body: { class: name }, doing: `Teaching ${name}…` })) done(name);
+    if (!isClass(name)) {
+      ask(name);
+      return;
+    }
+    save.disabled = true;
+    await teach(name);
     save.disabled = false;
   });
+
+  const teach = async (name) => {
+    const path = `/review/queries/${encodeURIComponent(answer.id)}`;
+    if (await change("POST", path, { body: { class: name }, doing: `Teaching ${name}…` })) done(name);
+  };
+
+  /** A name that no class has may be a slip of the finger: nothing is made of it unasked. */
+  function ask(name) {
+    const make = h("button", { type: "button", class: "button small primary" }, "Make the class");
+    const back = h("button", { type: "button", class: "button small" }, "Back");
+    const question = h(
+      "div",
+      { class: "question", role: "group", "aria-label": "A new class?" },
+      h("p", {}, "There is no class ", h("b", {}, name), " yet. Make it from this photo?"),
+      h("div", { class: "row" }, make, back),
+    );
+    const undo = () => {
+      question.replaceWith(form);
+      choice.focus();
+    };
+    make.addEventListener("click", async () => {
+      make.disabled = true;
+      await teach(name);
+      if (question.isConnected) undo();
+    });
+    back.addEventListener("click", undo);
+    form.replaceWith(question);
+    make.focus();
+  }
   return form;
 }
+
+const isClass = (name) => store.state.classes.some((each) => each.name === name.normalize("NFC"));
 
 function toggleOverlay(answer, card, button) {
   const open = card.querySelector(".overlay");

@@ -1,5 +1,6 @@
 // The page: which section is shown, undo and redo, and where pasted photos go.
 
+import { setUpAdvice } from "./advice.js";
 import { ask, setUpAsk } from "./ask.js";
 import { setUpCheck } from "./check.js";
 import { setUpDecide } from "./decide.js";
@@ -8,8 +9,10 @@ import { complain } from "./notices.js";
 import { setUpOutlook } from "./outlook.js";
 import { guardPage, pastedPhotos } from "./photos.js";
 import { setUpReview } from "./review.js";
+import { setUpStart } from "./start.js";
 import { redoLast, start, undoLast, watch } from "./store.js";
 import { setUpTeach, stage } from "./teach.js";
+import { setUpTour } from "./tour.js";
 import { setUpUnknowns } from "./unknowns.js";
 
 const NAMES = ["teach", "ask", "decide", "review", "check", "export"];
@@ -23,6 +26,8 @@ const sections = {
 };
 setUpOutlook();
 setUpUnknowns();
+setUpAdvice();
+setUpStart();
 const find = (id) => document.getElementById(id);
 let current = null;
 
@@ -88,4 +93,5 @@ watch(({ state }) => {
 
 guardPage();
 go();
+setUpTour();
 start().catch(complain);

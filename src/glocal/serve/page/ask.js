@@ -5,16 +5,21 @@ import { answerCard } from "./answer.js";
 import { setUpCamera } from "./camera.js";
 import { h, plural } from "./dom.js";
 import { complain } from "./notices.js";
+import { paged } from "./pages.js";
 import { dropZone, portions } from "./photos.js";
 import { refreshReview, seen } from "./store.js";
 
 const AT_ONCE = 4; // photos of one request: few, so that the first answers come early
 const KEPT = 200; // answers on the page
+const MANY = 4; // answers from which on all but the newest are rows
+const PAGE = 12;
 const find = (id) => document.getElementById(id);
 let queue = Promise.resolve();
+let turnTo = null; // of the pages
 
 export function setUpAsk() {
   dropZone(find("ask-drop"), ask);
+  turnTo = paged(find("answers"), PAGE, "answers");
   const camera = setUpCamera((file) => ask([file]));
   find("answers-clear").addEventListener("click", () => {
     for (const card of [...find("answers").children]) forget(card);
@@ -40,7 +45,7 @@ export function ask(files) {
   });
   find("answers").prepend(...waiting.map((one) => one.card));
   for (const card of [...find("answers").children].slice(KEPT)) forget(card);
-  count();
+  count(true);
   queue = queue.then(() => answerAll(waiting)).catch(complain);
 }
 
@@ -80,8 +85,11 @@ function forget(card) {
   card.remove();
 }
 
-function count() {
+/** fresh: answers came, and they are on the first page. */
+function count(fresh = false) {
   const n = find("answers").children.length;
+  find("answers").classList.toggle("many", n > MANY);
+  turnTo(fresh);
   find("answers-none").hidden = n > 0;
   find("answers-head").hidden = n === 0;
   find("answers-count").textContent = plural(n, "answer");

@@ -18,28 +18,31 @@ let timer = 0;
 
 export function setUpDecide() {
   find("slider").addEventListener("input", () => attempt({ value: Number(find("slider").value) }));
-  find("threshold-value").addEventListener(
-    "change",
-    (event) => event.target.value !== "" && attempt({ value: Number(event.target.value) }),
-  );
-  find("promise").addEventListener(
-    "change",
-    (event) =>
-      event.target.checkValidity() &&
-      event.target.value !== "" &&
-      promise({ max_false_unknown: Number(event.target.value) / 100 }),
-  );
+  typed("threshold-value", (value) => attempt({ value }));
+  typed("promise", (value) => promise({ max_false_unknown: value / 100 }));
+  typed("with-unknown", (value) => promise({ with_unknown: value / 100 }));
   find("per-class").addEventListener("change", () => promise({ per_class: true }));
   find("one-for-all").addEventListener("change", () => promise({ per_class: false }));
-  find("with-unknown").addEventListener(
-    "change",
-    (event) => event.target.checkValidity() && promise({ with_unknown: Number(event.target.value) / 100 }),
-  );
   find("decide-discard").addEventListener("click", discard);
   find("decision").addEventListener("submit", save);
   new ResizeObserver(() => now && draw()).observe(find("chart"));
   watch(() => find("decide").hidden || load());
   return { enter: load, leave: () => asking.abort() };
+}
+
+/** With every key that leaves a number, not only when the field is left; without one there is nothing to save. */
+function typed(id, use) {
+  find(id).addEventListener("input", ({ target }) => {
+    if (target.value !== "" && target.checkValidity()) use(Number(target.value));
+    else find("decide-save").disabled = true;
+  });
+  find(id).addEventListener("change", ({ target }) => target.value === "" && now && show());
+}
+
+/** Whether somebody is in a field that holds no number yet: an answer that comes meanwhile does not offer to save. */
+function halfTyped() {
+  const field = document.activeElement;
+  return field?.matches("#decision input[type=number]") && (field.value === "" || !field.checkValidity());
 }
 
 async function load() {
@@ -132,15 +135,13 @@ function show() {
   if (document.activeElement !== find("threshold-value"))
     find("threshold-value").value = value === null ? "" : Number(value.toPrecision(4));
   if (document.activeElement !== find("promise")) find("promise").value = promiseShown();
-  find("decide-save").disabled = find("decide-discard").disabled = !wanted;
+  find("decide-save").disabled = !wanted || halfTyped();
+  find("decide-discard").disabled = !wanted;
   find("decide-summary").textContent = summary();
   showPromise();
   showFacts();
   showLimits();
   showChanges();
-  const warnings = find("threshold-warnings");
-  warnings.hidden = !now.warnings?.length;
-  warnings.querySelector("ul").replaceChildren(...(now.warnings ?? []).map((text) => h("li", {}, text)));
   draw();
 }
 

@@ -3,14 +3,19 @@
 import { correction } from "./answer.js";
 import { h, icon, iconButton, keyed, percent, picture, plural } from "./dom.js";
 import { notice } from "./notices.js";
+import { paged } from "./pages.js";
 import { change, watch } from "./store.js";
 import { keepUnknown } from "./unknowns.js";
 
+const PAGE = 20;
 const find = (id) => document.getElementById(id);
 const drafts = new Map(); // photo id -> the name typed for its group: a group may grow while somebody types
 const left = new Set(); // photo ids taken out of their group
 
+let turnTo = null; // of the pages of recent answers
+
 export function setUpReview() {
+  turnTo = paged(find("recent"), PAGE, "answers");
   watch(show);
 }
 
@@ -25,6 +30,7 @@ function show({ review }) {
   keyed(find("groups"), review.groups, { key: (group) => group.id, build: groupCard });
   find("recent-none").hidden = review.recent.length > 0;
   keyed(find("recent"), review.recent, { key: (item) => item.id, build: recentRow });
+  turnTo();
 }
 
 function groupCard(group) {
@@ -69,10 +75,10 @@ function groupCard(group) {
       {
         type: "button",
         class: "quiet",
-        "aria-label": `Keep ${title.toLowerCase()} as unknown`,
         onclick: () => setAside(group),
       },
       "None of the classes: keep as unknown",
+      h("span", { class: "unseen" }, `: ${title.toLowerCase()}`),
     ),
   );
 }
@@ -125,7 +131,7 @@ async function enroll(group, name, save) {
 }
 
 function recentRow(item, old) {
-  if (old?.querySelector("form")) return old; // somebody is typing in it
+  if (old?.querySelector("form, .question")) return old; // somebody is typing in it
   const tools = h("div", { class: "row tools" });
   const correct = h("button", { type: "button", class: "quiet", "aria-label": `Correct ${item.name}` }, "Correct");
   correct.addEventListener("click", () => {

@@ -25,9 +25,14 @@ function tell() {
   for (const listener of listeners) listener(store);
 }
 
+const ELSEWHERE = "a change by another program"; // how the server calls one that it did not make
+
 export async function refresh() {
   const [state, review] = await Promise.all([call("GET", "/state"), call("GET", "/review")]);
-  if (state.version !== store.state?.version) withdrawOffers();
+  const before = store.state?.version;
+  if (state.version !== before) withdrawOffers();
+  if (before !== undefined && state.version !== before && state.undo_label === ELSEWHERE)
+    notice(`Another program changed ${state.file}. You see what it made of it; the arrow takes it back.`);
   Object.assign(store, { state, review });
   tell();
 }

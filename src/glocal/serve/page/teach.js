@@ -83,19 +83,8 @@ function show({ state }) {
   const hints = (name) => state.findings.filter((finding) => finding.classes.includes(name)).length;
   const items = state.classes.map((each) => ({ ...each, hints: hints(each.name), all: unfolded.has(each.name) }));
   keyed(find("classes"), items, { key: (item) => item.name, build: classCard });
-  keyed(find("findings"), state.findings, {
-    key: (finding) => finding.text,
-    build: (finding) =>
-      h("li", {}, icon("hint"), h("div", {}, h("strong", {}, capital(finding.kind)), h("p", {}, finding.text))),
-  });
-  find("checkup-none").hidden = state.findings.length > 0;
-  find("checkup-none").textContent = state.classes.length
-    ? "Nothing to complain about: no copies, no strays, enough photos."
-    : "What a careful colleague would say about your photos appears here.";
   find("class-names").replaceChildren(...state.classes.map((each) => h("option", { value: each.name })));
 }
-
-const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 
 function classCard({ name, photos, hints, all }) {
   const shown = all ? photos : photos.slice(0, AT_FIRST);

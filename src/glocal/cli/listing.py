@@ -1,0 +1,168 @@
+"""``glocal list``: what there is, in groups, a line each; many of one family are one line until they are asked for."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from glocal.cli.console import Json, show
+
+FEW = 3  # names of a family that are shown one by one
+
+
+class Kind(StrEnum):
+    methods = "methods"
+    backbones = "backbones"
+    datasets = "datasets"
+    metrics = "metrics"
+    recipes = "recipes"
+    models = "models"
+
+
+class Group(NamedTuple):
+    title: str
+    use: str  # where such a name is given
+    names: dict[str, str]  # with the plugin that brings it, or nothing
+    about: Callable[[str], str]  # one line
+
+
+def inventory(
+    kind: Annotated[Kind | None, typer.Argument(help="Only these, one by one.", show_default=False)] = None,
+    part: Annotated[str, typer.Argument(metavar="[PART]", help="Only names that hold this.")] = "",
+    json: Json = False,
+) -> None:
+    """List methods, backbones, data sets, metrics, recipes and shipped models; what a plugin brings with its origin."""
+    groups = {each: _group(each) for each in Kind if kind in (None, each)}
+    chosen = {
+        each: group._replace(names={name: origin for name, origin in group.names.items() if part in name})
+        for each, group in groups.items()
+    }
+    if part and not any(group.names for group in chosen.values()):
+        from glocal_runtime.errors import RecipeError
+        from glocal_runtime.spelling import meant
+
+        known = [name for group in groups.values() for name in group.names]
+        raise RecipeError(
+            f"none of the {kind} holds {part!r} in its name; {meant(part, known, see=f'glocal list {kind}')}"
+        )
+    found: dict[str, Any] = {each.value: list(group.names) for each, group in chosen.items()}
+    found["plugins"] = {
+        each.value: {name: origin for name, origin in group.names.items() if origin}
+        for each, group in chosen.items()
+        if each is not Kind.models
+    }
+    show(found, as_json=json, otherwise=lambda: _listing(chosen, every=kind is not None, part=part))
+
+
+def _group(kind: Kind) -> Group:
+    from glocal import plugins
+    from glocal.backbones import BACKBONES
+    from glocal.data import DATASETS
+    from glocal.engine.checkpoint import shipped_models
+    from glocal.methods import METHODS
+    from glocal.metrics import METRICS
+
+    registries: dict[Kind, tuple[str, str, Any]] = {
+        Kind.methods: ("Methods", "method.name of a recipe", METHODS),
+        Kind.backbones: ("Backbones", "backbone.name of a recipe", BACKBONES),
+        Kind.datasets: ("Data sets", "--dataset", DATASETS),
+        Kind.metrics: ("Metrics", "columns of evaluate and compare", METRICS),
+    }
+    if kind in registries:
+        title, use, registry = registries[kind]
+        plugins.load_all(f"glocal.{kind}", registry)
+        origins = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in sorted(registry)}
+        return Group(title, use, origins, lambda name: _about_object(registry[name]))
+    if kind is Kind.recipes:
+        recipes = plugins.recipes()
+        origins = {name: "" if recipes[name][0] == "glocal" else recipes[name][0] for name in sorted(recipes)}
+        return Group("Recipes", "glocal pretrain, glocal train", origins, lambda name: _about_recipe(recipes[name][1]))
+    models = shipped_models()
+    use = "glocal evaluate, compare, enroll --model"
+    return Group("Models", use, dict.fromkeys(models, ""), lambda name: _about_model(models[name]))
+
+
+def _about_object(value: Any) -> str:
+    if hasattr(value, "description"):  # a metric
+        return f"{value.title}: {value.description}"
+    own = value.__doc__ and inspect.cleandoc(value.__doc__)  # getdoc would take that of a parent class
+    if own and (inspect.isfunction(value) or "\n" not in own.split("\n\n")[0]):
+        return _sentence(own)
+    module = inspect.getmodule(value)
+    return _sentence((module and module.__doc__) or own or "")
+
+
+def _about_recipe(file: Any) -> str:
+    first = file.read_text(encoding="utf-8").partition("\n")[0]
+    return _sentence(first.removeprefix("#")) if first.startswith("#") else ""
+
+
+def _about_model(file: Path) -> str:
+    """From its card; without one, what its record says."""
+    card = file.with_suffix(".md")
+    if card.is_file():
+        return _card(card)
+    from glocal.engine.checkpoint import read_record
+
+    record = read_record(file)
+    return f"{record['method']['name']} on {record['backbone']['name']}"
+
+
+def _card(card: Path) -> str:
+    """The first sentence under its title, without links."""
+    text = card.read_text(encoding="utf-8").split("\n\n")[1]
+    return _sentence(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
+
+
+def _sentence(text: str) -> str:
+    """The first one, without its stop."""
+    line = " ".join(text.split("\n\n")[0].split()).replace("``", "")
+    return re.split(r"(?<=[a-z0-9)])\.\s+(?=[A-Z])", line)[0].rstrip(".:")
+
+
+def _listing(groups: dict[Kind, Group], *, every: bool, part: str) -> Any:
+    """A line per name that is cut at the edge of a terminal and never wrapped: a list, no wall."""
+    from rich.console import Console
+    from rich.console import Group as Lines
+    from rich.text import Text
+
+    lines: list[Text] = []
+    for kind, group in groups.items():
+        rows = list(_rows(kind, group, fold=not part and (not every or kind is Kind.models)))
+        width = max((len(name) for name, _ in rows), default=0)
+        lines += [Text(), Text.assemble((group.title, "bold"), (f"  for {group.use}", "dim"))]
+        lines += [Text.assemble(f"  {name:<{width}}  ", (about, "dim")) for name, about in rows]
+    if not Console().is_terminal:  # whoever reads it elsewhere wants all of a line
+        return "\n".join(line.plain.rstrip() for line in lines[1:])
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return Lines(*lines[1:])
+
+
+def _rows(kind: Kind, group: Group, *, fold: bool) -> Iterator[tuple[str, str]]:
+    families: dict[str, list[str]] = {}
+    for name, origin in group.names.items():
+        families.setdefault(_family(kind, name) if fold and not origin else name, []).append(name)
+    for family, names in families.items():
+        if len(names) > FEW:
+            yield f"{family}{'/' if kind is Kind.models else '-'}...", f"{len(names)}: glocal list {kind} {family}"
+            continue
+        for name in names:
+            origin = group.names[name]
+            yield f"{name} (from {origin})" if origin else name, group.about(name)
+
+
+def _family(kind: Kind, name: str) -> str:
+    """Recipes and research heads of one data set belong together."""
+    if kind is Kind.models:
+        return name.partition("/")[0]
+    if kind is not Kind.recipes:
+        return name
+    known = ("cifar-fs", "mini-imagenet", "tiered-imagenet", "tiered-64")
+    return next((each for each in known if name.startswith(f"{each}-")), name)

@@ -1,0 +1,28 @@
+"""A name that nobody knows: the nearest ones that are known, in words."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+FEW = 8  # names that fit into a sentence
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name that was most likely meant, if any is near; large and small letters count the same."""
+    names = {each.casefold(): each for each in known}
+    near = difflib.get_close_matches(name.casefold(), names, n=1)
+    if not near and len(name) > 2:  # "photos" for "photos-fast" is far by letters
+        near = [each for each in names if each.startswith(name.casefold())][:1]
+    return names[near[0]] if near else None
+
+
+def meant(name: str, known: Iterable[str], *, see: str = "") -> str:
+    """As in "did you mean 'gel'?"; without one that is near, all names if they are few, else where they are listed."""
+    names = list(known)
+    near = nearest(name, names)
+    if near is not None:
+        return f"did you mean {near!r}?"
+    if see and len(names) > FEW:
+        return f"`{see}` shows the {len(names)} there are"
+    return f"there is {', '.join(names) or 'none'}"

@@ -1,0 +1,168 @@
+"""The reference says what the code says today, and leaves nothing public out."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import BaseModel, Field
+
+import glocal
+from field_comments import as_markdown, comments_of
+from glocal.engine.recipe import Component, Recipe
+from reference_pages import COMMAND, command_page, main, pages
+
+ROOT = Path(__file__).parents[2]
+REFERENCE = ROOT / "docs/reference"
+DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
+
+
+def test_the_pages_are_current() -> None:
+    stale = [name for name, text in pages().items() if (REFERENCE / name).read_text("utf-8") != text]
+    assert not stale, f"{', '.join(stale)} out of date in docs/reference; run {COMMAND}"
+
+
+def test_it_takes_one_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert COMMAND in capsys.readouterr().err
+
+
+def test_a_command_has_its_usage_arguments_options_and_defaults() -> None:
+    page = command_page()
+    enroll = page.partition("\n## glocal enroll\n")[2].partition("\n## ")[0]
+    assert "glocal enroll FOLDER --out PATH [OPTIONS]" in enroll
+    assert "| `--max-false-unknown` NUMBER |" in enroll
+    assert "| `0.05` |" in enroll
+    assert "| `--encoder` fast/better |" in enroll
+    assert "\n## glocal data verify\n" in page
+
+
+def test_every_key_of_a_recipe_is_explained() -> None:
+    sections = [Recipe, *(type(f.default) for f in Recipe.model_fields.values() if isinstance(f.default, BaseModel))]
+    missing = [
+        f"{section.__name__}.{name}"
+        for section in sections
+        for name, field in section.model_fields.items()
+        if name not in comments_of(section) and not _is_section(field.annotation)
+    ]
+    assert len(sections) == 7
+    assert missing == []
+
+
+def _is_section(annotation: Any) -> bool:
+    return any(
+        isinstance(each, type) and issubclass(each, BaseModel | Component)
+        for each in (annotation, *getattr(annotation, "__args__", ()))
+    )
+
+
+class Explained(BaseModel):
+    # Above it,
+    # in two lines.
+    above: int = 0
+    behind: str = Field(
+        "x",
+        max_length=3,
+    )  # after a call over lines
+    both: int = 1  # and behind
+    silent: int = 2
+
+    # of nothing
+
+    apart: int = 3
+
+
+def test_comments_above_and_behind_belong_to_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = inspect.getsource(Explained)
+    monkeypatch.setattr(Explained, "__module__", "glocal.example")
+    monkeypatch.setattr(inspect, "getsource", lambda cls: source)
+    assert comments_of(Explained) == {
+        "above": "Above it, in two lines.",
+        "behind": "after a call over lines",
+        "both": "and behind",
+    }
+
+
+def test_docstrings_become_markdown() -> None:
+    written = "First.\n\n.. math:: a_b\n\n>>> 1 + 1\n2"
+    assert as_markdown(written) == "First.\n\n$$\na_b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```"
+
+
+# Docstrings
+
+
+def public() -> dict[str, Any]:
+    """Every name the reference shows and every name of ``__all__``, with what belongs to the classes among them."""
+    names = [name for page in REFERENCE.glob("*.md") for name in DIRECTIVE.findall(page.read_text("utf-8"))]
+    names += [f"glocal.{name}" for name in glocal.__all__]
+    for package in ("glocal.backbones", "glocal.data", "glocal.methods", "glocal.metrics", "glocal_runtime"):
+        names += [f"{package}.{name}" for name in importlib.import_module(package).__all__]
+    return {name: _find(name) for name in names}
+
+
+def _find(name: str) -> Any:
+    home, _, last = name.rpartition(".")
+    return getattr(importlib.import_module(home), last) if home else importlib.import_module(name)
+
+
+def undocumented() -> Iterator[str]:
+    for name, each in public().items():
+        if inspect.isclass(each):
+            if not _own_docstring(each):
+                yield name
+            for member, value in vars(each).items():
+                function = getattr(value, "__func__", getattr(value, "fget", value))
+                if not member.startswith("_") and inspect.isfunction(function) and not inspect.getdoc(value):
+                    yield f"{name}.{member}"
+        elif inspect.ismodule(each) or inspect.isroutine(each):
+            if not inspect.getdoc(each):
+                yield name
+        elif name not in _explained_constants():
+            yield name
+
+
+def _own_docstring(cls: type) -> bool:
+    """Not that of a parent, and not the signature that a dataclass writes."""
+    text = vars(cls).get("__doc__") or ""
+    return bool(text) and not text.startswith(f"{cls.__name__}(")
+
+
+def _explained_constants() -> set[str]:
+    """Assignments with a string below them, by the package that hands them out."""
+    found = set()
+    for package in ("backbones", "data", "methods", "metrics"):
+        for file in (ROOT / "src/glocal" / package).glob("*.py"):
+            body = ast.parse(file.read_text("utf-8")).body
+            for statement, after in pairwise(body):
+                target = getattr(statement, "target", None) or next(iter(getattr(statement, "targets", [])), None)
+                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else 0
+                if isinstance(target, ast.Name) and isinstance(text, str):
+                    found.add(f"glocal.{package}.{target.id}")
+    return found
+
+
+def test_every_public_name_has_a_docstring() -> None:
+    assert len(public()) > 70
+    assert sorted(set(undocumented())) == []
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    shown = {name for page in REFERENCE.glob("*.md") for name in DIRECTIVE.findall(page.read_text("utf-8"))}
+    whole = {name for name in shown if inspect.ismodule(_find(name))}
+    objects = [_find(name) for name in shown]
+    missing = [
+        name
+        for name, each in public().items()
+        if name not in shown
+        and name.rpartition(".")[0] not in whole
+        and not inspect.ismodule(each)
+        and not any(each is one for one in objects)
+    ]
+    assert missing == []

@@ -1,0 +1,40 @@
+"""What is said of a name that nobody knows."""
+
+from __future__ import annotations
+
+import pytest
+
+from glocal.data import open_dataset
+from glocal.engine.checkpoint import load_model, shipped_models
+from glocal.engine.recipe import load_recipe
+from glocal_runtime.errors import GlocalError
+from glocal_runtime.spelling import meant, nearest
+
+
+def test_nearest_and_meant() -> None:
+    names = ["photos-fast", "photos-gel", "embedded-gel"]
+    assert nearest("photos-fats", names) == "photos-fast"
+    assert nearest("Embedded-GEL", names) == "embedded-gel"
+    assert nearest("embedded", names) == "embedded-gel"
+    assert nearest("zz", names) is None
+    assert meant("photos-gle", names) == "did you mean 'photos-gel'?"
+    assert meant("zz", names, see="glocal list models") == "there is photos-fast, photos-gel, embedded-gel"
+    assert meant("zz", map(str, range(9)), see="glocal list models") == "`glocal list models` shows the 9 there are"
+
+
+@pytest.mark.parametrize(
+    ("look", "says"),
+    [
+        (lambda: load_model("photos-fats"), "did you mean 'photos-fast'?"),
+        (lambda: load_model("zz"), "`glocal list models` shows the "),
+        (lambda: load_recipe("demo-gle"), "did you mean 'demo-gel'?"),
+        (lambda: load_recipe("zz"), "`glocal list recipes` shows the "),
+        (lambda: open_dataset("embeded", "test"), "did you mean 'embedded'?"),
+    ],
+)
+def test_a_wrong_name_gets_a_near_one_and_not_every_name(look: object, says: str) -> None:
+    with pytest.raises(GlocalError) as found:
+        look()  # type: ignore[operator]
+    assert says in str(found.value)
+    assert len(str(found.value)) < 300, "no wall of names"
+    assert sum(name in str(found.value) for name in shipped_models()) <= 1
