@@ -52,6 +52,7 @@ class Finding:
 
     @classmethod
     def known_unknowns(cls, n: int) -> Finding:
+        """Photos of a folder named unknown/, which is no class."""
         photos = "photo in unknown/ is a known unknown" if n == 1 else "photos in unknown/ are known unknowns"
         return cls("known unknowns", f"{n} {photos}: of other things than the classes, and to be called unknown")
 

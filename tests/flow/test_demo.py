@@ -73,7 +73,7 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     assert again.exit_code == 0, again.output
     assert '"raw pixels"' in again.output
     asked = json.loads(again.stdout)["outcome"]
-    assert (asked["accuracy"]["n"], asked["caught"]["n"]) == (5 * 52, 5 * 52)
+    assert (asked["accuracy"]["n"], asked["caught"]["n"]) == (5 * demo.ASKED, 5 * demo.ASKED)
     assert (out / "gel" / "best.safetensors").stat().st_mtime_ns == weights  # reused, not trained again
     monkeypatch.setattr(
         demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name), "seed=1"])

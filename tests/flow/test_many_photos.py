@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,13 @@ import pyarrow.dataset as ds
 import pytest
 from PIL import Image
 
-from conftest import Command
 from exports import onnx_recognizer
 from glocal_runtime.enrolled import TOLERANCE, relative
 from photos import WORDS, recognizer, write
 from web import served
 
 HOSTILE = 6
+Command = Callable[..., tuple[int, str, str]]  # the fixture of conftest.py: exit code, output, errors
 
 
 @pytest.fixture(scope="module")

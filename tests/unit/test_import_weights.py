@@ -264,7 +264,7 @@ def test_the_command_writes_a_checkpoint_and_a_report(tmp_path):
     with torch.no_grad():
         assert torch.equal(load_model(out).eval().backbone(images(2)), source.encoder(images(2)))
 
-    report = json.loads(run(str(file), "-o", str(out), "--dataset", "mini-imagenet", "--json"))
+    report = json.loads(run(str(file), "-o", str(out), "--dataset", "mini-imagenet", "--json", "--force"))
     assert report["counts"] == {"backbone": 96, "method": 15, "extra": 0, "ignored": 1}
     assert report["tensors"]["conv.2.weight"] == {"to": "method.calibrate.2.weight", "shape": [1]}
     assert report["checkpoint"] == str(out)
