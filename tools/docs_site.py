@@ -19,11 +19,15 @@ from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT / "tools"))  # where the extension of mkdocstrings finds its neighbours
 COPIES = {"CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md", "CHANGELOG.md": "changelog.md"}
 HOMES = {**COPIES, "README.md": "index.md"}
 LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)\s#]+)(#[^)\s]*)?\)")
 FENCE = re.compile(r"(^ *```.*?^ *```$)", re.MULTILINE | re.DOTALL)
+
+
+def on_config(config: Any) -> None:
+    """The extension of mkdocstrings looks for its neighbours; mkdocs puts back a path that is set while this loads."""
+    sys.path.insert(0, str(ROOT / "tools"))
 
 
 def on_files(files: Files, config: Any) -> Files:

@@ -106,7 +106,8 @@ def _recognizer(
     out: Path, test: ClassDataset, device: str, progress: Progress | None
 ) -> tuple[Recognizer, Check, dict[str, Source]]:
     """Five digits taught, all ten asked about; the model is the one that was just trained."""
-    pictures = {name: test.members(digit) for digit, name in enumerate(DIGITS)}
+    # Classes of a data set are ordered by content, not by name.
+    pictures = {name: test.members(test.classes.index(str(digit))) for digit, name in enumerate(DIGITS)}
 
     def sources(name: str, start: int, stop: int) -> list[Source]:
         return [Source(f"{name}/{i}.png", partial(test.image, int(i))) for i in pictures[name][start:stop]]
