@@ -56,7 +56,7 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
     if isinstance(shown, str):
         typer.echo(printable(shown))  # rich would wrap it, and read [brackets] of a path as markup
     else:
-        Console().print(shown)
+        Console().print(shown, crop=False)  # a sentence may be longer than a line; a terminal wraps it
 
 
 def printable(text: str) -> str:

@@ -61,10 +61,10 @@ GEL_HERE = (
     "GEL adds a comparison of patches to that of whole pictures. The maps of this small network are 2x2: four patches, "
     "each of which sees nearly the whole digit. So there is little that patches could add, and plain prototypes on the "
     "same network are as good or better. Trained here with three seeds, GEL had 87.3 to 88.0 AUROC at 1-shot, where "
-    "prototypes had 87.7, and 93.6 to 94.4 at 5-shot, where they had 94.5. GEL gains where maps are larger: on 4x4 maps of real pictures "
-    "its pixel branch adds 1.3 (1-shot) and 2.0 (5-shot) AUROC to its own global energy, and on photos under an "
-    "ImageNet encoder it leads the methods that judge each picture alone, 94.5 against 93.9 for prototypes at 1-shot "
-    "(docs/results: tiered-64, Caltech photos)."
+    "prototypes had 87.7, and 93.6 to 94.4 at 5-shot, where they had 94.5. GEL gains where maps are larger: on 4x4 "
+    "maps of real pictures its pixel branch adds 1.3 (1-shot) and 2.0 (5-shot) AUROC to its own global energy, and on "
+    "photos under an ImageNet encoder it leads the methods that judge each picture alone, 94.5 against 93.9 for "
+    "prototypes at 1-shot (docs/results: tiered-64, Caltech photos)."
 )
 
 Found = Mapping[int, Mapping[str, Evaluation]]  # by shot and row
