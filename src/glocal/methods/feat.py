@@ -11,8 +11,8 @@ Published settings (β, T, T2): miniImageNet .01, 64, 64 (1-shot) and .1, 64, 32
 
 Differs from the paper: classes may have unequal numbers of images, and unknown queries take no part in the loss.
 ``adapter`` adds x + W x, W = 0 at the start, to the embedding: the one freedom that helps on a frozen backbone.
-``gentle_attention`` leaves LN out and starts with W_o = 0: prototypes at first, which a few hundred tasks improve on; after
-so few the random start of the published form still decides the result.
+``gentle_attention`` leaves LN out and starts with W_o = 0: prototypes at first, which a few hundred tasks improve on;
+after so few the random start of the published form still decides the result.
 
 >>> import torch
 >>> from glocal.types import Episode
