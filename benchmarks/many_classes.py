@@ -26,7 +26,7 @@ from recognizer import _moved, groups, photos
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import advice
 from glocal_runtime.enrolled import Enrolled
-from glocal_runtime.leave_one_out import left_out_scores
+from glocal_runtime.leave_one_out import Trials, leave_one_out
 from glocal_runtime.memory import keep_freed_memory
 from glocal_runtime.support import Support
 
@@ -65,7 +65,7 @@ def one_size(file: Path, n: int) -> None:
     enrolled = timed("enroll", lambda: Enrolled(model, support))
     timed("compare, per photo", lambda: enrolled.compare(query), BATCH)
     ready = Recognizer(few.contents, few.encoder, enrolled)
-    timed("leave one out", lambda: left_out_scores(model, support.views(), support.class_of))
+    timed("leave one out", lambda: leave_one_out(Trials(model, support.views(), support.class_of)))
     contents = timed("settle", lambda: enrolled.settled(few.contents))
     ready = Recognizer(contents, few.encoder, enrolled)
     timed("decide, per photo", lambda: ready.decide(query), BATCH)

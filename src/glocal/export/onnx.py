@@ -18,7 +18,7 @@ from glocal_runtime.enrolled import TOLERANCE, Contents, Enrolled, relative
 from glocal_runtime.errors import RecipeError, WeightsError
 from glocal_runtime.file import check_target, write_contents
 from glocal_runtime.images import Pixels
-from glocal_runtime.leave_one_out import leave_one_out, strangers
+from glocal_runtime.leave_one_out import Trials, leave_one_out, strangers
 from glocal_runtime.model import EMBED, OnnxModel
 from glocal_runtime.photos import Labelled, Picture, as_source, take
 from glocal_runtime.recognizer import Recognizer
@@ -143,8 +143,8 @@ def _on_thumbnails(recognizer: Recognizer) -> Measured:
     model, support = recognizer.contents.model, recognizer.contents.support
     views, label = support.views(), support.class_of
     asked = recognizer.encoder.embed(photo.thumbnail for photo in support.photos).full()
-    known = leave_one_out(model, views, label, asked=asked)
-    strange = [each.score for each in strangers(model, views, label, asked=asked)]
+    trials = Trials(model, views, label, asked=asked)
+    known, strange = leave_one_out(trials), [each.score for each in strangers(trials)]
     acc = float(np.mean([each.nearest == each.label for each in known])) if known else None
     scores = [each.score for each in known] + strange
     both = bool(known) and bool(strange)
