@@ -53,7 +53,7 @@ from glocal.methods.base import Asked, Comparison, Method, MethodCard, Trial, ch
 from glocal.ops.cells import cells
 from glocal.ops.similarity import class_mean, pool
 from glocal.ops.solve import solve
-from glocal.types import Views
+from glocal.types import UNKNOWN, Views
 from glocal_runtime.errors import RecipeError
 
 MOST = 600  # support photos whose kernel is taken
@@ -138,26 +138,26 @@ class GlocalRidge(Method):
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         if not torch.compiler.is_exporting() and len(support) > MOST:
-            return self._prototypes_alone(support.vec, support.local[:0], label)
+            return self._prototypes_alone(support.vec, support.local, label)
         kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
         return self._regression(support.vec, support.local, kernel, label)
 
     def _regression(self, vec: Tensor, local: Tensor, kernel: Tensor, label: Tensor) -> Any:
-        one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(vec)
+        one_hot = (label if label.ndim == 2 else F.one_hot(label + 1)[:, 1:]).to(vec)  # of UNKNOWN no column
         shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
         proto, target = prototypes(class_mean(vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
         alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
         return self.State(proto, vec, local, alpha)
 
-    def _prototypes_alone(self, vec: Tensor, no_local: Tensor, label: Tensor) -> Any:
-        """A state without photos: nothing in it is as large as photos times classes."""
-        no_vec = vec[:0]
+    def _prototypes_alone(self, vec: Tensor, local: Tensor, label: Tensor) -> Any:
+        """A state without photos: nothing in it is as large as photos times classes.  UNKNOWN photos do not count."""
         if label.ndim == 2:
-            known = label.any(dim=1)
-            vec, label = vec[known], label[known].argmax(dim=1)
-        proto = prototypes(class_mean(vec, label), label.bincount().to(vec))
-        return self.State(proto, no_vec, no_local, proto.new_zeros(0, len(proto) + 1))
+            label = torch.where(label.any(dim=1), label.argmax(dim=1), UNKNOWN)
+        shots = (label + 1).bincount()[1:].to(vec)
+        total = vec.new_zeros(len(shots) + 1, vec.shape[1]).index_add(0, label + 1, vec)[1:]
+        proto = prototypes(total / shots[:, None], shots)
+        return self.State(proto, vec[:0], local[:0], proto.new_zeros(0, len(proto) + 1))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
@@ -183,7 +183,8 @@ class GlocalRidge(Method):
         if len(support) > MOST:
 
             def alone(rows: Tensor, label: Tensor) -> Asked:
-                state = self._prototypes_alone(vec[rows], local[:0], label)
+                every = label.new_full((len(vec),), UNKNOWN).index_copy(0, rows, label)  # no copy of the vectors
+                state = self._prototypes_alone(vec, local, every)
                 return lambda query: self._compared(state, query_vec[query], *[vec.new_zeros(len(query), 0)] * 2)
 
             return alone

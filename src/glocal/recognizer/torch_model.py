@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from glocal.backbones import build_backbone
 from glocal.engine.checkpoint import Model, find_checkpoint, load_model, save_model
@@ -24,7 +23,7 @@ from glocal.types import Views
 from glocal_runtime import views as arrays
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import Pixels
-from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, UNKNOWN, Asked, Scores, Trial, one_hot_rows
+from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, Asked, Scores, Trial
 
 FILE = "checkpoint.safetensors"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
@@ -40,7 +39,7 @@ class TorchHead:
 
     def enroll(self, support: arrays.Views, label: arrays.Labels) -> Any:
         with torch.inference_mode():
-            return self._method.enroll(self._here(support), self._label(label))
+            return self._method.enroll(self._here(support), torch.from_numpy(label).to(self._device))
 
     def compare(self, state: Any, query: arrays.Views) -> Scores:
         with torch.inference_mode():
@@ -53,7 +52,7 @@ class TorchHead:
 
         def trial(rows: arrays.Labels, label: arrays.Labels) -> Asked:
             with torch.inference_mode():
-                ask = tried(torch.from_numpy(rows).to(self._device), self._label(label))
+                ask = tried(torch.from_numpy(rows).to(self._device), torch.from_numpy(label).to(self._device))
 
             def answered(query: arrays.Labels) -> Scores:
                 with torch.inference_mode():
@@ -67,10 +66,6 @@ class TorchHead:
         scores = comparison.open_score(self._method.open_score)
         parts = {name: comparison.own[name]().cpu().numpy() for name in PARTS if name in comparison.own}
         return Scores(comparison.logits.cpu().numpy(), scores.cpu().numpy(), parts)
-
-    def _label(self, label: arrays.Labels) -> Tensor:
-        rows = one_hot_rows(label) if label.min() == UNKNOWN else label
-        return torch.from_numpy(rows).to(self._device)
 
     def _here(self, views: arrays.Views) -> Views:
         return Views.from_numpy(views, self._device)
