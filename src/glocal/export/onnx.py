@@ -70,6 +70,7 @@ def export(
     source = recognizer.contents.model
     if not isinstance(source, TorchModel):
         raise RecipeError("this recognizer holds ONNX graphs already; export the file it was made from", code="is-onnx")
+    _check_size(recognizer.contents, source)
     model = OnnxModel(
         source.name,
         source.method,
@@ -112,6 +113,18 @@ def export(
         )
     write_contents(Path(path), replace(found.contents, model=replace(model, report=report.to_json())))
     return report
+
+
+def _check_size(contents: Contents, source: TorchModel) -> None:
+    """Before the graphs are made and tried: of 50,000 photos that would take more memory than there is."""
+    photos, most = len(contents.support.photos) + len(contents.unknown or ()), source.model.method.most_exported
+    if most is not None and photos > most:
+        raise RecipeError(
+            f"an export of {source.method} is for at most {most} enrolled photos, and this recognizer has {photos}: "
+            "beyond, classes are told apart in another way, which the graphs do not know; enroll fewer photos of each "
+            "class, or with another model, such as photos-protonet",
+            code="too-many-photos",
+        )
 
 
 def with_model(contents: Contents, model: OnnxModel) -> Recognizer:

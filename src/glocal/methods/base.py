@@ -81,6 +81,7 @@ class Method(nn.Module):
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
     takes_unknown: bool = False  # enroll() uses support photos of no class: labels of UNKNOWN, or one-hot rows of 0
+    most_exported: int | None = None  # support photos up to which an exported graph does what enroll() does
     own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
     open_score: str = "own"  # the name of the one that score() reports

@@ -67,6 +67,7 @@ class GlocalRidge(Method):
     card = MethodCard("Glocal ridge")
     own_scores = ("E", "E_c", "E_f")
     takes_unknown = True
+    most_exported = MOST  # a graph has one way of deciding, the regression
 
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means of comparable lengths
