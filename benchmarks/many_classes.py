@@ -100,12 +100,13 @@ def plot(tables: dict[str, dict[int, dict[str, float]]], file: Path) -> None:
 
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     shown = (
-        ("settle CPU", "enroll: CPU seconds, photos not counted"),
-        ("decide, per photo CPU", "predict: CPU s a photo"),
+        (("enroll CPU", "settle CPU"), "enroll: CPU seconds, photos not counted"),
+        (("decide, per photo CPU",), "predict: CPU s a photo"),
+        (("peak MiB",), "peak memory, MiB"),
     )
-    for axis, (name, title) in zip(axes, (*shown, ("peak MiB", "peak memory, MiB")), strict=True):
+    for axis, (names, title) in zip(axes, shown, strict=True):
         for model, table in tables.items():
-            points = [(n, row[name]) for n, row in table.items() if name in row]
+            points = [(n, sum(row[name] for name in names)) for n, row in table.items() if row.keys() >= set(names)]
             axis.loglog(*zip(*points, strict=True), marker="o", label=model)
         axis.set(title=title, xlabel="classes of 5 photos")
         axis.grid(alpha=0.3)

@@ -13,13 +13,14 @@ import numpy as np
 from glocal_runtime.model import UNKNOWN, Head, Scores
 from glocal_runtime.support import Support
 from glocal_runtime.threshold import LeftOut
-from glocal_runtime.views import Labels, Views, join, spread
+from glocal_runtime.views import Labels, Views, class_means, join, spread
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
 CLASSES = 12  # classes that are scored as strangers to the rest, or with a single photo
 SINGLES, ASKED = 2, 4  # photos that a class is cut down to in turn, and photos asked about each
 FOLDS = 5  # parts of the known unknowns that are left out in turn
 FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
+ALIKE = 0.4  # what is usual between classes, for files that do not say
 ENOUGH = 3  # photos of a class from which on it can be cut down
 AT_ONCE = 1024  # photos asked about together: all of 10,000 classes against all classes would be gigabytes
 
@@ -33,6 +34,7 @@ class Measured:
     strange: tuple[LeftOut, ...] = ()  # photos without their class: what unknown ones would score
     unknown: tuple[LeftOut, ...] = ()  # known unknowns, each without itself and its like
     own: float = 0.0  # mean score of photos that are enrolled: nothing is less unknown
+    alike: float = ALIKE  # mean cosine between classes
 
 
 class Trials:
@@ -81,6 +83,7 @@ def measure(
         tuple(strangers(trials)),
         () if aside is None else tuple(unknown_scores(trials, head, views, aside)),
         float(np.mean([each.score for each in trials.scored(every, label, spread(every, 64), 0)])),
+        _alike(views, label),
     )
 
 
@@ -194,3 +197,11 @@ def _rows(compared: Scores, photos: Labels, label: Labels, shots: Labels) -> lis
         )
         for i, (photo, c, n) in enumerate(zip(photos.tolist(), label.tolist(), shots.tolist(), strict=True))
     ]
+
+
+def _alike(views: Views, label: Labels) -> float:
+    """Mean cosine between the mean vectors of different classes."""
+    mean = class_means(views.vec, label).astype(np.float64)
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-12)
+    n_way = len(mean)
+    return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
