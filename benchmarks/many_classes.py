@@ -26,7 +26,7 @@ from recognizer import _moved, groups, photos
 from glocal_runtime import Recognizer
 from glocal_runtime.advice import advice
 from glocal_runtime.enrolled import Enrolled
-from glocal_runtime.leave_one_out import left_out_scores
+from glocal_runtime.leave_one_out import Trials, leave_one_out
 from glocal_runtime.memory import keep_freed_memory
 from glocal_runtime.support import Support
 
@@ -65,7 +65,7 @@ def one_size(file: Path, n: int) -> None:
     enrolled = timed("enroll", lambda: Enrolled(model, support))
     timed("compare, per photo", lambda: enrolled.compare(query), BATCH)
     ready = Recognizer(few.contents, few.encoder, enrolled)
-    timed("leave one out", lambda: left_out_scores(model, support.views(), support.class_of))
+    timed("leave one out", lambda: leave_one_out(Trials(model, support.views(), support.class_of)))
     contents = timed("settle", lambda: enrolled.settled(few.contents))
     ready = Recognizer(contents, few.encoder, enrolled)
     timed("decide, per photo", lambda: ready.decide(query), BATCH)
@@ -100,12 +100,13 @@ def plot(tables: dict[str, dict[int, dict[str, float]]], file: Path) -> None:
 
     figure, axes = pyplot.subplots(1, 3, figsize=(11, 3.4), layout="constrained")
     shown = (
-        ("settle CPU", "enroll: CPU seconds, photos not counted"),
-        ("decide, per photo CPU", "predict: CPU s a photo"),
+        (("enroll CPU", "settle CPU"), "enroll: CPU seconds, photos not counted"),
+        (("decide, per photo CPU",), "predict: CPU s a photo"),
+        (("peak MiB",), "peak memory, MiB"),
     )
-    for axis, (name, title) in zip(axes, (*shown, ("peak MiB", "peak memory, MiB")), strict=True):
+    for axis, (names, title) in zip(axes, shown, strict=True):
         for model, table in tables.items():
-            points = [(n, row[name]) for n, row in table.items() if name in row]
+            points = [(n, sum(row[name] for name in names)) for n, row in table.items() if row.keys() >= set(names)]
             axis.loglog(*zip(*points, strict=True), marker="o", label=model)
         axis.set(title=title, xlabel="classes of 5 photos")
         axis.grid(alpha=0.3)

@@ -233,10 +233,10 @@ def ray_killed(paths: list[Path], file: Path, out: Path, workers: int) -> int:
     return killed
 
 
-def driver_killed(file: Path, list_: Path, out: Path, workers: int) -> int:
+def driver_killed(file: Path, list_: Path, out: Path, workers: int, engine: str) -> int:
     """`glocal predict` ends with SIGKILL at random moments and goes on with --resume; returns how often it did."""
     command = [sys.executable, "-m", "glocal", "predict", str(file), str(list_), "--device", "cpu"]
-    command += ["--workers", str(workers), "-o", str(out), "--resume"]
+    command += ["--workers", str(workers), "-o", str(out), "--engine", engine, "--resume"]
     rng, killed = random.Random(0), 0
     shutil.rmtree(out, ignore_errors=True)
     for goal in (1, 6, 12, 18, 24):
@@ -329,9 +329,14 @@ def main() -> None:
             print(f"{killed} workers of Ray killed: each uri once: {once}, the same rows: {found == whole}", flush=True)
             listed = home / "list.csv"
             listed.write_text("uri\n" + "\n".join(map(str, some)) + "\n")
-            killed = driver_killed(file, listed, home / "driver", workers)
-            found = [row | {"recognizer": ""} for row in rows(home / "driver")]
-            print(f"driver killed {killed} times: the same rows: {found == whole}", flush=True)
+            for engine in ("local", "ray"):
+                killed = driver_killed(file, listed, home / f"driver-{engine}", workers, engine)
+                found = [row | {"recognizer": ""} for row in rows(home / f"driver-{engine}")]
+                time.sleep(5)
+                left = len(marked("ray::")) + len(marked("raylet"))
+                print(
+                    f"driver ({engine}) killed {killed} times: the same rows: {found == whole}, {left} processes left"
+                )
         if "hostile" not in skip:
             bad = hostile(home / "bad", some[0])
             listed = home / "mixed.csv"

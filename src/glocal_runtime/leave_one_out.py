@@ -5,7 +5,7 @@ Known unknowns (``aside``) are part of every support that is tried here, when th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +13,7 @@ import numpy as np
 from glocal_runtime.model import UNKNOWN, Head, Scores
 from glocal_runtime.support import Support
 from glocal_runtime.threshold import LeftOut
-from glocal_runtime.views import Array, Labels, Views, class_means, join, spread
+from glocal_runtime.views import Labels, Views, class_means, join, spread
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
 CLASSES = 12  # classes that are scored as strangers to the rest, or with a single photo
@@ -22,6 +22,7 @@ FOLDS = 5  # parts of the known unknowns that are left out in turn
 FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
 ALIKE = 0.4  # what is usual between classes, for files that do not say
 ENOUGH = 3  # photos of a class from which on it can be cut down
+AT_ONCE = 1024  # photos asked about together: all of 10,000 classes against all classes would be gigabytes
 
 
 @dataclass(frozen=True)
@@ -36,6 +37,35 @@ class Measured:
     alike: float = ALIKE  # mean cosine between classes
 
 
+class Trials:
+    """A support of which parts are enrolled in turn; what its photos have in common is found once, if the head can.
+
+    ``asked``: other views of the same photos, to be scored in their place.
+    """
+
+    def __init__(
+        self, head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
+    ) -> None:
+        self.label, self.min_way = label, head.min_way
+        every = views if aside is None or not head.takes_unknown else join([views, aside])
+        self.aside = np.arange(len(views), len(every))
+        self._class_of = np.concatenate([label, np.full(len(self.aside), UNKNOWN)])
+        self._enroll = head.trials(every, every if asked is None else asked)
+
+    def scored(
+        self, kept: Labels, classes: Labels, asked: Labels, shots: Labels | int, aside: Labels | None = None
+    ) -> list[LeftOut]:
+        """Rows ``kept`` of the support are enrolled as these classes, beside them the known unknowns (rows ``aside``,
+        or all); photo ``asked[i]`` is of a class of which ``shots[i]`` are enrolled."""
+        aside = self.aside if aside is None else aside
+        ask = self._enroll(np.concatenate([kept, aside]), np.concatenate([classes, np.full(len(aside), UNKNOWN)]))
+        shots, found = np.broadcast_to(shots, len(asked)), []
+        for start in range(0, len(asked), AT_ONCE):
+            some = slice(start, start + AT_ONCE)
+            found += _rows(ask(asked[some]), asked[some], self._class_of[asked[some]], shots[some])
+        return found
+
+
 def measure(
     head: Head,
     views: Views,
@@ -46,14 +76,13 @@ def measure(
     changed: Collection[int] | None = None,
 ) -> Measured:
     """``before`` and ``changed`` as in ``left_out_scores``."""
-    used = aside if head.takes_unknown else None
-    own = head.compare(enroll(head, views, label, used), views.rows(spread(np.arange(len(label)), 64)))
+    trials, every = Trials(head, views, label, aside=aside), np.arange(len(label))
     return Measured(
-        tuple(left_out_scores(head, views, label, aside=used, before=before, changed=changed)),
-        tuple(single_photos(head, views, label, aside=used)),
-        tuple(strangers(head, views, label, aside=used)),
-        () if aside is None else tuple(unknown_scores(head, views, label, aside)),
-        float(own.open_score.mean()),
+        tuple(left_out_scores(trials, before=before, changed=changed)),
+        tuple(single_photos(trials)),
+        tuple(strangers(trials)),
+        () if aside is None else tuple(unknown_scores(trials, head, views, aside)),
+        float(np.mean([each.score for each in trials.scored(every, label, spread(every, 64), 0)])),
         _alike(views, label),
     )
 
@@ -65,104 +94,78 @@ def enroll(head: Head, views: Views, label: Labels, aside: Views | None = None) 
     return head.enroll(join([views, aside]), np.concatenate([label, np.full(len(aside), UNKNOWN)]))
 
 
-def leave_one_out(
-    head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
-) -> list[LeftOut]:
-    """Of every photo whose class has another one (of a class with very many photos, some).
+def leave_one_out(trials: Trials, only: Collection[int] | None = None) -> list[LeftOut]:
+    """Of every photo whose class has another one (of a class with very many photos, some); of the classes ``only``.
 
-    ``asked``: other views of the same photos, to be scored in their place.
-
-    Round r leaves the r-th photo out of every class that has two or more and scores these photos together, so a support
-    is enrolled as often as its largest class has photos and not once per photo.
+    Round r leaves the r-th photo out of every such class and scores these photos together, so a support is enrolled as
+    often as its largest class has photos and not once per photo.
     """
-    query = views if asked is None else asked
+    label = trials.label
     shots = np.bincount(label)
-    members = [np.flatnonzero(label == c) if n > 1 else np.empty(0, np.int64) for c, n in enumerate(shots)]
-    turns = [spread(rows, ROUNDS) for rows in members]
+    wanted = range(len(shots)) if only is None else sorted(only)
+    places = np.argsort(label, kind="stable")
+    start = np.cumsum(shots) - shots
+    turns = [spread(places[start[c] : start[c] + shots[c]], ROUNDS) for c in wanted if shots[c] > 1]
     found: list[LeftOut] = []
     for r in range(max(map(len, turns), default=0)):
         out = np.array([rows[r] for rows in turns if r < len(rows)])
-        kept = np.ones(len(label), dtype=bool)
-        kept[out] = False
-        compared = head.compare(enroll(head, views.rows(kept), label[kept], aside), query.rows(out))
-        found += _scored(compared, out, label, shots[label[out]] - 1)
+        kept = np.delete(np.arange(len(label)), out)
+        found += trials.scored(kept, label[kept], out, shots[label[out]] - 1)
     return found
 
 
-def single_photos(head: Head, views: Views, label: Labels, *, aside: Views | None = None) -> list[LeftOut]:
+def single_photos(trials: Trials) -> list[LeftOut]:
     """What photos of a class with one photo score, from classes with more, each cut down to one in turn."""
-    shots, found = np.bincount(label), []
-    for c in spread(np.flatnonzero(shots >= ENOUGH), CLASSES).tolist():
+    label, found = trials.label, []
+    for c in spread(np.flatnonzero(np.bincount(label) >= ENOUGH), CLASSES).tolist():
         rows = np.flatnonzero(label == c)
         for keep in rows[:SINGLES].tolist():
-            kept = label != c
-            kept[keep] = True
+            kept = np.flatnonzero((label != c) | (np.arange(len(label)) == keep))
             asked = spread(rows[rows != keep], ASKED)
-            compared = head.compare(enroll(head, views.rows(kept), label[kept], aside), views.rows(asked))
-            found += _scored(compared, asked, label, [1] * len(asked))
+            found += trials.scored(kept, label[kept], asked, 1)
     return found
 
 
-def strangers(
-    head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
-) -> list[LeftOut]:
-    """What unknown photos would score: those of a class that is left out altogether; ``asked`` as above."""
+def strangers(trials: Trials) -> list[LeftOut]:
+    """What unknown photos would score: those of a class that is left out altogether."""
+    label = trials.label
     n_way = int(label.max()) + 1
-    if n_way - 1 < max(1, head.min_way):
+    if n_way - 1 < max(1, trials.min_way):
         return []
-    query, found = views if asked is None else asked, []
+    found = []
     for c in spread(np.arange(n_way), CLASSES).tolist():
-        kept, rows = label != c, np.flatnonzero(label == c)
+        kept, rows = np.flatnonzero(label != c), np.flatnonzero(label == c)
         others = label[kept] - (label[kept] > c)
-        compared = head.compare(enroll(head, views.rows(kept), others, aside), query.rows(rows))
-        scored = _scored(compared, rows, label, [0] * len(rows))
+        scored = trials.scored(kept, others, rows, 0)
         found += [each._replace(nearest=each.nearest + (each.nearest >= c)) for each in scored]
     return found
 
 
-def unknown_scores(head: Head, views: Views, label: Labels, aside: Views) -> list[LeftOut]:
+def unknown_scores(trials: Trials, head: Head, views: Views, aside: Views) -> list[LeftOut]:
     """What known unknowns score, each part of them while the others are enrolled."""
-    parts = [np.arange(len(aside))[i::FOLDS] for i in range(min(FOLDS, len(aside)))]
+    label, every = trials.label, np.arange(len(views))
     if not head.takes_unknown:
-        parts = [np.arange(len(aside))]
+        rows = np.arange(len(aside))
+        return _rows(head.compare(head.enroll(views, label), aside), rows, np.full(len(rows), UNKNOWN), 0 * rows)
     found = []
-    for part in parts:
-        rest = np.setdiff1d(np.arange(len(aside)), part)
-        compared = head.compare(enroll(head, views, label, aside.rows(rest)), aside.rows(part))
-        found += _scored(compared, part, np.full(len(aside), UNKNOWN), [0] * len(part))
-    return found
+    for fold in range(min(FOLDS, len(aside))):
+        part = trials.aside[fold::FOLDS]
+        found += trials.scored(every, label, part, 0, np.setdiff1d(trials.aside, part))
+    return [each._replace(photo=each.photo - len(views)) for each in found]
 
 
 def left_out_scores(
-    head: Head,
-    views: Views,
-    label: Labels,
-    *,
-    aside: Views | None = None,
-    before: Sequence[LeftOut] = (),
-    changed: Collection[int] | None = None,
+    trials: Trials, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
 ) -> list[LeftOut]:
-    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
+    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``:
+    asking about all photos of thousands of classes takes long, and a new class hardly moves the scores of the old ones.
 
     ``before`` counts photos and classes as they are now.
     """
+    label = trials.label
     if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
-        return leave_one_out(head, views, label, aside=aside)
-    return [*before, *(_leave_one_out_of(head, views, label, changed, aside) if changed else [])]
-
-
-def _leave_one_out_of(
-    head: Head, views: Views, label: Labels, only: Collection[int], aside: Views | None
-) -> list[LeftOut]:
-    """Photos of the classes ``only``; the others enter as their mean, which is all that most methods keep of a class.
-
-    Leaving out every photo of 200 classes takes many seconds, and a new class hardly moves the scores of the old ones.
-    """
-    others = np.array([c for c in range(int(label.max()) + 1) if c not in only], dtype=np.int64)
-    rows = np.flatnonzero(~np.isin(label, others))
-    condensed = join([_means(views, label).rows(others), views.rows(rows)])
-    found = leave_one_out(head, condensed, np.concatenate([others, label[rows]]), aside=aside)
-    return [each._replace(photo=int(rows[each.photo - len(others)])) for each in found]
+        return leave_one_out(trials)
+    return [*before, *(leave_one_out(trials, changed) if changed else [])]
 
 
 def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
@@ -180,19 +183,19 @@ def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[Le
     return kept
 
 
-def _scored(compared: Scores, rows: Labels, label: Labels, shots: Iterable[int]) -> list[LeftOut]:
-    """Row i of the scores belongs to photo ``rows[i]``, of whose class ``shots[i]`` photos were enrolled."""
+def _rows(compared: Scores, photos: Labels, label: Labels, shots: Labels) -> list[LeftOut]:
+    """Row i of the scores belongs to photo i, of class ``label[i]``."""
     nearest = compared.logits.argmax(axis=1)
     return [
         LeftOut(
-            int(label[row]),
-            int(n),
+            c,
+            n,
             float(compared.open_score[i]),
-            int(row),
+            photo,
             int(nearest[i]),
             {name: float(values[i]) for name, values in compared.parts.items()},
         )
-        for i, (row, n) in enumerate(zip(rows.tolist(), shots, strict=True))
+        for i, (photo, c, n) in enumerate(zip(photos.tolist(), label.tolist(), shots.tolist(), strict=True))
     ]
 
 
@@ -202,7 +205,3 @@ def _alike(views: Views, label: Labels) -> float:
     mean /= np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-12)
     n_way = len(mean)
     return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
-
-
-def _means(views: Views, label: Array) -> Views:
-    return Views(class_means(views.vec, label), None if views.local is None else class_means(views.local, label))

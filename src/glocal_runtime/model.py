@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -44,6 +44,10 @@ class Scores(NamedTuple):
     parts: Mapping[str, Array]  # by name of PARTS, (Q,) each
 
 
+Asked = Callable[[Labels], Scores]  # rows of the views that may be asked about
+Trial = Callable[[Labels, Labels], Asked]  # rows of a support that are enrolled, and their labels
+
+
 class Head(Protocol):
     """The part of a model that compares views; a method without a backbone is one."""
 
@@ -53,6 +57,8 @@ class Head(Protocol):
     def enroll(self, support: Views, label: Labels) -> Any: ...  # a label of UNKNOWN is a photo of no class
 
     def compare(self, state: Any, query: Views) -> Scores: ...
+
+    def trials(self, support: Views, asked: Views) -> Trial: ...  # to enroll and ask about rows any number of times
 
 
 class Model(Head, Protocol):
@@ -98,6 +104,16 @@ def check_way(model: Model, way: int) -> None:
             f"add a class or {way_out}",
             code="too-few-classes",
         )
+
+
+def trials(head: Head, support: Views, asked: Views) -> Trial:
+    """For a head that begins anew each time."""
+
+    def trial(rows: Labels, label: Labels) -> Asked:
+        state = head.enroll(support.rows(rows), label)
+        return lambda query: head.compare(state, asked.rows(query))
+
+    return trial
 
 
 class Graph:
@@ -197,6 +213,9 @@ class OnnxModel:
             return Scores(np.empty((0, int(state["n_way"])), np.float32), nothing, parts)
         found = {name: np.concatenate([each[name] for each in turns]) for name in self._score.outputs}
         return Scores(found["logits"], found["open_score"], {name: found[name] for name in PARTS if name in found})
+
+    def trials(self, support: Views, asked: Views) -> Trial:
+        return trials(self, support, asked)
 
 
 def one_hot_rows(label: Labels) -> Array:

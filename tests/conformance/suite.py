@@ -141,6 +141,20 @@ class MethodConformance:
         assert close(after.logits[:, new_label], before.logits)
         assert close(after.open_score, before.open_score)
 
+    def test_trials_answer_as_enrolling_their_rows_does(self, method: Method):
+        task = double_task(4)
+        support, query = method.double().eval().views(task)
+        for asked in (support, query):
+            tried = method.trials(support, asked)
+            for kept in ([0, 2, 3, 4], [1, 2, 5]):
+                rows, some = torch.tensor(kept), torch.tensor([3, 0])
+                label = task.support_label[rows]
+                found = tried(rows, label)(some)
+                expected = method.compare(method.enroll(support.rows(rows), label), asked.rows(some))
+                torch.testing.assert_close(found.logits, expected.logits)
+                for name in expected.own:
+                    torch.testing.assert_close(found.own[name](), expected.own[name]())
+
     def test_order_of_the_support_does_not_matter(self, method: Method):
         task, order = toy_task(0), torch.tensor([5, 0, 3, 1, 4, 2])
         shuffled = replace(task, support=task.support[order], support_label=task.support_label[order])

@@ -92,6 +92,14 @@ def test_graphs_that_answer_otherwise_are_not_written(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == []
 
 
+def test_more_photos_than_the_graphs_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    many = recognizer({"zero": 5, "one": 5})
+    monkeypatch.setattr(type(many.contents.model.model.method), "most_exported", 9)
+    with refused("too-many-photos", "9", "10"):
+        export(many, tmp_path / "many.glocal")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_older_file_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     place = tmp_path / "digits.glocal"
     for shots in ({"zero": 5, "one": 5, "two": 5}, {"zero": 5, "one": 5}):

@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from glocal.methods import METHODS
+from glocal.methods import METHODS, glocal_ridge
 from glocal.methods.protonet import ProtoNet
 from glocal.recognizer.torch_model import TorchHead
 from glocal_runtime import leave_one_out as module
-from glocal_runtime.leave_one_out import carried_over, leave_one_out, left_out_scores, measure, single_photos, strangers
+from glocal_runtime.decision import Promise, compute_threshold
+from glocal_runtime.leave_one_out import (
+    Trials,
+    carried_over,
+    leave_one_out,
+    left_out_scores,
+    measure,
+    single_photos,
+    strangers,
+)
 from glocal_runtime.views import Labels, Views
 from photos import recognizer, some
 
@@ -32,7 +43,7 @@ def gel() -> TorchHead:
 def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> None:
     views, label = task()
     views.vec[1], views.local[1] = views.vec[0], views.local[0]
-    found = leave_one_out(gel(), views, label)
+    found = leave_one_out(Trials(gel(), views, label))
     assert sorted(each.photo for each in found) == [0, 1, 2, 4, 5]
     for each in found:
         assert int(label[each.photo]) == each.label
@@ -42,7 +53,7 @@ def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> 
 def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there(monkeypatch: pytest.MonkeyPatch) -> None:
     (views, label), head = task(), gel()
     monkeypatch.setattr(module, "FEW_PAIRS", 0)
-    found = {each.photo: each for each in left_out_scores(head, views, label, changed={2})}
+    found = {each.photo: each for each in left_out_scores(Trials(head, views, label), changed={2})}
     assert found.keys() == {4, 5}
     for photo, each in found.items():
         kept = np.arange(6) != photo
@@ -82,7 +93,7 @@ def test_scores_follow_their_class_to_its_new_place() -> None:
 
 def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
     vec, label = np.random.default_rng(0).standard_normal((8, 5)), np.array([0, 0, 0, 1, 2, 2, 2, 2])
-    found = leave_one_out(PROTONET, Views(vec), label)
+    found = leave_one_out(Trials(PROTONET, Views(vec), label))
     assert sorted((one.label, one.shots) for one in found) == [(0, 2)] * 3 + [(2, 3)] * 4
     for turn in range(3):  # the photos of one turn are left out together
         out = [turn, 4 + turn]
@@ -90,12 +101,12 @@ def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
         means = [vec[[i for i in kept if label[i] == c]].mean(axis=0) for c in range(3)]
         for one in (one for one in found if one.photo in out):
             assert one.score == pytest.approx(-max(cosine(vec[one.photo], mean) for mean in means) / 0.1, abs=1e-4)
-    assert leave_one_out(PROTONET, Views(vec[:2]), np.array([0, 1])) == []
+    assert leave_one_out(Trials(PROTONET, Views(vec[:2]), np.array([0, 1]))) == []
 
 
 def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
     vec, label = np.random.default_rng(1).standard_normal((7, 5)), np.array([0, 2, 1, 1, 2, 0, 1])
-    found = strangers(PROTONET, Views(vec), label)
+    found = strangers(Trials(PROTONET, Views(vec), label))
     assert sorted(each.photo for each in found) == list(range(7))
     for each in found:
         assert each.label == label[each.photo] != each.nearest
@@ -103,12 +114,12 @@ def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
         best = {c: cosine(vec[each.photo], mean) / 0.1 for c, mean in means.items()}
         assert each.score == pytest.approx(-max(best.values()), abs=1e-4)
         assert best[each.nearest] == max(best.values())
-    assert strangers(PROTONET, Views(vec[:2]), np.array([0, 0])) == []
+    assert strangers(Trials(PROTONET, Views(vec[:2]), np.array([0, 0]))) == []
 
 
 def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are() -> None:
     vec, label = np.random.default_rng(2).standard_normal((7, 5)), np.array([0, 0, 0, 1, 1, 2, 0])
-    found = single_photos(PROTONET, Views(vec), label)
+    found = single_photos(Trials(PROTONET, Views(vec), label))
     assert {(each.label, each.shots) for each in found} == {(0, 1)}  # the only class with three or more
     rows = [0, 1, 2, 6]
     expected = []
@@ -132,6 +143,97 @@ def test_known_unknowns_are_scored_without_themselves() -> None:
         state = module.enroll(head, support, label, rest)
         score = head.compare(state, aside.rows([each.photo])).open_score[0]
         assert each.score == pytest.approx(float(score), abs=1e-6)
+
+
+def ridge_task(shots: list[int], aside: int) -> tuple[TorchHead, Views, Labels, Views]:
+    """Classes in turns, photos of a class alike; the last ``aside`` photos are known unknowns."""
+    rng = torch.Generator().manual_seed(5)
+    label = np.concatenate([np.arange(len(shots))[np.array(shots) > turn] for turn in range(max(shots))])
+    centre = torch.rand(len(shots), 4, 3, 3, generator=rng)
+    maps = torch.cat([centre[label], torch.rand(aside, 4, 3, 3, generator=rng)])
+    method = METHODS["glocal-ridge"](4, side=3).double().eval()
+    seen = method.embed((maps + 0.5 * torch.rand(maps.shape, generator=rng)).double())
+    views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
+    return TorchHead(method), views.rows(slice(len(label))), label, views.rows(slice(len(label), None))
+
+
+def slow_measure(head: TorchHead, views: Views, label: Labels, aside: Views) -> list[list[tuple[float, int, int]]]:
+    """(score, photo, nearest) of those left out, single ones, strangers and known unknowns, enrolled anew each time."""
+    shots, n = np.bincount(label), len(label)
+
+    def scored(kept: list[int], asked: Views, photos: list[int], classes: list[int], rest: Views) -> list:
+        place = {c: i for i, c in enumerate(classes)}
+        state = module.enroll(head, views.rows(kept), np.array([place[label[i]] for i in kept]), rest)
+        found = head.compare(state, asked)
+        nearest = [classes[i] for i in found.logits.argmax(axis=1)]
+        return list(zip(found.open_score.tolist(), photos, nearest, strict=True))
+
+    every = list(range(len(shots)))
+    left, alone, strange, unknown = [], [], [], []
+    for turn in range(max(shots)):
+        out = [np.flatnonzero(label == c)[turn] for c in every if shots[c] > max(turn, 1)]
+        left += scored([i for i in range(n) if i not in out], views.rows(out), out, every, aside)
+    for c in (c for c in every if shots[c] >= 3):
+        rows = np.flatnonzero(label == c).tolist()
+        for keep in rows[:2]:
+            asked = [i for i in rows if i != keep]
+            kept = [i for i in range(n) if label[i] != c or i == keep]
+            alone += scored(kept, views.rows(asked), asked, every, aside)
+    for c in every:
+        rows = np.flatnonzero(label == c).tolist()
+        kept = [i for i in range(n) if label[i] != c]
+        strange += scored(kept, views.rows(rows), rows, [each for each in every if each != c], aside)
+    for fold in range(min(5, len(aside))):
+        part = list(range(fold, len(aside), 5))
+        rest = aside.rows([i for i in range(len(aside)) if i not in part])
+        unknown += scored(list(range(n)), aside.rows(part), part, every, rest)
+    return [left, alone, strange, unknown]
+
+
+@pytest.mark.parametrize(("shots", "n_aside"), [([4, 4, 4], 0), ([5, 1, 3, 2], 7), ([1, 1, 1], 2)])
+def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_aside: int) -> None:
+    head, views, label, aside = ridge_task(shots, n_aside)
+    found = measure(head, views, label, aside=aside if n_aside else None)
+    expected = slow_measure(head, views, label, aside)
+    for ours, theirs in zip((found.left_out, found.alone, found.strange, found.unknown), expected, strict=True):
+        assert [(each.photo, each.nearest) for each in ours] == [(photo, nearest) for _, photo, nearest in theirs]
+        assert [each.score for each in ours] == pytest.approx([score for score, _, _ in theirs], abs=1e-6)
+    state = module.enroll(head, views, label, aside)
+    assert found.own == pytest.approx(head.compare(state, views).open_score.mean(), abs=1e-6)
+    if len(found.left_out):
+        pairs = zip(found.left_out, expected[0], strict=True)
+        slow = replace(found, left_out=tuple(each._replace(score=score) for each, (score, _, _) in pairs))
+        ours, theirs = (compute_threshold(Promise(), shots, each) for each in (found, slow))
+        assert ours.per_class == pytest.approx(theirs.per_class, abs=1e-6)
+
+
+def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pairs = []
+    match = glocal_ridge.cell_match
+    monkeypatch.setattr(glocal_ridge, "cell_match", lambda a, b: pairs.append(len(a) * len(b)) or match(a, b))
+    head, views, label, aside = ridge_task([4, 4, 4], 3)
+    measure(head, views, label, aside=aside)
+    assert pairs == [15 * 15]
+
+
+def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding(monkeypatch: pytest.MonkeyPatch) -> None:
+    head, views, label, _ = ridge_task([4, 4, 4], 0)
+    monkeypatch.setattr(glocal_ridge, "MOST", 11)  # a round leaves nine of the twelve
+    found = measure(head, views, label)
+    for each in (*found.left_out, *found.alone, *found.strange):
+        assert each.parts["E_f"] == 0, "prototypes decide alone, as they do for the whole support"
+    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    [*_, last] = measure(head, views, label, changed={2}).left_out
+    assert last.parts["E_f"] == 0
+
+
+def test_many_photos_are_asked_about_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    (views, label), head = task(), gel()
+    whole = leave_one_out(Trials(head, views, label))
+    monkeypatch.setattr(module, "AT_ONCE", 1)
+    turns = leave_one_out(Trials(head, views, label))
+    assert [(each.photo, each.nearest) for each in turns] == [(each.photo, each.nearest) for each in whole]
+    assert [each.score for each in turns] == pytest.approx([each.score for each in whole], abs=1e-5)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

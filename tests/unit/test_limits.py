@@ -8,7 +8,7 @@ import pytest
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
 from glocal_runtime.leave_one_out import Measured, measure
 from glocal_runtime.limits import limits
-from glocal_runtime.model import Scores
+from glocal_runtime.model import Scores, Trial, trials
 from glocal_runtime.outlook import outlook
 from glocal_runtime.threshold import LeftOut
 from glocal_runtime.views import Labels, Views
@@ -30,6 +30,9 @@ class Nearest:
     def compare(self, state: np.ndarray, query: Views) -> Scores:
         distance = np.linalg.norm(query.vec[:, None] - state[None], axis=2)
         return Scores(-distance, self.shift + self.scale * distance.min(axis=1), {})
+
+    def trials(self, support: Views, asked: Views) -> Trial:
+        return trials(self, support, asked)
 
 
 def task(rng: np.random.Generator, shots: list[int], queries: int = 20) -> tuple[Views, Labels, Views, Labels]:

@@ -18,7 +18,7 @@ from glocal_runtime.enrolled import TOLERANCE, Contents, Enrolled, relative
 from glocal_runtime.errors import RecipeError, WeightsError
 from glocal_runtime.file import check_target, write_contents
 from glocal_runtime.images import Pixels
-from glocal_runtime.leave_one_out import leave_one_out, strangers
+from glocal_runtime.leave_one_out import Trials, leave_one_out, strangers
 from glocal_runtime.model import EMBED, OnnxModel
 from glocal_runtime.photos import Labelled, Picture, as_source, take
 from glocal_runtime.recognizer import Recognizer
@@ -70,6 +70,7 @@ def export(
     source = recognizer.contents.model
     if not isinstance(source, TorchModel):
         raise RecipeError("this recognizer holds ONNX graphs already; export the file it was made from", code="is-onnx")
+    _check_size(recognizer.contents, source)
     model = OnnxModel(
         source.name,
         source.method,
@@ -114,6 +115,18 @@ def export(
     return report
 
 
+def _check_size(contents: Contents, source: TorchModel) -> None:
+    """Before the graphs are made and tried: of 50,000 photos that would take more memory than there is."""
+    photos, most = len(contents.support.photos) + len(contents.unknown or ()), source.model.method.most_exported
+    if most is not None and photos > most:
+        raise RecipeError(
+            f"an export of {source.method} is for at most {most} enrolled photos, and this recognizer has {photos}: "
+            "beyond, classes are told apart in another way, which the graphs do not know; enroll fewer photos of each "
+            "class, or with another model, such as photos-protonet",
+            code="too-many-photos",
+        )
+
+
 def with_model(contents: Contents, model: OnnxModel) -> Recognizer:
     """The same classes and threshold under a model that makes the same views."""
     return Recognizer(
@@ -143,8 +156,8 @@ def _on_thumbnails(recognizer: Recognizer) -> Measured:
     model, support = recognizer.contents.model, recognizer.contents.support
     views, label = support.views(), support.class_of
     asked = recognizer.encoder.embed(photo.thumbnail for photo in support.photos).full()
-    known = leave_one_out(model, views, label, asked=asked)
-    strange = [each.score for each in strangers(model, views, label, asked=asked)]
+    trials = Trials(model, views, label, asked=asked)
+    known, strange = leave_one_out(trials), [each.score for each in strangers(trials)]
     acc = float(np.mean([each.nearest == each.label for each in known])) if known else None
     scores = [each.score for each in known] + strange
     both = bool(known) and bool(strange)

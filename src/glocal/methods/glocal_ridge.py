@@ -49,11 +49,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.methods.base import Comparison, Method, MethodCard, check_positive, check_weight
+from glocal.methods.base import Asked, Comparison, Method, MethodCard, Trial, check_positive, check_weight
 from glocal.ops.cells import cells
 from glocal.ops.similarity import class_mean, pool
 from glocal.ops.solve import solve
-from glocal.types import Views
+from glocal.types import UNKNOWN, Views
 from glocal_runtime.errors import RecipeError
 
 MOST = 600  # support photos whose kernel is taken
@@ -67,6 +67,7 @@ class GlocalRidge(Method):
     card = MethodCard("Glocal ridge")
     own_scores = ("E", "E_c", "E_f")
     takes_unknown = True
+    most_exported = MOST  # a graph has one way of deciding, the regression
 
     class State(NamedTuple):
         proto: Tensor  # (N, D) class means of comparable lengths
@@ -138,36 +139,65 @@ class GlocalRidge(Method):
     def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         if not torch.compiler.is_exporting() and len(support) > MOST:
-            return self._prototypes_alone(support, label)
-        one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(support.vec)
-        shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
-        proto, target = prototypes(class_mean(support.vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
+            return self._prototypes_alone(support.vec, support.local, label)
         kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
+        return self._regression(support.vec, support.local, kernel, label)
+
+    def _regression(self, vec: Tensor, local: Tensor, kernel: Tensor, label: Tensor) -> Any:
+        one_hot = (label if label.ndim == 2 else F.one_hot(label + 1)[:, 1:]).to(vec)  # of UNKNOWN no column
+        shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
+        proto, target = prototypes(class_mean(vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
         alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
-        return self.State(proto, support.vec, support.local, alpha)
+        return self.State(proto, vec, local, alpha)
 
-    def _prototypes_alone(self, support: Views, label: Tensor) -> Any:
-        """A state without photos: nothing in it is as large as photos times classes."""
-        assert support.local is not None
-        vec = support.vec
+    def _prototypes_alone(self, vec: Tensor, local: Tensor, label: Tensor) -> Any:
+        """A state without photos: nothing in it is as large as photos times classes.  UNKNOWN photos do not count."""
         if label.ndim == 2:
-            known = label.any(dim=1)
-            vec, label = vec[known], label[known].argmax(dim=1)
-        proto = prototypes(class_mean(vec, label), label.bincount().to(vec))
-        return self.State(proto, support.vec[:0], support.local[:0], proto.new_zeros(0, len(proto) + 1))
+            label = torch.where(label.any(dim=1), label.argmax(dim=1), UNKNOWN)
+        shots = (label + 1).bincount()[1:].to(vec)
+        total = vec.new_zeros(len(shots) + 1, vec.shape[1]).index_add(0, label + 1, vec)[1:]
+        proto = prototypes(total / shots[:, None], shots)
+        return self.State(proto, vec[:0], local[:0], proto.new_zeros(0, len(proto) + 1))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         assert query.local is not None
-        by_photo = self.weight * (query.vec @ state.vec.mT) @ state.alpha
-        by_patch = self.weight * self.match(query.local, state.local) @ state.alpha
-        whole, patches = query.vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
+        return self._compared(state, query.vec, query.vec @ state.vec.mT, self.match(query.local, state.local))
+
+    def _compared(self, state: Any, vec: Tensor, photo: Tensor, patch: Tensor) -> Comparison:
+        """Vectors of queries (Q, D), their k and l to the support (Q, S)."""
+        by_photo, by_patch = self.weight * photo @ state.alpha, self.weight * patch @ state.alpha
+        whole, patches = vec @ state.proto.mT + by_photo[:, :-1], by_patch[:, :-1]
         both = whole + patches
         best = both.argmax(dim=1, keepdim=True)
         e_class = by_photo[:, -1] - whole.gather(1, best)[:, 0]
         e_pixel = by_patch[:, -1] - patches.gather(1, best)[:, 0]
         own = {"E": lambda: e_class + e_pixel, "E_c": lambda: e_class, "E_f": lambda: e_pixel}
         return Comparison(both / self.temperature, own)
+
+    def trials(self, support: Views, asked: Views) -> Trial:
+        """k and l of all photos are taken once and every trial solves on its rows of them: matching patches takes a
+        hundred times as long as solving.  Whether there is a regression at all goes by the whole support."""
+        assert support.local is not None
+        assert asked.local is not None
+        vec, local, query_vec = support.vec, support.local, asked.vec
+        if len(support) > MOST:
+
+            def alone(rows: Tensor, label: Tensor) -> Asked:
+                every = label.new_full((len(vec),), UNKNOWN).index_copy(0, rows, label)  # no copy of the vectors
+                state = self._prototypes_alone(vec, local, every)
+                return lambda query: self._compared(state, query_vec[query], *[vec.new_zeros(len(query), 0)] * 2)
+
+            return alone
+        k, l = vec @ vec.mT, self.match(local, local)
+        both = k + l
+        of_k, of_l = (k, l) if asked is support else (query_vec @ vec.mT, self.match(asked.local, local))
+
+        def trial(rows: Tensor, label: Tensor) -> Asked:
+            state = self._regression(vec[rows], local[:0], both[rows][:, rows], label)
+            return lambda query: self._compared(state, query_vec[query], of_k[query][:, rows], of_l[query][:, rows])
+
+        return trial
 
 
 def prototypes(mean: Tensor, shots: Tensor) -> Tensor:

@@ -18,11 +18,12 @@ from glocal.backbones import build_backbone
 from glocal.engine.checkpoint import Model, find_checkpoint, load_model, save_model
 from glocal.engine.distributed import pick_device
 from glocal.methods import Method, build_method
+from glocal.methods.base import Comparison
 from glocal.types import Views
 from glocal_runtime import views as arrays
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import Pixels
-from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, UNKNOWN, Scores, one_hot_rows
+from glocal_runtime.model import CHECKPOINT, DEFAULT, PARTS, Asked, Scores, Trial
 
 FILE = "checkpoint.safetensors"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
@@ -38,14 +39,32 @@ class TorchHead:
 
     def enroll(self, support: arrays.Views, label: arrays.Labels) -> Any:
         with torch.inference_mode():
-            rows = one_hot_rows(label) if label.min() == UNKNOWN else label
-            return self._method.enroll(self._here(support), torch.from_numpy(rows).to(self._device))
+            return self._method.enroll(self._here(support), torch.from_numpy(label).to(self._device))
 
     def compare(self, state: Any, query: arrays.Views) -> Scores:
         with torch.inference_mode():
-            comparison = self._method.compare(state, self._here(query))
-            scores = comparison.open_score(self._method.open_score)
-            parts = {name: comparison.own[name]().cpu().numpy() for name in PARTS if name in comparison.own}
+            return self._scores(self._method.compare(state, self._here(query)))
+
+    def trials(self, support: arrays.Views, asked: arrays.Views) -> Trial:
+        with torch.inference_mode():
+            there = self._here(support)
+            tried = self._method.trials(there, there if asked is support else self._here(asked))
+
+        def trial(rows: arrays.Labels, label: arrays.Labels) -> Asked:
+            with torch.inference_mode():
+                ask = tried(torch.from_numpy(rows).to(self._device), torch.from_numpy(label).to(self._device))
+
+            def answered(query: arrays.Labels) -> Scores:
+                with torch.inference_mode():
+                    return self._scores(ask(torch.from_numpy(query).to(self._device)))
+
+            return answered
+
+        return trial
+
+    def _scores(self, comparison: Comparison) -> Scores:
+        scores = comparison.open_score(self._method.open_score)
+        parts = {name: comparison.own[name]().cpu().numpy() for name in PARTS if name in comparison.own}
         return Scores(comparison.logits.cpu().numpy(), scores.cpu().numpy(), parts)
 
     def _here(self, views: arrays.Views) -> Views:
