@@ -283,7 +283,7 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     if any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")
     usual = {name: (float(low), float(high)) for name, (low, high) in manifest["usual"].items()}
-    return Decision(threshold, Measured(**scored, **{name: float(found[name]) for name in _SINGLE}), usual)
+    return Decision(threshold, Measured(**scored, own=float(found["own"]), alike=float(found["alike"])), usual)
 
 
 def _banks(
