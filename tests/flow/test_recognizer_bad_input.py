@@ -233,3 +233,30 @@ def test_no_file_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert "glocal:" in said.err
     assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}
+
+
+def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name, as a photo that is answered, that cannot be read, and that is the worst of a check."""
+    file, evil = tmp_path / "digits.glocal", "\x1b]0;owned\x07\x1b[2J\u202e"
+    recognizer().save(file)
+    folder = write_classes(tmp_path / "photos", ("zero", "one"), 20, 22)
+    for photo in [*folder.rglob("*.png")]:
+        photo.rename(photo.with_name(f"{evil}{photo.name}"))
+    shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{evil}0.png")  # a mistake, which a check shows
+    (folder / "one" / f"{evil}.png").write_bytes(b"no picture")
+    out = tmp_path / f"{evil}.glocal"
+    commands = (
+        ["predict", file, folder],
+        ["check", file, folder],
+        ["enroll", folder, "-o", out, "--model", "embedded-gel", "--device", "cpu"],
+        ["inspect", out],
+        ["rename", out, "one", "uno"],
+        ["inspect", tmp_path / f"{evil}.none"],
+    )
+    for words in commands:
+        with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
+            patch.setattr(sys, "argv", ["glocal", *map(str, words)])
+            main()
+        said = capsys.readouterr()
+        assert "owned" in said.out + said.err, words
+        assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}, words
