@@ -30,7 +30,7 @@ from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import check_recognizer, replacing
 from glocal_runtime.images import LARGEST_SIDE
-from glocal_runtime.leave_one_out import Measured
+from glocal_runtime.leave_one_out import ALIKE, Measured
 from glocal_runtime.model import CHECKPOINT, ONNX, UNKNOWN, Model, OnnxModel, torch_models
 from glocal_runtime.support import CELLS, Bank, Photo, Support
 from glocal_runtime.tensors import pack, unpack
@@ -52,6 +52,7 @@ _MODELS: dict[str, dict[str, Any]] = {
     ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
 }
 _SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}
+_SINGLE = ("own", "alike")  # numbers among what was measured
 _FIELDS: dict[str, Any] = {
     "format": str,
     "schema_version": int,
@@ -63,7 +64,8 @@ _FIELDS: dict[str, Any] = {
     "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
     "threshold": dict,
     "usual": ([float],),
-    "measured": {"left_out": [_SCORED], "alone": [_SCORED], "strange": [_SCORED], "unknown": [_SCORED], "own": float},
+    "measured": {name: [_SCORED] for name in ("left_out", "alone", "strange", "unknown")}
+    | dict.fromkeys(_SINGLE, float),
     "probes": [{"open_score": float, "logits": [float]}],
     "sha256": (str,),  # of the members that hold numbers
 }
@@ -187,6 +189,7 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
             manifest, members = old_format.upgraded(manifest, members)
         if schema in (1, 2):
             manifest = old_format.without_score_model(manifest)
+        manifest["measured"].setdefault("alike", ALIKE)  # the first files of schema 3 have none
         check_kind(manifest, _FIELDS, "manifest")
         check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
         check_kind(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
@@ -254,7 +257,7 @@ def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
         "threshold": decision.threshold.to_json(),
         "usual": decision.usual,
         "measured": {
-            name: [each._asdict() | {"parts": dict(each.parts)} for each in value] if name != "own" else value
+            name: [each._asdict() | {"parts": dict(each.parts)} for each in value] if name not in _SINGLE else value
             for name, value in vars(decision.measured).items()
         },
         "probes": [
@@ -270,7 +273,7 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     if threshold.per_class is not None and len(threshold.per_class) != n_way:
         raise ValueError(f"{len(threshold.per_class)} thresholds for {n_way} classes")
     found = manifest["measured"]
-    scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name != "own"}
+    scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name not in _SINGLE}
     for name, some in scored.items():
         first = UNKNOWN if name == "unknown" else 0  # known unknowns have no class, and are counted for themselves
         for e in some:
@@ -280,7 +283,7 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     if any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")
     usual = {name: (float(low), float(high)) for name, (low, high) in manifest["usual"].items()}
-    return Decision(threshold, Measured(**scored, own=float(found["own"])), usual)
+    return Decision(threshold, Measured(**scored, **{name: float(found[name]) for name in _SINGLE}), usual)
 
 
 def _banks(

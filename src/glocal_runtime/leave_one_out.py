@@ -20,6 +20,7 @@ CLASSES = 12  # classes that are scored as strangers to the rest, or with a sing
 SINGLES, ASKED = 2, 4  # photos that a class is cut down to in turn, and photos asked about each
 FOLDS = 5  # parts of the known unknowns that are left out in turn
 FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
+ALIKE = 0.4  # what is usual between classes, for files that do not say
 ENOUGH = 3  # photos of a class from which on it can be cut down
 
 
@@ -32,6 +33,7 @@ class Measured:
     strange: tuple[LeftOut, ...] = ()  # photos without their class: what unknown ones would score
     unknown: tuple[LeftOut, ...] = ()  # known unknowns, each without itself and its like
     own: float = 0.0  # mean score of photos that are enrolled: nothing is less unknown
+    alike: float = ALIKE  # mean cosine between classes
 
 
 def measure(
@@ -52,6 +54,7 @@ def measure(
         tuple(strangers(head, views, label, aside=used)),
         () if aside is None else tuple(unknown_scores(head, views, label, aside)),
         float(own.open_score.mean()),
+        _alike(views, label),
     )
 
 
@@ -191,6 +194,14 @@ def _scored(compared: Scores, rows: Labels, label: Labels, shots: Iterable[int])
         )
         for i, (row, n) in enumerate(zip(rows.tolist(), shots, strict=True))
     ]
+
+
+def _alike(views: Views, label: Labels) -> float:
+    """Mean cosine between the mean vectors of different classes."""
+    mean = class_means(views.vec, label).astype(np.float64)
+    mean /= np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-12)
+    n_way = len(mean)
+    return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
 
 
 def _means(views: Views, label: Array) -> Views:

@@ -124,7 +124,7 @@ def _from_strangers(k: Array, measured: Measured, share: float) -> Limits | None
     gap = float(score.mean()) - measured.own
     if gap <= 0:  # photos are as unknown to their own class as to others: nothing can be told apart
         return Limits(np.full(len(k), score.max()), float(score.max()), 1.0, "one photo", 0)
-    own = one_photo.limits((score - measured.own) / gap, label, len(k), share)
+    own = one_photo.limits((score - measured.own) / gap, label, len(k), share, measured.alike)
     values = measured.own + gap * own
     return Limits(values, float(values.mean()), gap * one_photo.SPREAD, "one photo", 0)
 

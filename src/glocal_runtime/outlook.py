@@ -14,6 +14,7 @@ from glocal_runtime.rate import Rate
 from glocal_runtime.threshold import LeftOut
 
 CHANCE = 1.3  # times what guessing would name right, up to which naming counts as guessing
+ENOUGH = 3  # photos of a class from which on naming no better than guessing is held against it
 MISSING = 1.0  # means over thirteen domains, counted and real: 71, 80 % (2 photos); 80, 83 (3); 86, 88 (5); 91, 91 (10)
 TELLING = 0.02  # difference between what was counted and what is expected that is worth saying
 BLIND = 2.0  # times the false unknowns, up to which catching unknown things counts as chance
@@ -74,7 +75,7 @@ def outlook(shots: Sequence[int], decision: Decision) -> Outlook:
         limit = decision.limits(np.array([each.nearest for each in strange]))
         score = np.array([each.score for each in strange])
         caught = Rate(int((score > limit).sum()), len(strange))
-    usable, verdict = _verdict(len(shots), named, caught, threshold.expected)
+    usable, verdict = _verdict(shots, named, caught, threshold.expected)
     return Outlook(named, _expected(named, left), threshold.expected, threshold.interval, caught, usable, verdict)
 
 
@@ -88,11 +89,19 @@ def _expected(named: Rate | None, left: Sequence[LeftOut]) -> float | None:
     return 1 / (1 + math.exp(-odds))
 
 
-def _verdict(way: int, named: Rate | None, caught: Rate | None, false: float | None) -> tuple[bool | None, str]:
-    if named is not None and named.value <= CHANCE / way:
+def _verdict(
+    shots: Sequence[int], named: Rate | None, caught: Rate | None, false: float | None
+) -> tuple[bool | None, str]:
+    way = len(shots)
+    if named is not None and _like_guessing(named, way):
+        counted = (
+            f"photos judged by the others get their name {100 * named.value:.0f} % of the time, and guessing would "
+            f"reach {100 / way:.0f} %"
+        )
+        if named.value > CHANCE / way and sum(shots) < ENOUGH * way:
+            return None, f"cannot be told from so few photos: {counted}. Add a second and third photo of each class"
         return False, (
-            f"not usable as it is: photos judged by the others get their name {100 * named.value:.0f} % of the time, "
-            f"and guessing would reach {100 / way:.0f} %. Either the classes differ in something the encoder does not "
+            f"not usable as it is: {counted}. Either the classes differ in something the encoder does not "
             "see, or photos are in the wrong folders; look at the photos named below, add photos that show the "
             "difference, crop to it, or try another encoder"
         )
@@ -111,3 +120,10 @@ def _verdict(way: int, named: Rate | None, caught: Rate | None, false: float | N
             "like themselves. Photos of other things (--unknown DIR) and more photos of each class help"
         )
     return True, "usable"
+
+
+def _like_guessing(named: Rate, way: int) -> bool:
+    """Whether guessing would give such a count more easily than naming that is better than ``CHANCE``, all alike."""
+    better = CHANCE / way + (1 - CHANCE / way) * (np.arange(200) + 0.5) / 200
+    guessed, told = (named.k * np.log(p) + (named.n - named.k) * np.log1p(-p) for p in (1 / way, better))
+    return named.value <= CHANCE / way or bool(np.exp(told - guessed).mean() <= 1)

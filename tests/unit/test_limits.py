@@ -198,3 +198,18 @@ def test_the_outlook_of_a_single_class_asks_for_another_one() -> None:
     assert (alone.usable, alone.named_right, alone.caught) == (None, None, None)
     assert "class" in alone.verdict
     assert "two photos" not in alone.verdict  # it has six
+
+
+@pytest.mark.parametrize(
+    ("shots", "right", "usable"),
+    [(5, 8, False), (5, 10, True), (3, 5, False), (3, 7, True), (2, 2, False), (2, 3, None), (2, 5, True)],
+)
+def test_naming_that_guessing_explains_as_well_is_not_usable_and_of_few_photos_not_told(
+    shots: int, right: int, usable: bool | None
+) -> None:
+    left = tuple(
+        LeftOut(i % 5, shots - 1, 0.1 * (i % 7), i, i % 5 if i < right else (i + 1) % 5) for i in range(5 * shots)
+    )
+    measured = Measured(left)
+    said = outlook([shots] * 5, Decision(compute_threshold(Promise(), [shots] * 5, measured), measured))
+    assert said.usable is usable

@@ -101,6 +101,11 @@ class TestSplits:
         with refused("no-pictures", "data.holdout = 0.99"):
             PretrainStage(recipe, torch.device("cpu"))
 
+    def test_a_part_too_small_for_a_task_is_refused_with_the_setting_that_made_it_small(self, dataset: Path) -> None:
+        recipe = recipe_of(dataset, "train", data={"dataset": str(dataset), "holdout": 0.25, "part": "held-out"})
+        with refused("data", "data.holdout = 0.25", "data.part=all"):
+            TrainStage(recipe, torch.device("cpu"))
+
 
 class TestFolder:
     def test_a_folder_with_a_run_is_refused(self, dataset: Path, pretrained: Path) -> None:

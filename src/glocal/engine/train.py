@@ -32,7 +32,7 @@ from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.ops.similarity import class_mean, pool
 from glocal.types import BaseClasses, Episode
-from glocal_runtime.errors import RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 Indices = npt.NDArray[np.int64]
 MAPS_UP_TO = 1 << 30  # bytes of a frozen stage's maps; beyond, methods that need means alone get a bank of those
@@ -55,13 +55,17 @@ class TrainStage:
                 torch.manual_seed(step_seed(recipe.seed, 0, salt=BASE))
                 self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
-        self.sampler = EpisodeSampler(
-            data,
-            settings.spec,
-            seed=recipe.seed,
-            rows=rows,
-            mirror=self.model.method.needs_mirror or (settings.unknown_support and settings.backbone == "fine-tuned"),
-        )
+        mirror = self.model.method.needs_mirror or (settings.unknown_support and settings.backbone == "fine-tuned")
+        try:
+            self.sampler = EpisodeSampler(data, settings.spec, seed=recipe.seed, rows=rows, mirror=mirror)
+        except DataError as error:
+            if recipe.data.part == "all":
+                raise
+            raise DataError(
+                f"{error}. The recipe draws from the {recipe.data.part} part alone (data.holdout = "
+                f"{recipe.data.holdout}); with a backbone that never saw these pictures, --set data.part=all",
+                code=error.code,
+            ) from error
         self.augment = recipe.augment.build()
         if settings.backbone == "frozen":
             if recipe.augment != type(recipe.augment)():

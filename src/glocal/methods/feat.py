@@ -11,6 +11,8 @@ Published settings (β, T, T2): miniImageNet .01, 64, 64 (1-shot) and .1, 64, 32
 
 Differs from the paper: classes may have unequal numbers of images, and unknown queries take no part in the loss.
 ``adapter`` adds x + W x, W = 0 at the start, to the embedding: the one freedom that helps on a frozen backbone.
+``gentle_attention`` leaves LN out and starts with W_o = 0: prototypes at first, which a few hundred tasks improve on;
+after so few the random start of the published form still decides the result.
 
 >>> import torch
 >>> from glocal.types import Episode
@@ -62,11 +64,12 @@ class FEAT(Method):
         contrast_temperature: float = 64.0,
         dropout: float = 0.5,
         attention_dropout: float = 0.1,
+        gentle_attention: bool = False,
         adapter: bool = False,
         open_score: str | None = None,
     ):
         super().__init__()
-        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout)
+        self.attend = SetAttention(dim, dropout=dropout, attention_dropout=attention_dropout, gentle=gentle_attention)
         self.adapter = ResidualLinear(dim) if adapter else nn.Identity()
         self.temperature = check_positive("temperature", temperature)
         self.contrast_weight = check_weight("contrast_weight", contrast_weight)
