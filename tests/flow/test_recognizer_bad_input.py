@@ -260,3 +260,19 @@ def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureF
         assert "owned" in said.out + said.err, words
         assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}, words
     assert out.exists()
+
+
+def test_a_folder_of_an_earlier_export_is_read_and_another_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = shutil.copytree(Path(__file__).parents[1] / "data" / "old-export", tmp_path / "export")
+    photo = write(tmp_path, "one", 7, 8)[0]
+    for content, code in ((None, 0), ("{}", 2), ("[", 2)):
+        if content is not None:
+            (export / "manifest.json").write_text(content)
+        monkeypatch.setattr(sys, "argv", ["glocal", "predict", str(export), str(photo), "--json"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        assert end.value.code == code, said.err
+        assert said.err == "" if code == 0 else "is a folder, but not one that glocal exported" in said.err
