@@ -12,10 +12,10 @@ from typing import Any
 
 import httpx
 import numpy as np
-import uvicorn
 from PIL import Image
 
 from glocal.serve.app import config_of, create_app
+from glocal.serve.connections import Listener
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
@@ -51,7 +51,7 @@ def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | N
     app = create_app(Workspace(file, model=model, device="cpu"), settings or Settings())
     config = config_of(app)
     config.port = 0
-    server = uvicorn.Server(config)
+    server = Listener(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -205,6 +205,8 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
 def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
     """Members of a zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice."""
     check_recognizer(path)
+    if path.is_dir():
+        raise _foreign(path, "a folder, but not one that glocal exported; name a .glocal file")
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")

@@ -200,29 +200,38 @@ def test_file_replaced(tmp_path: Path) -> None:
 
 
 def test_sigterm_in_flight(tmp_path: Path) -> None:
+    """At five moments of a crowd: while it connects, while all ask for the first time, when they have asked often."""
     counts: Counter[str] = Counter()
     file = tiny_file(tmp_path)
-    for _ in range(5):
+    for moment in (0.1, 0.3, 1.0, 2.0, 4.0):
         with serving(file) as served:
 
-            def ask(i: int, served: Served = served) -> str:
-                try:
-                    with asking(served) as one:
-                        return kind_of(one.post("/predict", files=uploads("one", i, i + 4)))
-                except httpx.ConnectError:
-                    return "refused"
-                except httpx.HTTPError:
-                    return "wrong"  # accepted, and not answered
+            def ask(i: int, served: Served = served) -> Counter[str]:
+                """Again and again on one connection, until it is sent away."""
+                found: Counter[str] = Counter()
+                with asking(served) as one:
+                    while not found["refused"] + found["wrong"]:
+                        try:
+                            answer = one.post("/predict", files=uploads("one", i, i + 4))
+                            ending = answer.status_code == 503 and answer.json()["code"] == "ending"
+                            found["refused" if ending else kind_of(answer)] += 1
+                        except httpx.ConnectError:
+                            found["refused"] += 1
+                        except httpx.HTTPError as error:
+                            print(f"after {found['good']} answers: {error!r}")
+                            found["wrong"] += 1  # connected, and not answered
+                return found
 
             with ThreadPoolExecutor(CLIENTS) as pool:
                 asked = [pool.submit(ask, i) for i in range(CLIENTS)]
-                time.sleep(0.3)
+                time.sleep(moment)
                 os.kill(served.process.pid or 0, signal.SIGTERM)
-                counts.update(each.result() for each in asked)
+                counts.update(sum((each.result() for each in asked), Counter()))
             served.process.join(90)
             counts["good" if served.process.exitcode == 0 else "wrong"] += 1
             counts["wrong"] += "Traceback" in served.said()
-    told("SIGTERM with requests in flight", counts, f"{CLIENTS} requests, five times; refused: not connected any more")
+    about = f"{CLIENTS} clients that ask until they are sent away, five times; refused: not connected any more, or 503"
+    told("SIGTERM with requests in flight", counts, about)
 
 
 def test_sigkill_in_a_save(tmp_path: Path) -> None:

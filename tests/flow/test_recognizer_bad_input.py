@@ -233,3 +233,46 @@ def test_no_file_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFi
     said = capsys.readouterr()
     assert "glocal:" in said.err
     assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}
+
+
+def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name, as a photo that is answered, that cannot be read, and that is the worst of a check."""
+    file, evil = tmp_path / "digits.glocal", "\x1b]0;owned\x07\x1b[2J\u202e"
+    recognizer().save(file)
+    folder = write_classes(tmp_path / "photos", ("zero", "one"), 20, 22)
+    for photo in [*folder.rglob("*.png")]:
+        photo.rename(photo.with_name(f"{evil}{photo.name}"))
+    shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{evil}0.png")  # a mistake, which a check shows
+    (folder / "one" / f"{evil}.png").write_bytes(b"no picture")
+    out = tmp_path / f"{evil}.glocal"
+    commands = (
+        ["predict", file, folder],
+        ["check", file, folder],
+        ["enroll", folder, "-o", out, "--model", "embedded-gel", "--device", "cpu", "--skip-bad"],
+        ["rename", out, "one", "uno"],
+        ["inspect", tmp_path / f"{evil}.none"],
+    )
+    for words in commands:
+        with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
+            patch.setattr(sys, "argv", ["glocal", *map(str, words)])
+            main()
+        said = capsys.readouterr()
+        assert "owned" in said.out + said.err, words
+        assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}, words
+    assert out.exists()
+
+
+def test_a_folder_of_an_earlier_export_is_read_and_another_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    export = shutil.copytree(Path(__file__).parents[1] / "data" / "old-export", tmp_path / "export")
+    photo = write(tmp_path, "one", 7, 8)[0]
+    for content, code in ((None, 0), ("{}", 2), ("[", 2)):
+        if content is not None:
+            (export / "manifest.json").write_text(content)
+        monkeypatch.setattr(sys, "argv", ["glocal", "predict", str(export), str(photo), "--json"])
+        with pytest.raises(SystemExit) as end:
+            main()
+        said = capsys.readouterr()
+        assert end.value.code == code, said.err
+        assert said.err == "" if code == 0 else "is a folder, but not one that glocal exported" in said.err

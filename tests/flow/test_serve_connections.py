@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import resource
 import socket
@@ -14,12 +15,14 @@ from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import uvicorn
 
 from glocal.serve import connections
 from glocal.serve.connections import BACKLOG, SPARE, Connection, OncePerMinute, most_connections
 from serving import client, listening, tiny_file
 
 PATIENCE = 120.0  # seconds, on a busy machine
+BODY = b'{"value": 1.0}'
 ASK = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
@@ -91,6 +94,85 @@ def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path) -> None:
 
             said = pool.submit(late)
         assert said.result().startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("turns", range(5))
+def test_who_stands_in_the_queue_at_the_end_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    """The system lets them in, the loop takes them one turn later and makes connections of them in the next two."""
+    crowd: list[socket.socket] = []
+
+    async def last_moment(server: uvicorn.Server) -> None:
+        while not server.should_exit:
+            await asyncio.sleep(0.01)
+        for _ in range(30):
+            one = socket.create_connection(server.servers[0].sockets[0].getsockname(), timeout=PATIENCE)
+            one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            crowd.append(one)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+
+    monkeypatch.setattr(uvicorn.Server, "main_loop", last_moment)
+    with ExitStack() as stack:
+        stack.callback(lambda: [each.close() for each in crowd])
+        with listening(tiny_file(tmp_path)):
+            pass
+        said = [everything(each) for each in crowd]
+    assert [each[:12] for each in said] == [b"HTTP/1.1 200"] * 30
+
+
+def test_who_asks_nothing_at_the_end_is_sent_away_with_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Connection, "last_seconds", 0.1)
+    with ExitStack() as stack:
+        with listening(tiny_file(tmp_path)) as address:
+            where = (urlsplit(address).hostname, urlsplit(address).port)
+            silent, begun, used = (
+                stack.enter_context(socket.create_connection(where, timeout=PATIENCE)) for _ in range(3)
+            )
+            begun.sendall(ASK[:20])
+            used.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            first = b""
+            while not first.endswith(b"}"):
+                first += used.recv(65536)
+            assert first.startswith(b"HTTP/1.1 200")
+            assert b"connection: close" not in first.lower()
+            assert httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 200  # so the others are in
+        for one in (silent, begun, used):
+            said = everything(one)
+            assert said.startswith(b"HTTP/1.1 503")
+            assert b'"code":"ending"' in said
+
+
+def test_an_answer_at_the_end_says_that_it_is_the_last(tmp_path: Path) -> None:
+    """Otherwise a client takes the same connection for its next question."""
+    with ExitStack() as stack:
+        with listening(tiny_file(tmp_path)) as address:
+            where = (urlsplit(address).hostname, urlsplit(address).port)
+            one = stack.enter_context(socket.create_connection(where, timeout=PATIENCE))
+            head = f"PUT /threshold HTTP/1.1\r\nHost: localhost\r\nX-Glocal: 1\r\nContent-Length: {len(BODY)}\r\n"
+            one.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
+            assert one.recv(65536).startswith(b"HTTP/1.1 100")  # the route waits for the body
+            late = stack.enter_context(ThreadPoolExecutor(1)).submit(finish, one, where)
+        said = late.result()
+        assert said.startswith(b"HTTP/1.1 200")
+        assert b"connection: close" in said.lower()
+        assert said.count(b"HTTP/1.1") == 1
+
+
+def finish(one: socket.socket, where: tuple[str, int]) -> bytes:
+    """The rest of a request, after the end has begun."""
+    with suppress(ConnectionRefusedError):
+        while True:
+            socket.create_connection(where, timeout=PATIENCE).close()
+    one.sendall(BODY)
+    return everything(one)
+
+
+def everything(one: socket.socket) -> bytes:
+    return b"".join(iter(lambda: one.recv(65536), b""))
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Connection]:

@@ -164,8 +164,12 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
 @pytest.mark.parametrize(
     "change",
     [
-        lambda r: r["tasks"][0].update(support=[10**6] * 5),
-        lambda r: r["tasks"][0].update(support=[-1] * 5),
+        lambda r: r["tasks"][0]["support"].__setitem__(0, 10**6),
+        lambda r: r["tasks"][0]["query"].__setitem__(0, -1),
+        lambda r: r["tasks"][0]["query_label"].__setitem__(0, -2),
+        lambda r: r["tasks"][0]["query_label"].__setitem__(0, SPEC.way),  # an unknown class has no label
+        lambda r: r["tasks"][0]["drawn"].__setitem__(0, 6),  # of six classes
+        lambda r: r["tasks"][0]["drawn"].__setitem__(0, -1),
         lambda r: r["tasks"][0].update(support="abc"),
         lambda r: r["tasks"][0].update(support=[[1]]),
         lambda r: r["tasks"][0].update(support=[10**30]),

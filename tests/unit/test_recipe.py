@@ -129,6 +129,7 @@ def test_overrides_are_toml_values_or_text(tmp_path: Path) -> None:
         ("optimizer.lrr=3", "did you mean 'lr'?"),
         ("method.temperatur=3", "did you mean 'temperature'?"),
         ("train.tasks=many", "train.tasks should be a valid integer, got 'many'"),
+        (f"train.tasks={'[' * 50_000}", "train.tasks should be a valid integer"),
     ],
 )
 def test_bad_overrides(tmp_path: Path, override: str, part: str) -> None:

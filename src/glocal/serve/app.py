@@ -24,7 +24,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from glocal import __version__
 from glocal.recognizer.results import COLUMNS, row
 from glocal.serve import problems, schemas
-from glocal.serve.connections import BACKLOG, Connection, quiet_log
+from glocal.serve.connections import BACKLOG, Connection, Listener, quiet_log
 from glocal.serve.problems import Json, missing, no_classes
 from glocal.serve.routes import ROUTERS
 from glocal.serve.schemas import Health, binary
@@ -166,7 +166,7 @@ def run(
         ready(address(listening, host, settings.token))
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on when all is finished
         with suppress(KeyboardInterrupt):
-            uvicorn.Server(config_of(app)).run(sockets=[listening])
+            Listener(config_of(app)).run(sockets=[listening])
 
 
 def config_of(app: FastAPI) -> uvicorn.Config:
@@ -174,6 +174,7 @@ def config_of(app: FastAPI) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=Connection,
+        loop="asyncio",
         ws="none",
         log_level="warning",
         access_log=False,

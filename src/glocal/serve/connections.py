@@ -1,6 +1,7 @@
-"""Connections of the server: how many there may be, how long one may take to ask and to listen; and its log.
+"""Connections of the server: how many there may be, how long one may take to ask and to listen, their end; and its log.
 
-uvicorn itself waits for ever for a request's head and for a client that does not read its answer.
+uvicorn itself waits for ever for a request's head and for a client that does not read its answer, and at its end drops
+who is connected and not yet answered.
 """
 
 from __future__ import annotations
@@ -8,18 +9,35 @@ from __future__ import annotations
 import asyncio
 import logging
 import resource
+import socket
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import h11
+import uvicorn
+from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from glocal.serve.problems import Problem, problem_response
 
 BACKLOG = 128  # connections that wait to be taken; so many are taken at once
 SPARE = 128  # descriptors for files, threads and what else the process opens
 MOST = 1000  # connections, where the system allows as many
 EVERY = 60.0  # seconds between two lines of one kind in the log
-FULL = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 5\r\nContent-Length: 0\r\n\r\n"
 log = logging.getLogger("glocal.serve")
+
+
+def _refusal(kind: str, detail: str) -> bytes:
+    """To somebody who has not asked anything yet."""
+    headers = {"Retry-After": "5", "Connection": "close"}
+    response = problem_response(Problem(503, kind, detail, headers=headers))
+    lines = [b"HTTP/1.1 503 Service Unavailable", *(b": ".join(each) for each in response.raw_headers), b"", b""]
+    return b"\r\n".join(lines) + bytes(response.body)
+
+
+FULL = _refusal("busy", "too many connections at once; try again in 5 s")
+ENDING = _refusal("ending", "the server ends; ask again when it is back")
 
 
 class Connection(H11Protocol):
@@ -27,7 +45,7 @@ class Connection(H11Protocol):
     write_seconds = 30.0  # in which a client that is sent something must take ...
     least_bytes = 32 << 10  # ... so much of it, or the rest
     last_seconds = 2.0  # after the end was called for, in which somebody who was let in may still ask
-    _ending = False
+    _ending = _sent_away = False
     _head: asyncio.TimerHandle | None = None
     _write: asyncio.TimerHandle | None = None
     _unread = 0  # bytes that the client has not taken when it was last looked at
@@ -41,19 +59,25 @@ class Connection(H11Protocol):
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch_head()
-        if self._ending and self.cycle is not None:
-            self.cycle.keep_alive = False
+        if not self._sent_away:
+            super().data_received(data)
+            self._watch_head()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._ending and self.cycle.response_complete:
+            self._send_away()  # the head of the answer was out before it could say that it is the last
 
     def shutdown(self) -> None:
-        """Who was let in and has not asked anything yet is on the way of asking: closing now would be no answer."""
-        if self.cycle is None and self._is_silent:
-            self._ending = True
+        """Whoever is connected may be asking at this moment: closing is no answer."""
+        self._ending = True
+        if self.cycle is None:
             self._stop_listening()
             self._head = self.loop.call_later(self.last_seconds, self._give_up)
+        elif self.cycle.response_complete:
+            self._send_away()
         else:
-            super().shutdown()
+            self.cycle.default_headers = [*self.cycle.default_headers, CLOSE_HEADER]
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -93,7 +117,20 @@ class Connection(H11Protocol):
     def _give_up(self) -> None:
         self._head = None
         if self.conn.their_state is h11.IDLE:
-            self.transport.close()
+            if self._ending:
+                self._send_away()
+            else:
+                self.transport.close()
+
+    def _send_away(self) -> None:
+        """What still comes is read and dropped: closing at once would take the refusal back (a reset)."""
+        if self.transport.is_closing():
+            return
+        self._sent_away = True
+        self._unset_keepalive_if_required()
+        self.transport.write(ENDING)
+        self.transport.write_eof()
+        self._head = self.loop.call_later(self.last_seconds, self.transport.close)
 
     def _look_again(self) -> None:
         """Whoever takes less than that is not waited for: one such client would hold up the end of the server."""
@@ -116,6 +153,45 @@ class Connection(H11Protocol):
             oldest._stop_listening()  # it is gone in a moment: the next one that comes chooses another
             self.connections.discard(oldest)
             oldest.transport.abort()
+
+
+class Listener(uvicorn.Server):
+    """At its end it takes in everybody who has reached the port.
+
+    What remains: a client whose connection the system completes between the last look into its queue and the end of
+    the queue, a few microseconds later.  It is reset before anything it sent was read.
+    """
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.server_state.default_headers = [*self.server_state.default_headers, CLOSE_HEADER]
+        queues = [each.dup() for server in self.servers for each in server.sockets]
+        for server in self.servers:
+            for each in server.sockets:
+                loop.remove_reader(each)
+        await asyncio.sleep(0.1)  # those whom the loop has just taken become connections, while the server is open
+        taken: list[socket.socket] = []
+        for queue in queues:
+            taken += _waiting(queue)
+            queue.close()
+        for server in self.servers:
+            server.close()
+        for one in taken:
+            await loop.connect_accepted_socket(self._connection, one)
+        await super().shutdown(sockets)
+
+    def _connection(self) -> asyncio.Protocol:
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
+
+def _waiting(queue: socket.socket) -> Iterator[socket.socket]:
+    while True:
+        try:
+            yield queue.accept()[0]
+        except ConnectionAbortedError:
+            continue
+        except OSError:  # nobody is left, or no descriptor
+            return
 
 
 def most_connections() -> int:
