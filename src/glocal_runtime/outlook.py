@@ -74,7 +74,7 @@ def outlook(shots: Sequence[int], decision: Decision) -> Outlook:
     if strange:
         limit = decision.limits(np.array([each.nearest for each in strange]))
         score = np.array([each.score for each in strange])
-        caught = Rate(int((score > limit).sum()), len(strange))
+        caught = Rate(int((score > limit).sum()), len(strange), groups=len({each.label for each in strange}))
     usable, verdict = _verdict(shots, named, caught, threshold.expected)
     return Outlook(named, _expected(named, left), threshold.expected, threshold.interval, caught, usable, verdict)
 

@@ -11,10 +11,15 @@ Z95 = 1.959963984540054
 
 @dataclass(frozen=True)
 class Rate:
-    """k of n, with the 95 % interval of Wilson: honest for few pictures and for rates near 0 and 1."""
+    """k of n, with the 95 % interval of Wilson: honest for few pictures and for rates near 0 and 1.
+
+    ``groups``: pictures of one class come out alike, so an interval for other classes rests on so many classes and not
+    on n pictures.
+    """
 
     k: int
     n: int
+    groups: int | None = None
 
     @property
     def value(self) -> float:
@@ -24,8 +29,9 @@ class Rate:
     def interval(self) -> tuple[float, float]:
         if not self.n:
             return (0.0, 1.0)
-        centre = (self.k + Z95**2 / 2) / (self.n + Z95**2)
-        half = Z95 / (self.n + Z95**2) * math.sqrt(self.k * (self.n - self.k) / self.n + Z95**2 / 4)
+        n = self.n if self.groups is None else self.groups
+        centre = (self.value * n + Z95**2 / 2) / (n + Z95**2)
+        half = Z95 / (n + Z95**2) * math.sqrt(self.value * (1 - self.value) * n + Z95**2 / 4)
         return (max(0.0, centre - half), min(1.0, centre + half))
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from glocal_runtime.leave_one_out import Measured, measure
 from glocal_runtime.limits import limits
 from glocal_runtime.model import Scores, Trial, trials
 from glocal_runtime.outlook import outlook
+from glocal_runtime.rate import Rate
 from glocal_runtime.threshold import LeftOut
 from glocal_runtime.views import Labels, Views
 
@@ -216,3 +217,13 @@ def test_naming_that_guessing_explains_as_well_is_not_usable_and_of_few_photos_n
     measured = Measured(left)
     said = outlook([shots] * 5, Decision(compute_threshold(Promise(), [shots] * 5, measured), measured))
     assert said.usable is usable
+
+
+def test_the_interval_of_unknown_things_rests_on_classes_and_not_on_their_photos() -> None:
+    strange = tuple(LeftOut(c, 0, 5.0, 8 * c + i, (c + 1) % 5) for c in range(5) for i in range(8))
+    left = tuple(LeftOut(c, 7, 0.1 * i, 8 * c + i, c) for c in range(5) for i in range(8))
+    measured = Measured(left, strange=strange)
+    said = outlook([8] * 5, Decision(compute_threshold(Promise(), [8] * 5, measured), measured))
+    assert said.caught is not None
+    assert (said.caught.k, said.caught.n) == (40, 40)
+    assert said.caught.interval == pytest.approx(Rate(5, 5).interval)
