@@ -8,14 +8,17 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from glocal_runtime.errors import DataError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
 
 Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
@@ -42,7 +45,13 @@ Reference = Annotated[str | None, typer.Option(help="The row that differences ar
 
 FIRST = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts, one speaks
 
-screen = Console(stderr=True, quiet=not FIRST)
+
+@cache
+def screen() -> Console:
+    """Rich comes when something is drawn: a wrong path is answered before it would be there."""
+    from rich.console import Console
+
+    return Console(stderr=True, quiet=not FIRST)
 
 
 def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
@@ -56,6 +65,8 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
     if isinstance(shown, str):
         typer.echo(printable(shown))  # rich would wrap it, and read [brackets] of a path as markup
     else:
+        from rich.console import Console
+
         Console().print(shown, crop=False)  # a sentence may be longer than a line; a terminal wraps it
 
 
@@ -92,6 +103,8 @@ def quoted(text: str) -> str:
 
 @contextmanager
 def bars() -> Iterator[Progress]:
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
     columns = (
         TextColumn("{task.description:<14}"),
         BarColumn(bar_width=24),
@@ -99,7 +112,7 @@ def bars() -> Iterator[Progress]:
         TimeRemainingColumn(compact=True),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=screen, disable=not screen.is_terminal) as progress:
+    with Progress(*columns, console=screen(), disable=not screen().is_terminal) as progress:
         yield progress
 
 
@@ -141,7 +154,7 @@ def stages(progress: Progress) -> Callable[[str, int, int], None]:
 
 def print_skipped(skipped: Iterable[Any]) -> None:
     for where, reason in skipped:
-        screen.print(printable(f"left out {where}: {reason}"), markup=False, highlight=False, soft_wrap=True)
+        screen().print(printable(f"left out {where}: {reason}"), markup=False, highlight=False, soft_wrap=True)
 
 
 class TrainingBar:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-from rich.progress import Progress
 
 from glocal.cli.console import printable, screen
 
@@ -17,6 +16,8 @@ EARLIER = "an earlier version of glocal"
 SOURCES = {"one photo": "one photo per class", "score model": EARLIER, "mixed": EARLIER}  # of thresholds, in words
 
 if TYPE_CHECKING:
+    from rich.progress import Progress
+
     from glocal.recognizer.check import Check
     from glocal_runtime.recognizer import Recognizer
     from glocal_runtime.threshold import Threshold
@@ -101,7 +102,7 @@ def _mistakes(found: Check) -> list[str]:
 
 def tell(line: str) -> None:
     """For the person, beside the result; wrapped lines and markup would spoil paths."""
-    screen.print(printable(line), markup=False, highlight=False, soft_wrap=True)
+    screen().print(printable(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:

@@ -166,7 +166,7 @@ class _OneBar:
 
     def __call__(self, title: str) -> TrainingBar:
         self._made += 1
-        screen.print(f"run {self._made} of at most {self._total}: {title}", highlight=False)
+        screen().print(f"run {self._made} of at most {self._total}: {title}", highlight=False)
         while self._shown:
             self._progress.update(self._shown.pop(), visible=False)
         bar = TrainingBar(self._progress, title.rsplit("-", 1)[0])
@@ -262,7 +262,7 @@ def demo(
     from glocal.report.table import to_json
     from glocal.reproduce.demo import run_demo
 
-    screen.print(
+    screen().print(
         "Learning from [bold]printed characters[/bold] of many scripts and typefaces, tested on "
         "[bold]handwritten digits[/bold], never seen: five are taught, five others stay unknown."
     )
