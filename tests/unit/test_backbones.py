@@ -193,13 +193,27 @@ def test_importing_the_registry_imports_no_third_party_network() -> None:
     assert out.stdout.strip() == "[]"
 
 
-@pytest.mark.parametrize("side", [1, 2, 3, 4])
-def test_the_convolution_of_a_small_map_as_a_matrix_product_is_the_convolution(side: int) -> None:
+@pytest.mark.parametrize("channels", [5, 128], ids=["small map", "winograd"])
+@pytest.mark.parametrize("sides", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 7), (8, 6)])
+def test_a_convolution_in_fewer_steps_is_the_convolution(sides: tuple[int, int], channels: int) -> None:
     torch.manual_seed(0)
-    layer = Conv3x3(5, 7)
-    x = torch.randn(3, 5, side, side, requires_grad=True)
+    layer = Conv3x3(channels, 7).double()
+    x = torch.randn(3, channels, *sides, dtype=torch.double, requires_grad=True)
     ours, plain = layer(x), F.conv2d(x, layer.weight, padding=1)
     torch.testing.assert_close(ours, plain)
     weight = torch.randn_like(plain)
     for a, b in zip(*(torch.autograd.grad(y, [x, layer.weight], weight) for y in (ours, plain)), strict=True):
         torch.testing.assert_close(a, b)
+
+
+def test_winograd_in_single_precision_is_off_by_little() -> None:
+    torch.manual_seed(0)
+    layer, x = Conv3x3(320, 320), torch.randn(8, 320, 8, 8)
+    exact = F.conv2d(x.double(), layer.weight.double(), padding=1)
+    assert (layer(x) - exact).abs().max() < 1e-5 * exact.abs().max()
+
+
+def test_a_first_layer_without_a_gradient_of_its_input_learns_by_winograd_too() -> None:
+    layer, x = Conv3x3(128, 4), torch.ones(1, 128, 4, 4)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
