@@ -239,18 +239,20 @@ def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureF
     """By its name, as a photo that is answered, that cannot be read, and that is the worst of a check."""
     file, evil = tmp_path / "digits.glocal", "\x1b]0;owned\x07\x1b[2J\u202e"
     recognizer().save(file)
-    folder = write_classes(tmp_path / "photos", ("zero", "one"), 20, 22)
+    folder = write_classes(tmp_path / "photos", ("zero", "one"), 20, 23)
     for photo in [*folder.rglob("*.png")]:
         photo.rename(photo.with_name(f"{evil}{photo.name}"))
     shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{evil}0.png")  # a mistake, which a check shows
     (folder / "one" / f"{evil}.png").write_bytes(b"no picture")
     out = tmp_path / f"{evil}.glocal"
+    sizes = "--way 1 --unknown-way 1 --shot 1 --query 1 --tasks 2".split()
     commands = (
         ["predict", file, folder],
         ["check", file, folder],
         ["enroll", folder, "-o", out, "--model", "embedded-gel", "--device", "cpu", "--skip-bad"],
         ["rename", out, "one", "uno"],
         ["inspect", tmp_path / f"{evil}.none"],
+        ["evaluate", "embedded-gel", "--dataset", folder, "--split", "all", "--skip-bad", *sizes],
     )
     for words in commands:
         with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
