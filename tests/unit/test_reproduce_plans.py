@@ -104,15 +104,25 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
+def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> None:
+    narrow, wide = (SCALES[name].baseline("cifar-fs", 5).resolved() for name in ("cpu", "full"))
+    assert wide.init == "cifar-fs-full/backbone"
+    assert wide == narrow.model_copy(update={"init": wide.init})
+    elsewhere = SCALES["full"].set_as("paper", ["init=mine"])
+    assert {elsewhere.gel("cifar-fs", 1).resolved().init, elsewhere.peer("att", "cifar-fs", 1).resolved().init} == {
+        "mine"
+    }
+
+
 def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:
     """docs/results says how the shipped rows were trained; a reproduction must train them like that."""
     text = RESULTS.read_text("utf-8")
     for variant in ("energy", "pixel"):
         (line,) = re.findall(rf"^\| {variant} \| `R (.*)` \|$", text, re.MULTILINE)
         written = set(re.findall(r"--set (\S+)", line))
-        assert set(SCALES["cpu"].gel("cifar-fs", 1, variant).overrides) == written
+        assert set(SCALES["cpu"].gel("cifar-fs", 1, variant).overrides) == written | {"init=cifar-fs-cpu/backbone"}
     (tiered,) = re.findall(r"\(energy also with\s+`(.*)`\)", text)
-    own = {"method.variant=energy", *re.findall(r"--set (\S+)", tiered)}
+    own = {"init=tiered-64-cpu/backbone", "method.variant=energy", *re.findall(r"--set (\S+)", tiered)}
     assert set(SCALES["cpu"].gel("tiered-64", 5, "energy").overrides) == own
     assert SCALES["cpu"].gel("tiered-64", 5, "pixel").overrides == ("method.variant=pixel",)
 

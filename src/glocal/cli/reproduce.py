@@ -55,6 +55,7 @@ class SettingsName(StrEnum):
 
 class ScaleName(StrEnum):
     paper = "paper"
+    full = "full"
     cpu = "cpu"
     embedded = "embedded"
 
@@ -71,7 +72,11 @@ def reproduce(
         list[str], typer.Option(help="A data set of the scale; once for each. All of them when left out.")
     ] = [],  # noqa: B006 - typer reads the default and never changes it
     scale: Annotated[
-        ScaleName, typer.Option(help="paper: full recipes, GPU; cpu: real pictures, hours; embedded: minutes.")
+        ScaleName,
+        typer.Option(
+            help="paper: full recipes, GPU; full, cpu: heads on frozen maps of real pictures, of the paper's width or "
+            "a third of it; embedded: minutes."
+        ),
     ] = ScaleName.embedded,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),
     tasks: Annotated[int | None, typer.Option(min=2, help="Test tasks per shot, if not those of the scale.")] = None,

@@ -1,7 +1,8 @@
 """What a scale means: on which data, from which backbone, by which recipes, on how many test tasks.
 
-``embedded`` takes minutes and needs no download, ``cpu`` hours on real pictures with narrow backbones, ``paper`` is the
-published training for a GPU.  A scale only says which runs are wanted; ``runs`` makes them.
+``embedded`` takes minutes and needs no download, ``cpu`` hours on real pictures with narrow backbones, ``full`` has the
+heads of ``cpu`` on a backbone of the paper's width, ``paper`` is the published training for a GPU.  A scale only says
+which runs are wanted; ``runs`` makes them.
 """
 
 from __future__ import annotations
@@ -21,32 +22,34 @@ CPU_MARGINS = {
     ("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS),
     ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
 }
+FULL_TEMPERATURE = 64.0  # for 640 channels, as published
+FULL_MARGINS = CPU_MARGINS | {("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS)}
 
 
 class CpuScale(Scale):
     """Heads on the frozen maps of the shipped narrow backbones; only what a row is about differs from their recipes."""
 
+    margins = CPU_MARGINS
+    temperature = CPU_TEMPERATURE
+
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        own = CPU_MARGINS.get((dataset, variant), ())
-        return self._run("train", f"{dataset}-cpu-{shot}shot", f"method.variant={variant}", *own, *overrides)
+        own = self.margins.get((dataset, variant), ())
+        return self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
 
     def baseline(self, dataset: str, shot: int) -> Run:
-        return self._run("train", f"{dataset}-cpu-feat-{shot}shot")
+        return self._head(f"{dataset}-cpu-feat-{shot}shot", dataset)
 
     def peer(self, method: str, dataset: str, shot: int) -> Run:
         if method in ("feat", "snatcher-f"):
             run = self.baseline(dataset, shot)
             return run if method == "snatcher-f" else scored_as("feat", run)
-        run = self._run(
-            "train",
-            "frozen-head",
-            f"data.dataset={dataset}",
-            f"train.shot={shot}",
-            f"validation.shot={shot}",
-            *head_of(method, temperature=CPU_TEMPERATURE),
-            init=f"{dataset}-cpu/backbone",
-        )
+        settings = head_of(method, temperature=self.temperature)
+        shots = (f"train.shot={shot}", f"validation.shot={shot}")
+        run = self._head("frozen-head", dataset, f"data.dataset={dataset}", *shots, *settings)
         return run if learns_frozen(method) else Run(run.recipe, (*run.overrides, "train.tasks=0"), run.init)
+
+    def _head(self, recipe: str, dataset: str, *overrides: str) -> Run:
+        return self._run("train", recipe, f"init={dataset}-{self.name}/backbone", *overrides)
 
 
 CPU = CpuScale(
@@ -54,6 +57,22 @@ CPU = CpuScale(
     tasks=600,
     beside={"tiered-64": "tiered-imagenet", "cifar-fs": "cifar-fs"},
     pixels={"tiered-64": 16, "cifar-fs": 4},
+    learned_coefficients=("optimizer.clip=5.0",),
+)
+
+
+class FullScale(CpuScale):
+    """The same heads on a backbone of the paper's width; margins lie where its energies start."""
+
+    margins = FULL_MARGINS
+    temperature = FULL_TEMPERATURE
+
+
+FULL = FullScale(
+    "full",
+    tasks=1000,
+    beside={"cifar-fs": "cifar-fs"},
+    pixels={"cifar-fs": 4},
     learned_coefficients=("optimizer.clip=5.0",),
 )
 
@@ -206,4 +225,4 @@ PAPER = PaperScale(
     pixels={"mini-imagenet": 25, "tiered-imagenet": 25, "cifar-fs": 4},
 )
 
-SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, CPU, EMBEDDED)}
+SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, FULL, CPU, EMBEDDED)}
