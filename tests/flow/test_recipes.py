@@ -78,8 +78,7 @@ AUTHORS_LR = {"mini-imagenet": 1e-3, "tiered-imagenet": 2e-3, "cifar-fs": 1e-3} 
 PAPER = sorted(
     [f"{dataset}-pretrain" for dataset in PICTURES]
     + [f"{dataset}-feat-{shot}shot" for dataset, shot in FEAT]
-    + [f"{dataset}-gel-{kind}-{shot}shot" for dataset, shot in TOP_K for kind in ("paper", "authors")]
-    + [f"cifar-fs-gel-without-pixels-{shot}shot" for shot in SHOTS]
+    + [f"{dataset}-gel-{kind}-{shot}shot" for dataset, shot in TOP_K for kind in ("paper", "authors", "without-pixels")]
 )
 CPU = [
     f"{dataset}-cpu-{kind}{shot}shot"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +45,13 @@ def made(
     recipe: Mapping[str, Any] = TRAIN,
     trained_on: str = "cifar-fs",
     encoder: str = "resnet12",
+    chain: Sequence[Mapping[str, Any]] = (),
 ) -> NamedModel:
     record = {
         "backbone": {"name": encoder, "settings": {}},
         "method": {"name": method, "settings": dict(settings or {})},
         "recipe": recipe,
+        "chain": list(chain),
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
@@ -107,6 +109,15 @@ class TestBesideThePaper:
                 "not the published form: distance = cosine instead of sq-euclidean, temperature = 0.1 instead of 64.0",
             ),
             ({"method": "glocal-head", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
+            ({"method": "gel", "settings": {"reduce": True}}, "not the published form: reduce = True instead of False"),
+            (
+                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 13, "widen": "narrow"}}]},
+                "pre-trained for 13 epochs, from narrow instead of 500",
+            ),
+            (
+                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 500}, "data": {"holdout": 0.1}}]},
+                "pre-trained without 10 % of the base pictures",
+            ),
             ({"method": "att-g", "settings": {"rows": "means"}}, "not the published form: rows = means instead of"),
         ],
     )

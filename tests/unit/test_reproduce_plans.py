@@ -104,6 +104,15 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
+def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
+    for run in every_run("paper"):
+        for step in run.chain():
+            recipe = step.resolved(start="somewhere" if isinstance(step.init, Run) else None)
+            assert recipe.validation.tasks == 600, run
+            if recipe.stage == "pretrain":
+                assert (recipe.validation.way, recipe.validation.unknown_way) == (16, 0)
+
+
 def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> None:
     narrow, wide = (SCALES[name].baseline("cifar-fs", 5).resolved() for name in ("cpu", "full"))
     assert wide.init == "cifar-fs-full/backbone"

@@ -14,6 +14,7 @@ from typing import Any
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
 from glocal.engine.named_models import NamedModel
+from glocal.engine.recipe import load_recipe
 from glocal.engine.weight_layouts import CONTRAST, TOP_K
 from glocal.methods import METHODS, build_method
 from glocal.methods.base import TEMPERATURES
@@ -49,11 +50,12 @@ def _published(fields: dict[str, Any]) -> Published:
 
 
 PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # side of a picture in pixels
+SMALL = 32  # pixels, at which no map is halved
 PAPER_WIDTHS = {"resnet12": [64, 160, 320, 640]}
 PAPER_TASK = EpisodeSpec()
 PUBLISHED_FROZEN = ("rfdnet",)  # trained on frozen maps in their own papers
 # Settings that choose among published forms, follow from the backbone, or are judged elsewhere.
-FORMS = ("variant", "coefficients", "memory", "negative", "reduce", "early_channels", "sigma_channels", "open_score")
+FORMS = ("variant", "coefficients", "memory", "negative", "early_channels", "sigma_channels", "open_score")
 
 
 @dataclass(frozen=True)
@@ -153,6 +155,8 @@ def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any
     if "contrast_weight" in published and on.name in CONTRAST:
         own = zip(("contrast_weight", "temperature", "contrast_temperature"), CONTRAST[on.name][at], strict=True)
         published |= {key: (value, *published[key]) for key, value in own}
+    if "reduce" in published:  # ResNet-18 on large pictures has 11x11 maps, which the authors halve
+        published["reduce"] = (each.backbone == "resnet18" and PAPER_SIZES[on.name] > SMALL,)
     for key, usual_ones in published.items():
         if used[key] not in usual_ones:
             yield key, used[key], usual_ones[0]
@@ -164,6 +168,8 @@ def _other_training(record: Mapping[str, Any], method: str, on: Conditions) -> I
     if Path(data).name != on.name:
         yield f"trained on {Path(data).name}"
     stage = recipe.get("stage")
+    for before in (each for each in record.get("chain") or [] if each and each.get("stage") == "pretrain"):
+        yield from _other_pretraining(before, on)
     if stage == "train":
         if recipe["train"]["backbone"] == "frozen" and method not in PUBLISHED_FROZEN:
             yield "frozen backbone (there fine-tuned)"
@@ -171,6 +177,16 @@ def _other_training(record: Mapping[str, Any], method: str, on: Conditions) -> I
             yield f"trained on {recipe['train']['shot']}-shot tasks"
     elif stage != "import":
         yield "not meta-trained"
+
+
+def _other_pretraining(recipe: Mapping[str, Any], on: Conditions) -> Iterator[str]:
+    """A backbone may have learned for less long than was published, and from fewer pictures."""
+    there, usual = recipe.get("pretrain") or {}, load_recipe(f"{on.name}-pretrain").pretrain.epochs
+    if there.get("epochs", usual) < usual:
+        start = f", from {there['widen']}" if there.get("widen") else ""
+        yield f"pre-trained for {there['epochs']} epochs{start} instead of {usual}"
+    if (recipe.get("data") or {}).get("holdout"):
+        yield f"pre-trained without {100 * recipe['data']['holdout']:g} % of the base pictures"
 
 
 def _row(each: NamedModel, on: Conditions) -> Published | None:

@@ -158,7 +158,7 @@ SIZES = {
 
 # FEAT's program augments only when asked to.  Its DropBlock counts 40,000 encodings anew, 100 of training tasks and 600
 # of validation tasks per epoch of 100 steps.
-AUTHORS_FEAT = ("augment={}", "train.dropblock_ramp=5714")
+AUTHORS_FEAT = ("augment={}", "train.dropblock_ramp=5714", "validation.every=100")
 
 
 class PaperScale(Scale):
