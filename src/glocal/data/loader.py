@@ -102,7 +102,9 @@ class _ReadThrough:
 Indices = npt.NDArray[np.int64]
 
 BATCH = 128
-AT_ONCE = BATCH * 288**2  # pixels that go through a backbone at once: larger pictures go a few at a time, or memory ends
+AT_ONCE = (
+    BATCH * 288**2
+)  # pixels that go through a backbone at once: larger pictures go a few at a time, or memory ends
 
 
 @dataclass(frozen=True)
