@@ -117,6 +117,21 @@ _COLLIDING = b"".join(b"\x8a\x09" + (i * (2**61 - 1)).to_bytes(9, "little", sign
 pickled("colliding-keys.pkl", "a int as a key", b"\x80\x02}(" + _COLLIDING + b"u.")
 pickled("list-in-itself.pkl", "contain themselves", b"\x80\x02]q\x00h\x00a.")
 pickled("tuple-key.pkl", "a tuple as a key", b"\x80\x02}K\x01\x85" + b"2\x86" * 60 + b"K\x01s.")
+# Where text belongs: to write 2**22 numbers takes seconds, 2**60 would take for ever.
+_NESTED = b"K\x01\x85" + b"2\x86" * 22
+pickled("tuple-dtype.pkl", "a tuple in place of text", b"\x80\x02cnumpy\ndtype\n" + _NESTED + b"\x85R.")
+pickled(
+    "tuple-byte-order.pkl",
+    "a tuple in place of text",
+    b"\x80\x02cnumpy\ndtype\nX\x02\x00\x00\x00i8\x85R(K\x03"
+    + _NESTED
+    + b"NNNJ\xff\xff\xff\xffJ\xff\xff\xff\xffK\x00tb.",
+)
+pickled(
+    "tuple-encoding.pkl",
+    "a tuple in place of text",
+    b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00a" + _NESTED + b"\x86R.",
+)
 
 # Pickles that came to harm.
 

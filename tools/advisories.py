@@ -1,4 +1,6 @@
-"""Known security advisories of the pinned dependencies, as the package index tells them; 1 when there is one.
+"""Known security advisories of the pinned dependencies, as the package index tells them.
+
+Ends with 1 when there is one, and with 2 when the index told nothing of any version, as without a network.
 
 ``python tools/advisories.py`` asks for each line of ``constraints.txt`` by its version, and where the index does not
 answer that, by its newest version: a pinned one that is older stays unknown, and is named.
@@ -45,7 +47,7 @@ def main() -> int:
     print(f"{len(known)} of {len(found)} pinned versions looked up, {len(wrong)} with an advisory")
     if unknown := [each for each in found if each not in known]:
         print(f"not to be had: {', '.join(unknown)}")
-    return 1 if wrong else 0
+    return 1 if wrong else 0 if known else 2
 
 
 if __name__ == "__main__":

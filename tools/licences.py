@@ -1,6 +1,7 @@
 """The licences of all pinned dependencies as a table, from what the installed packages say of themselves.
 
-``python tools/licences.py docs/licences.md`` writes the page.
+``python tools/licences.py docs/licences.md`` writes the page where all of them are installed; elsewhere it leaves the
+page as it is, says which are not, and ends with 1.
 """
 
 from __future__ import annotations
@@ -19,9 +20,24 @@ themselves. Only those without a mark are needed to run glocal or one of its ext
 DEVELOPMENT = ("dev", "docs", "all")  # extras that bring nothing of their own to those who use it
 
 
-def pinned() -> list[str]:
+def pinned() -> dict[str, str]:
     lines = (ROOT / "constraints.txt").read_text("utf-8").splitlines()
-    return sorted((line.split("==")[0].strip() for line in lines if "==" in line), key=str.lower)
+    pairs = sorted(
+        (line.split("#")[0].strip().split("==") for line in lines if "==" in line), key=lambda pair: pair[0].lower()
+    )
+    return {name: version.partition("+")[0] for name, version in pairs}
+
+
+def absent() -> list[str]:
+    """Pinned, and not installed here in that version: nothing can be said of their licence."""
+    return [name for name, version in pinned().items() if installed(name) != version]
+
+
+def installed(name: str) -> str | None:
+    try:
+        return distribution(name).version.partition("+")[0]
+    except PackageNotFoundError:
+        return None
 
 
 def licence(found: Distribution) -> str:
@@ -62,14 +78,9 @@ def page() -> str:
         reached(asked),
         [HEAD, "| package | version | licence | for development only |", "|---|---|---|---|"],
     )
-    for name in pinned():
-        try:
-            found = distribution(name)
-        except PackageNotFoundError:
-            lines.append(f"| {name} | - | not installed here | |")
-            continue
+    for name, version in pinned().items():
         mark = "" if _plain(name) in needed else "x"
-        lines.append(f"| {name} | {found.version.partition('+')[0]} | {licence(found)} | {mark} |")
+        lines.append(f"| {name} | {version} | {licence(distribution(name))} | {mark} |")
     return "\n".join(lines) + "\n"
 
 
@@ -77,5 +88,17 @@ def _plain(requirement: str) -> str:
     return re.split(r"[^A-Za-z0-9._-]", requirement.strip())[0].lower().replace("_", "-").replace(".", "-")
 
 
+def main(arguments: list[str]) -> int:
+    if lacking := absent():
+        print(
+            f"{len(lacking)} of {len(pinned())} packages of constraints.txt are not installed here in the pinned "
+            f"version: {', '.join(lacking)}; the page stays as it is, install them with pip install -r constraints.txt",
+            file=sys.stderr,
+        )
+        return 1
+    Path(arguments[0]).write_text(page(), encoding="utf-8")
+    return 0
+
+
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(page(), encoding="utf-8")
+    sys.exit(main(sys.argv[1:]))

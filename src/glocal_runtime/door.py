@@ -22,7 +22,7 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
     """Refuse what is not of that kind: a table has exactly its keys, [x] is a list of x, (x,) a table of x."""
     if isinstance(kind, dict):
         if not isinstance(value, dict) or value.keys() != kind.keys():
-            odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else _shown(value)
+            odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else shown(value)
             raise ValueError(f"{where} is wrong or not complete: {odd}")
         for name, own in kind.items():
             check_kind(value[name], own, f"{where}.{name}")
@@ -33,9 +33,9 @@ def check_kind(value: Any, kind: Any, where: str) -> None:
             check_kind(each, kind[0], where)
     elif kind is float or (isinstance(kind, UnionType) and float in get_args(kind) and value is not None):
         if not is_number(value):
-            raise ValueError(f"{where} must be a number, got {_shown(value)}")
+            raise ValueError(f"{where} must be a number, got {shown(value)}")
     elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(f"{where} is of the wrong kind: {_shown(value)}")
+        raise ValueError(f"{where} is of the wrong kind: {shown(value)}")
 
 
 def check_record(kind: type, fields: Mapping[str, Any]) -> None:
@@ -43,7 +43,7 @@ def check_record(kind: type, fields: Mapping[str, Any]) -> None:
     hints = _hints(kind)
     for name, value in fields.items():
         if not fits(value, hints[name]):
-            raise ValueError(f"{name} of a {kind.__name__} is of the wrong kind: {_shown(value)}")
+            raise ValueError(f"{name} of a {kind.__name__} is of the wrong kind: {shown(value)}")
 
 
 def fits(value: Any, hint: Any) -> bool:
@@ -82,7 +82,7 @@ def check_picture(data: bytes, kind: str, most: int) -> None:
         with Image.open(io.BytesIO(data), formats=[kind]) as image:
             width, height = image.size
     except Exception as error:  # readers of damaged bytes fail in many ways
-        raise ValueError(f"a picture that is no {kind} ({_shown(error)})") from error
+        raise ValueError(f"a picture that is no {kind} ({shown(error)})") from error
     if max(width, height) > most:
         raise ValueError(f"a picture of {width}x{height} pixels, more than {most} a side")
 
@@ -92,6 +92,10 @@ def _hints(kind: type) -> dict[str, Any]:
     return get_type_hints(kind)
 
 
-def _shown(value: Any) -> str:
-    text = str(value) if isinstance(value, Exception) else repr(value)
+def shown(value: Any) -> str:
+    """The beginning of a wrong value, for a sentence; a stranger's may have no text that Python would write."""
+    try:
+        text = str(value) if isinstance(value, Exception) else repr(value)
+    except (RecursionError, ValueError):  # lists a thousand deep, numbers of a thousand digits
+        return f"a value of type {type(value).__name__} that is too large to be shown"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."

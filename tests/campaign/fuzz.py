@@ -10,7 +10,12 @@ import sys
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Timer
 
+from campaign.worker import PATIENCE
+
+WORKER = (sys.executable, "-m", "campaign.worker")
+SILENCE = PATIENCE + 60  # seconds without a word: an alarm of its own cannot end a worker that is busy inside C
 TESTS = Path(__file__).parents[1]
 MOST_BYTES = 12 << 30  # of address space: torch alone maps several
 
@@ -44,7 +49,7 @@ def run(kind: str, cases: int, seed: int, home: Path) -> Count:
     count, first = Count(kind, seed), 0
     while first < cases:
         home.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "campaign.worker", kind, str(seed), str(first), str(cases), str(home)]
+        start, command = first, [*WORKER, kind, str(seed), str(first), str(cases), str(home)]
         path = os.pathsep.join([str(TESTS), *sys.path])
         with subprocess.Popen(
             command,
@@ -55,18 +60,28 @@ def run(kind: str, cases: int, seed: int, home: Path) -> Count:
             preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES)),
         ) as process:
             assert process.stdout is not None
-            begun = -1
+            begun, watch = -1, _killing(process)
             for line in process.stdout:
+                watch.cancel()
+                watch = _killing(process)
                 said = json.loads(line)
                 if "outcome" in said:
                     count.add(said["case"], said["outcome"])
                     count.seconds, count.peak = max(count.seconds, said["seconds"]), max(count.peak, said["peak"])
                 begun, first = (said["case"], said["case"] + 1) if "outcome" not in said else (-1, first)
+            watch.cancel()
         if process.returncode:
-            assert first, f"the worker of {kind} did not start"
+            assert first > start, f"the worker of {kind} did not start"
             if begun >= 0:
                 count.add(begun, f"wrong: the process ended with {process.returncode}")
     return count
+
+
+def _killing(process: subprocess.Popen[str]) -> Timer:
+    watch = Timer(SILENCE, process.kill)
+    watch.daemon = True
+    watch.start()
+    return watch
 
 
 if __name__ == "__main__":  # python -m campaign.fuzz KIND CASES SEED FOLDER

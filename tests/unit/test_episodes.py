@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -216,6 +217,21 @@ def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None
         TaskList.load(path, dataset())
     with refused("data", "absent.json cannot be read: No such file"):
         TaskList.load(tmp_path / "absent.json", dataset())
+
+
+@pytest.mark.parametrize("place", ["format", "manifest", "spec", "seed", "start", "tasks", "more"])
+def test_a_deep_task_list_is_refused_at_every_depth(tmp_path: Path, place: str) -> None:
+    """Reading it, hashing it and telling of it give up at depths of their own."""
+    data = dataset()
+    EpisodeSampler(data, SPEC).take(1).save(tmp_path / "tasks.json")
+    record = json.loads((tmp_path / "tasks.json").read_text())
+    limit = sys.getrecursionlimit()
+    for depth in (limit // 3, *range(limit - 120, limit + 20)):
+        text = json.dumps(record | {place: "HERE"}).replace('"HERE"', "[" * depth + "]" * depth)
+        (tmp_path / "tasks.json").write_text(text)
+        with pytest.raises(DataError, match=r"tasks\.json") as caught:
+            TaskList.load(tmp_path / "tasks.json", data)
+        assert len(str(caught.value)) < 400 + len(str(tmp_path))
 
 
 def test_the_fingerprint_tells_seeds_data_and_roles_apart() -> None:

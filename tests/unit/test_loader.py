@@ -11,7 +11,7 @@ import torch
 from PIL import Image
 
 from glocal.data.dataset import ClassDataset
-from glocal.data.loader import ImageLoader
+from glocal.data.loader import ImageLoader, encode
 from glocal.types import Preprocess
 from glocal_runtime.images import fit
 from refusal import refused
@@ -92,3 +92,34 @@ def test_the_next_batch_is_decoded_while_the_caller_works(folder: Path, monkeypa
     assert max(read) < 8  # and not the whole data set runs ahead
     batches.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
+
+
+class Counting:
+    """An encoder that notes how many pictures it gets at once, and gives their mean."""
+
+    def __init__(self, size: int) -> None:
+        self.preprocess, self.got = Preprocess(size, size), list[int]()
+
+    def __call__(self, images: torch.Tensor) -> torch.Tensor:
+        self.got.append(len(images))
+        return images.mean(dim=(2, 3), keepdim=True)
+
+
+@pytest.mark.parametrize(("size", "at_once"), [(16, 128), (260, 128), (512, 40), (1024, 10)])
+def test_large_pictures_are_encoded_a_few_at_a_time(folder: Path, size: int, at_once: int) -> None:
+    """A checkpoint says how large its pictures are: 128 of 1,024 pixels a side would take tens of gigabytes."""
+    encoder, data = Counting(size), ClassDataset.from_folder(folder)
+    wanted = np.arange(12)
+    found = list(encode(encoder, data, wanted))
+    assert encoder.got == [at_once] * -(-len(wanted) // at_once)
+    assert np.concatenate([indices for indices, _ in found]).tolist() == wanted.tolist()
+    alone = ImageLoader(data, encoder.preprocess)(wanted)
+    expected = encoder.preprocess.normalize(alone).mean(dim=(2, 3), keepdim=True)
+    torch.testing.assert_close(torch.cat([maps for _, maps in found]), expected)
+
+
+def test_one_picture_is_always_encoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glocal.data.loader.AT_ONCE", 1)
+    encoder = Counting(16)
+    assert len(list(encode(encoder, ClassDataset.from_folder(folder), np.arange(3)))) == 3
+    assert encoder.got == [1, 1, 1]

@@ -9,6 +9,7 @@ import pickle
 import resource
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -185,6 +186,50 @@ def test_a_damaged_index(tmp_path: Path) -> None:
     path.write_text(whole.replace('"format": 1', '"format": 2'))
     with refused("format", "format 2", "format 1"):
         open_dataset(folder, "all")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"counts": ["3", "3"]},
+        {"counts": [None, None]},
+        {"counts": [3.0, 3.0]},
+        {"counts": [6]},
+        {"classes": [["a"], ["b"]]},
+        {"classes": ["a", 1]},
+        {"classes": "ab"},
+        {"classes": ["a", "a"]},
+        {"classes": ["a", "\ud800"]},  # half a character, which no file name gives
+        {"manifest": 3},
+        {"manifest": ["x"]},
+        {"manifest": "\udfff"},
+        {"size": [8, "9"]},
+        {"size": [8, 9, 3]},
+        {"size": {"8": 1, "9": 2}},
+        {"skipped": [[1, 2]]},
+        {"skipped": [["a", "\ud800"]]},
+        {"files": {"bytes": "many"}},
+        {"files": {"sha256": [1]}},
+        {"name": 3},
+        {"name": "\ud800"},
+        {"packing": None},
+        {"created_by": {}},
+        {"variant": ["own"]},
+    ],
+    ids=str,
+)
+def test_an_index_of_other_kinds_of_values_is_refused_whatever_its_checksum_says(tmp_path: Path, change: Any) -> None:
+    folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
+    index = json.loads((folder / "index.json").read_text())
+    content, split = index["content"], index["content"]["splits"]["all"]
+    for name, value in change.items():
+        if name == "files":
+            split["files"]["labels.npy"].update(value)
+        else:
+            (split if name in split else content)[name] = value
+    (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(content)}))
+    with refused("damaged", "index.json is not as it was prepared"):
+        read_index(folder)
 
 
 @pytest.mark.parametrize("label", [-1, 2, 1_000_000_000, 2**62])

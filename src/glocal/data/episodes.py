@@ -20,6 +20,7 @@ from torch import Tensor
 
 from glocal.data.dataset import ClassDataset
 from glocal.types import UNKNOWN, Episode
+from glocal_runtime.door import shown
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import write_text
 
@@ -249,21 +250,24 @@ class TaskList(Sequence[Draw]):
         try:
             record = json.loads(Path(path).read_text("utf-8"))
             stated, known = record.pop("checksum"), record["format"] == FORMAT
+            whole = _checksum(record) == stated  # here: what could be read may still be too deep to be written
         except OSError as error:
             raise DataError(f"task list {path} cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
         if not known:
             raise DataError(
-                f"task list {path} has format {str(record['format'])[:40]!r}, this glocal reads {FORMAT!r}: update it",
+                f"task list {path} has format {shown(record['format'])}, this glocal reads {FORMAT!r}: update it",
                 code="format",
             )
-        if _checksum(record) != stated:
+        if not whole:
             told = f"task list {path} was altered: its content no longer gives its own checksum; draw it anew"
             raise DataError(told, code="altered")
-        if record.get("manifest") != dataset.manifest:
+        manifest = record.get("manifest")
+        if manifest != dataset.manifest:
+            other = manifest[:12] if isinstance(manifest, str) else "none"
             raise DataError(
-                f"task list {path} was drawn from other pictures (manifest {str(record.get('manifest'))[:12]}) than "
+                f"task list {path} was drawn from other pictures (manifest {other}) than "
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
@@ -273,7 +277,7 @@ class TaskList(Sequence[Draw]):
             seed, start = int(record["seed"]), int(record["start"])
             if not draws or min(seed, start) < 0:
                 raise ValueError("no task, or a negative seed or start")
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             told = f"task list {path} makes no sense ({str(error)[:200]}); draw it anew"
             raise DataError(told, code="altered") from error
         return cls(draws, spec, seed, record["manifest"], start)

@@ -102,6 +102,9 @@ class _ReadThrough:
 Indices = npt.NDArray[np.int64]
 
 BATCH = 128
+AT_ONCE = (
+    BATCH * 288**2
+)  # pixels that go through a backbone at once: larger pictures go a few at a time, or memory ends
 
 
 @dataclass(frozen=True)
@@ -129,6 +132,11 @@ def views(n: int, size: int) -> list[View]:
     return most[:n]
 
 
+def at_once(preprocess: Preprocess, batch_size: int) -> int:
+    """Of ``batch_size`` pictures, how many go through a backbone together: all of them in the usual sizes."""
+    return max(1, min(batch_size, AT_ONCE // preprocess.size**2))
+
+
 def encode(
     encoder: Encoder,
     dataset: ClassDataset,
@@ -149,6 +157,7 @@ def encode(
         raise DataError(
             "the backbone is in training mode, where a map depends on its batch; call backbone.eval() first"
         )
+    batch_size = min(batch_size, at_once(encoder.preprocess, batch_size))
     loader = ImageLoader(dataset, encoder.preprocess, workers=workers, verify=verify)
     for indices, images in loader.batches(wanted, batch_size):
         missing = batch_size - len(images)

@@ -271,8 +271,10 @@ class _DataUnpickler(pickle._Unpickler):
 
 
 def _text(value: object) -> str:
-    """What Python 2 or 3 wrote as ``str``."""
-    return value.decode("latin1") if isinstance(value, bytes) else str(value)
+    """What Python 2 or 3 wrote as ``str``; to make text of a nested tuple would take for ever."""
+    if not isinstance(value, str | bytes):
+        raise _NotData(f"it has a {type(value).__name__} in place of text")
+    return value.decode("latin1") if isinstance(value, bytes) else value
 
 
 def _key(value: Any) -> Any:

@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from glocal.data.dataset import ClassDataset
 from glocal.data.digests import BadImage
 from glocal.data.layouts import ImageSource
+from glocal_runtime.door import check_record, shown
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import replacing
 from glocal_runtime.images import ArraySource, Pixels, decode, picture_size
@@ -207,7 +208,7 @@ def read_index(folder: str | Path) -> PreparedIndex:
             _refuse(path, "it is not the index of a prepared data set")
         if stored["format"] != FORMAT:
             raise DataError(
-                f"{path} is of format {stored['format']}, this version of glocal reads format {FORMAT}; "
+                f"{path} is of format {shown(stored['format'])}, this version of glocal reads format {FORMAT}; "
                 "prepare the data set again",
                 code="format",
             )
@@ -260,7 +261,8 @@ def _from_json(content: Mapping[str, Any]) -> PreparedIndex:
         pictures = {BLOBS, OFFSETS} if stored["size"] is None else {IMAGES}
         if stored["files"].keys() != pictures | {LABELS, DIGESTS, ORDER}:
             raise ValueError(f"split {split} with files {[*stored['files']]}")
-        splits[split] = PreparedSplit(
+        check_record(PreparedSplit, {name: stored[name] for name in ("classes", "counts", "manifest", "size")})
+        read = PreparedSplit(
             classes=tuple(stored["classes"]),
             counts=tuple(stored["counts"]),
             manifest=stored["manifest"],
@@ -268,8 +270,25 @@ def _from_json(content: Mapping[str, Any]) -> PreparedIndex:
             files={suffix: FileRecord(**file) for suffix, file in stored["files"].items()},
             skipped=tuple(BadImage(*each) for each in stored["skipped"]),
         )
-    variant = content.get("variant", "own")  # the first indices had none
-    return PreparedIndex(content["name"], content["packing"], content["created_by"], splits, variant)
+        for record in read.files.values():
+            check_record(FileRecord, vars(record))
+        for bad in read.skipped:
+            check_record(BadImage, bad._asdict())
+        _check_text(*read.classes, read.manifest, *(text for bad in read.skipped for text in bad))
+        if len({*read.classes}) != len(read.classes) or len(read.counts) != len(read.classes):
+            raise ValueError(f"split {split} with a class twice, or without a count")
+        splits[split] = read
+    told = {name: content[name] for name in ("name", "packing", "created_by")}
+    told["variant"] = content.get("variant", "own")  # the first indices had none
+    check_record(PreparedIndex, told)
+    _check_text(*told.values())
+    return PreparedIndex(**told, splits=splits)
+
+
+def _check_text(*texts: str) -> None:
+    """A name may be bytes that are no UTF-8, as names of files are; the other half characters have no bytes at all."""
+    for each in texts:
+        each.encode("utf-8", "surrogateescape")
 
 
 def _refuse(path: Path, what: str) -> NoReturn:

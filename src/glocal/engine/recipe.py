@@ -22,8 +22,12 @@ from glocal.backbones import BACKBONES
 from glocal.data.augment import Augment
 from glocal.data.episodes import EpisodeSpec
 from glocal.methods import METHODS, SWITCHES, current_name
+from glocal_runtime.door import shown
 from glocal_runtime.errors import RecipeError
 from glocal_runtime.spelling import meant
+
+DEEPEST = 16  # sections and lists in one another; a recipe has two, a setting of a plugin may have more
+LARGEST = 2**63  # whole numbers are below it, as TOML says
 
 
 class Section(BaseModel):
@@ -221,10 +225,10 @@ def check_component(
             raise RecipeError(f"{section}.{key} of {component.name}: {_unknown(key, known)}")
         if key not in accepted:
             if type(value) is not bool:
-                raise RecipeError(f"{section}.{key} must be true or false, got {value!r}")
+                raise RecipeError(f"{section}.{key} must be true or false, got {shown(value)}")
         elif not _fits(value, accepted[key].annotation):
             written = inspect.signature(factory).parameters[key].annotation
-            raise RecipeError(f"{section}.{key} of {component.name} must be {written}, got {value!r}")
+            raise RecipeError(f"{section}.{key} of {component.name} must be {written}, got {shown(value)}")
     for key, parameter in accepted.items():
         if parameter.default is parameter.empty and key not in component.settings:
             raise RecipeError(f"{section}.{key} is required for {section} {component.name} and missing")
@@ -273,11 +277,12 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
     if not isinstance(fields, dict):
         raise RecipeError(f"recipe {source} is not a table of sections, but a {type(fields).__name__}")
+    _check_bounds(fields)
     if "extends" not in fields:
         return fields
     parent = fields.pop("extends")
     if not isinstance(parent, str):
-        raise RecipeError(f"extends of recipe {source} must be a shipped recipe's name or a path, got {parent!r}")
+        raise RecipeError(f"extends of recipe {source} must be a shipped recipe's name or a path, got {shown(parent)}")
     beside = path.parent / parent  # a path is meant from where the file lies
     found = beside.resolve() if path.is_file() and beside.is_file() else parent
     return _merged(_read(found, (*below, str(path.resolve() if path.is_file() else source))), fields)
@@ -296,10 +301,28 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
     """Check everything that can be checked without data; all problems of one recipe come in one message."""
+    _check_bounds(fields)
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
         raise RecipeError("; ".join(_sentence(problem) for problem in error.errors())) from error
+
+
+def _check_bounds(fields: Mapping[str, Any]) -> None:
+    """Before anything walks through them by itself: Python can neither follow nor write any depth and any number."""
+    level: list[tuple[str, Any]] = list(fields.items())
+    for _ in range(DEEPEST):
+        deeper: list[tuple[str, Any]] = []
+        for where, value in level:
+            if isinstance(value, int) and abs(value) >= LARGEST:
+                raise RecipeError(f"{where} must be a whole number below 2**63, got one of {value.bit_length():,} bits")
+            if isinstance(value, Mapping):
+                deeper += [(f"{where}.{key}", each) for key, each in value.items()]
+            elif isinstance(value, list | tuple):
+                deeper += [(where, each) for each in value]
+        level = deeper
+    if level:
+        raise RecipeError(f"{level[0][0]} lies more than {DEEPEST} sections or lists deep; no setting of a recipe does")
 
 
 def shipped_recipes() -> list[str]:
@@ -310,16 +333,16 @@ def _set(fields: dict[str, Any], override: str) -> None:
     """``train.tasks=200``: the value is read as TOML, and as text when it is none."""
     path, equals, text = override.partition("=")
     if not equals or not path:
-        raise RecipeError(f"an override is written path=value, for example optimizer.lr=0.05, got {override!r}")
+        raise RecipeError(f"an override is written path=value, for example optimizer.lr=0.05, got {shown(override)}")
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # no TOML, or a number of thousands of digits
         value = text
     *sections, key = path.strip().split(".")
     for section in sections:
         fields = fields.setdefault(section, {})
         if not isinstance(fields, dict):
-            raise RecipeError(f"override {override!r}: {section} is a value, not a section")
+            raise RecipeError(f"override {shown(override)}: {section} is a value, not a section")
     fields[key] = value
 
 
@@ -335,9 +358,9 @@ def _sentence(problem: Any) -> str:
     if problem["type"] == "missing":
         return f"{where} is required and missing"
     if problem["type"] == "model_type":
-        return f"{where or 'a recipe'} must be a section with keys, got {problem['input']!r}"
-    return f"{where} {problem['msg'].removeprefix('Input ')}, got {problem['input']!r}"
+        return f"{where or 'a recipe'} must be a section with keys, got {shown(problem['input'])}"
+    return f"{where} {problem['msg'].removeprefix('Input ')}, got {shown(problem['input'])}"
 
 
 def _unknown(name: str, choices: Iterable[str]) -> str:
-    return f"unknown {name!r}, {meant(name, sorted(choices))}"
+    return f"unknown {shown(name)}, {meant(name, sorted(choices))}"
