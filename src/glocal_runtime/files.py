@@ -32,40 +32,48 @@ def replacing(
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{uuid4().hex}.partial")  # short: path.name itself may be near the length limit
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
-        partial.touch(0o666 if mode is None else mode & 0o666)  # never open to more people, not for a moment
+        begin(partial, path)
         yield partial
-        if mode is not None:
-            partial.chmod(mode)
         if lasting:
             put(partial, path, is_current=is_current)
         else:
+            _keep_mode(partial, path)
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
+def begin(partial: Path, path: Path) -> None:
+    """Make the file that is to become ``path``: never open to more people than that is, not for a moment."""
+    mode = _mode(path)
+    partial.touch(0o666 if mode is None else mode & 0o666)
+
+
 def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
-    """Give a finished file its name; when this returns, both are on the disk.
+    """Give a finished file its name; when this returns, both are on the disk.  The permissions of ``path`` stay.
 
     ``is_current`` is asked in the moment of the change, in which no other program that writes with ``put`` can come
     between, and tells whether ``path`` is still the file that the new one was made from.
     """
+    _keep_mode(partial, path)
     _sync(partial)
-    with _alone(path.parent):
-        if is_current is not None and not is_current():
-            raise DataError(
-                f"{path} was changed by another program since it was read; nothing was written, do it again",
-                code="changed-meanwhile",
-            )
+    with _unchanged(path, is_current):
         os.replace(partial, path)
     _sync(path.parent)
 
 
-def remove(path: Path) -> None:
-    """For good: after a power cut it is not there again."""
-    path.unlink(missing_ok=True)
+def remove(path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
+    """For good: after a power cut it is not there again.  ``is_current`` as for ``put``."""
+    with _unchanged(path, is_current):
+        path.unlink(missing_ok=True)
     _sync(path.parent)
+
+
+def changed_meanwhile(path: Path) -> DataError:
+    return DataError(
+        f"{path} was changed by another program since it was read; nothing was written, do it again",
+        code="changed-meanwhile",
+    )
 
 
 def stamp(path: str | Path) -> Stamp | None:
@@ -103,6 +111,23 @@ def _sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
+
+
+def _mode(path: Path) -> int | None:
+    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
+
+
+def _keep_mode(partial: Path, path: Path) -> None:
+    if (mode := _mode(path)) is not None:
+        partial.chmod(mode)
+
+
+@contextmanager
+def _unchanged(path: Path, is_current: Callable[[], bool] | None) -> Iterator[None]:
+    with _alone(path.parent):
+        if is_current is not None and not is_current():
+            raise changed_meanwhile(path)
+        yield
 
 
 @contextmanager

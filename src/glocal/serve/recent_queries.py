@@ -123,7 +123,8 @@ class RecentQueries:
                 wanted, since = {_file_name(each): each for each in self._queries.values()}, self._unwritten
                 self._unwritten = None
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                for folder in (self._folder.parent, self._folder):  # the history may have been deleted
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 there = {path.name: path for path in self._folder.iterdir()}
                 for name in there.keys() - wanted.keys():
                     there[name].unlink(missing_ok=True)
