@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
+import json
+import logging
 import os
 import shutil
 import tempfile
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
+from glocal.serve import connections
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from refusal import refused
@@ -176,3 +185,52 @@ def test_a_history_that_was_deleted_comes_back_as_private_as_it_was(tmp_path: Pa
             ok(asking.post("/predict", files=uploads("one", 0, 1)))
     assert folder.stat().st_mode & 0o077 == 0
     assert (folder / "queries").is_dir()
+
+
+def test_a_remembered_picture_of_another_size_than_the_model_takes_is_forgotten(tmp_path: Path) -> None:
+    file = tiny_file(tmp_path)
+    with client(file) as asking:
+        asked = ok(asking.post("/predict", files=uploads("one", 0, 1)))["answers"][0]["id"]
+    [kept] = (tmp_path / "digits.glocal.history/queries").iterdir()
+    with safe_open(kept, framework="np") as opened:
+        about = json.loads(opened.metadata()["about"])
+        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
+    size = len(arrays["pixels"]) // 2
+    arrays["pixels"] = np.zeros((size, size, 3), np.uint8)
+    about["digest"] = hashlib.sha256(arrays["pixels"].data).hexdigest()
+    save_file(arrays, kept, metadata={"about": json.dumps(about)})
+    with client(file) as asking:
+        assert ok(asking.get("/review"))["recent"] == []
+        for each in (asked, about["digest"]):
+            for what in ("thumbnail", "overlay"):
+                assert detail(asking.get(f"/queries/{each}/{what}"), 404, "not-found")
+
+
+def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is read in a terminal."""
+    monkeypatch.setattr(connections, "EVERY", 0.0)  # another test may have told of such a file
+    file, told = tiny_file(tmp_path), io.StringIO()
+    handler, log = logging.StreamHandler(told), logging.getLogger("glocal.serve")
+    with client(file) as asking:
+        log.addHandler(handler)
+        try:
+            members = {name: data for name, data in archive_of(file).items() if name != "manifest.json"}
+            manifest = json.loads(archive_of(file)["manifest.json"])
+            manifest |= {"schema_version": 999, "version": "9\x1b[2J\x9b1m\nERROR all is well"}
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, data in {"manifest.json": json.dumps(manifest).encode(), **members}.items():
+                    archive.writestr(name, data)
+            assert taught_names(asking) == ["zero", "one"]
+            log.error("%s", "\x1b[2J", exc_info=ValueError("\x1b[2J"))
+        finally:
+            log.removeHandler(handler)
+    lines = told.getvalue().splitlines()
+    assert "newer glocal (9" in lines[0]
+    assert "all is well" in lines[0]
+    assert "ValueError" in lines[-1]
+    assert all(each.isprintable() for each in lines)
+
+
+def archive_of(file: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}

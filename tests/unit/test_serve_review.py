@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -170,9 +172,22 @@ def test_what_cannot_be_compared_is_cleared_away(tmp_path: Path) -> None:
         for each in (query(1), bad, query(3)):
             some.add(each, "m")
     again = RecentQueries(tmp_path)
-    again.open("m", fits=lambda views: not np.array_equal(views.vec, query(3).views.vec))
+    again.open("m", fits=lambda each: not np.array_equal(each.views.vec, query(3).views.vec))
     assert ids(again) == [query(1).id]
     again.close()
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (16, 16, 1), (16, 16, 4), (16, 12, 3), (0, 0, 3), (2, 16, 16, 3)])
+def test_pixels_that_are_no_picture_are_cleared_away(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    good = query(1)
+    pixels = np.zeros(shape, np.uint8)
+    odd = replace(good.picture, pixels=pixels, digest=hashlib.sha256(pixels.data).hexdigest())
+    with opened(tmp_path) as some:
+        some.add(good, "m")
+        some.add(replace(good, picture=odd), "m")
+    assert len(list(tmp_path.iterdir())) == 2
+    with opened(tmp_path) as again:
+        assert ids(again) == [good.id]
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,12 +69,6 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         from rich.console import Console
 
         Console().print(shown, crop=False)  # a sentence may be longer than a line; a terminal wraps it
-
-
-def printable(text: str) -> str:
-    """File names need not be Unicode, and may hold control characters that move a cursor."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
 
 
 def check_there(*given: str | Path) -> None:
