@@ -76,6 +76,23 @@ def changed_meanwhile(path: Path) -> DataError:
     )
 
 
+def there_already(path: Path, *, more: str = "") -> DataError:
+    return DataError(
+        f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
+    )
+
+
+def still_free(path: Path) -> Callable[[], bool]:
+    """``is_current`` of a file that is to be a new one."""
+
+    def asked() -> bool:
+        if os.path.lexists(path):
+            raise there_already(path)
+        return True
+
+    return asked
+
+
 def stamp(path: str | Path) -> Stamp | None:
     """Differs when the file was replaced or written since; None when there is none."""
     try:

@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,6 +20,8 @@ from typer.testing import CliRunner, Result
 
 from glocal.cli import practical
 from glocal.cli.main import app
+from glocal.recognizer.results import ResultFile
+from glocal_runtime.file import read_manifest
 from photos import WORDS, write, write_classes
 
 KNOWN = ("zero", "one", "two", "three", "four")
@@ -105,6 +109,43 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
+
+
+def test_a_second_run_at_one_file_of_answers_is_refused(home: Path, tmp_path: Path) -> None:
+    file, out = home / "digits.glocal", tmp_path / "out.csv"
+    predict = ("predict", file, home / "new", "--csv", out, "--device", "cpu")
+    with ResultFile(out, "somebody").alone():
+        for how in ("--force", "--resume"):
+            error = glocal(*predict, how, code=1).exception
+            assert (getattr(error, "code", None), str(out) in str(error)) == ("busy", True)
+    glocal(*predict)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+@pytest.mark.parametrize("command", ["enroll", "export"])
+def test_of_two_that_make_the_same_file_the_second_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Both began when it was not there."""
+    out = tmp_path / "same.glocal"
+    words = {
+        "enroll": ("enroll", home / "photos", "-o", out, "--model", "embedded-gel", "--device", "cpu"),
+        "export": ("export", home / "digits.glocal", "-o", out, "--device", "cpu"),
+    }[command]
+    members = zipfile.ZipFile
+
+    def late(*given: Any, **how: Any) -> zipfile.ZipFile:
+        if given[1:2] == ("w",):
+            out.write_text("theirs")
+        return members(*given, **how)
+
+    monkeypatch.setattr(zipfile, "ZipFile", late)
+    error = glocal(*words, code=1).exception
+    assert (getattr(error, "code", None), str(out) in str(error)) == ("file-exists", True)
+    assert out.read_text() == "theirs"
+    glocal(*words, "--force")
+    assert read_manifest(out)["classes"]
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.files import there_already
 from glocal_runtime.printable import printable
 
 if TYPE_CHECKING:
@@ -86,9 +87,7 @@ def check_free(path: Path | None, force: bool, *, resume: bool | None = None) ->
     if path is None or force or resume or not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     more = "" if resume is None else "continue it with --resume, "
-    raise DataError(
-        f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
-    )
+    raise there_already(path, more=more)
 
 
 def quoted(text: str) -> str:

@@ -202,7 +202,7 @@ def export(
     except ImportError as error:
         raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
 
-    found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled)
+    found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled, new=not force)
     show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: _report(out, found))
 
 

@@ -11,13 +11,16 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, NamedTuple
+
+from filelock import FileLock, Timeout
 
 from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
 from glocal_runtime.file import check_target
+from glocal_runtime.files import begin, put, there_already
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Prediction
 
@@ -53,9 +56,38 @@ class ResultFile:
 
     def __init__(self, path: Path, recognizer: str) -> None:
         check_format(path)
+        path = path.resolve() if path.is_symlink() else path  # the link stays
         self.path, self.partial = path, path.with_name(f"{path.name}.partial")
         self._recognizer = recognizer
         self._format = _FORMATS[path.suffix.lower()]
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Around ``done`` and ``writing``: two at one file would leave a mixture of both.
+
+        The lock of a process that was killed holds nobody up.
+        """
+        lock = self.path.with_name(f".{self.path.name}.lock")
+        held = FileLock(lock, timeout=0)
+        try:
+            lock.parent.mkdir(parents=True, exist_ok=True)
+            held.acquire()
+        except Timeout:
+            raise DataError(
+                f"another process is writing {self.path}; wait until it is done, or choose another name", code="busy"
+            ) from None
+        except OSError as error:
+            raise DataError(
+                f"{self.path} could not be written ({error.strerror or error}); check the permissions of its folder, "
+                "or choose another place",
+                code="not-written",
+            ) from error
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # it is gone, or cannot be deleted while it is held
+                lock.unlink()
+            held.release()
 
     def done(self, *, resume: bool, force: bool = False) -> set[str]:
         """The pictures that need no answer any more; only with ``force`` what an interrupted run left is dropped."""
@@ -68,6 +100,8 @@ class ResultFile:
                     "--force",
                     code="interrupted-run",
                 )
+            elif self.path.exists():  # since the command began
+                raise there_already(self.path, more="continue it with --resume, ")
             return set()
         there = next((each for each in (self.partial, self.path) if each.exists()), None)
         if there is None:
@@ -84,13 +118,12 @@ class ResultFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = self._format.header
         try:
+            begin(self.partial, self.path)
             with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
                 if not file.tell():
                     file.write(header)
                 yield lambda answers: self._append(file, answers)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self.partial, self.path)
+            put(self.partial, self.path)
         except OSError as error:
             raise DataError(
                 f"{self.path} could not be written ({error.strerror or error}); what was answered so far is kept in "
@@ -115,6 +148,7 @@ class ResultFile:
         kept = path.with_name(f"{path.name}.kept")
         lines: list[str] = []
         try:
+            begin(kept, path)
             with kept.open("w", encoding="utf-8", errors=ODD_NAMES, newline="") as new:
                 new.write(self._format.header)
                 for found in self._whole_rows(path):
