@@ -9,7 +9,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from glocal.cli.main import app
 from glocal.recognizer.results import ResultFile
 from glocal_runtime.file import read_manifest
 from photos import WORDS, write, write_classes
+from waiting import PATIENCE, wait_for
 
 KNOWN = ("zero", "one", "two", "three", "four")
 
@@ -88,6 +88,23 @@ def test_pictures_that_cannot_be_read_get_a_row_and_an_exit_code(home: Path, tmp
     assert "cannot use picture" in str(none.exception)
 
 
+HALF_A_ROW = "half a row,"
+STOPS = f"""
+import time
+from glocal.cli.main import main
+from glocal.recognizer.results import ResultFile
+append, batches = ResultFile._append, []
+def stopping(self, file, answers):
+    batches.append(append(self, file, answers))
+    if len(batches) == 4:
+        file.write({HALF_A_ROW!r})
+        file.flush()
+        time.sleep({PATIENCE})
+ResultFile._append = stopping
+main()
+"""  # the command, which stops after four batches and half a row
+
+
 def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     """SIGKILL while rows are being written; --resume ends with the file of a run without a break."""
     file, many = home / "digits.glocal", tmp_path / "many"
@@ -96,16 +113,14 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     glocal("predict", file, many, "--csv", whole, "--device", "cpu")
     partial = tmp_path / "out.csv.partial"
-    command = [sys.executable, "-m", "glocal", "predict", file, many, "--csv", out, "--device", "cpu"]
+    command = [sys.executable, "-c", STOPS, "predict", file, many, "--csv", out, "--device", "cpu"]
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums differ with the number of threads
     with subprocess.Popen(command, env=alike, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            if partial.exists() and partial.read_bytes().count(b"\n") > 100:
-                process.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.002)
-        process.wait()
-    assert not out.exists(), "it was over before it could be killed"
+        try:
+            wait_for(lambda: partial.exists() and partial.read_text().endswith(HALF_A_ROW))
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert not out.exists()
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()

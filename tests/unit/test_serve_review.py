@@ -5,8 +5,7 @@ from __future__ import annotations
 import errno
 import hashlib
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from glocal_runtime.images import Preprocess
 from glocal_runtime.photos import Source, take
 from glocal_runtime.views import Views
 from refusal import refused
+from waiting import wait_for
 
 
 def blobs(n: int, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -140,9 +140,7 @@ def test_they_are_written_a_moment_later_and_forgotten_at_once(tmp_path: Path, m
     monkeypatch.setattr(recent_queries, "QUIET", 0.02)
     with opened(tmp_path) as some:
         some.add(query(1), "m")
-        until = time.monotonic() + 20
-        while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(lambda: list(tmp_path.glob("*.safetensors")))
         assert len(list(tmp_path.glob("*.safetensors"))) == 1
         assert some.forget(query(1).id)
         assert not some.forget(query(1).id)
@@ -247,10 +245,3 @@ def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
         yield told
     finally:
         logging.getLogger(name).removeHandler(handler)
-
-
-def wait_for(come: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not come():
-        assert time.monotonic() < until
-        time.sleep(0.01)
