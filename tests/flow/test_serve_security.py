@@ -223,7 +223,7 @@ def test_who_keeps_sending_a_little_is_dropped_too(
     hurried: httpx.Client, monkeypatch: pytest.MonkeyPatch, begun: bytes, answer: bytes
 ) -> None:
     """The time is that of the whole head or body: a byte now and then does not renew it."""
-    monkeypatch.setattr(Connection, "head_seconds", 0.5)
+    monkeypatch.setattr(Connection, "head_seconds", PATIENCE if answer else 0.5)
     with connect(hurried) as slow:
         slow.sendall(begun)
         until, said = time.monotonic() + PATIENCE, b""
