@@ -76,6 +76,39 @@ def changed_meanwhile(path: Path) -> DataError:
     )
 
 
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """One process at a time at a file that takes long to write; the lock of one that was killed holds nobody up.
+
+    Like filelock, which is not there where only ONNX graphs are run.
+    """
+    if fcntl is None:
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        opened = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+    except OSError as error:
+        raise DataError(
+            f"{path} could not be written ({error.strerror or error}); check the permissions of its folder, or choose "
+            "another place",
+            code="not-written",
+        ) from error
+    try:
+        if not _takes(opened):
+            raise DataError(
+                f"another process is writing {path}; wait until it is done, or choose another name", code="busy"
+            )
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                lock.unlink()
+    finally:
+        os.close(opened)
+
+
 def there_already(path: Path, *, more: str = "") -> DataError:
     return DataError(
         f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
@@ -160,3 +193,14 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
+
+
+def _takes(opened: int) -> bool:
+    """The lock; one that was deleted is that of somebody who had it until this moment."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems lock nothing
+        return True
+    return os.fstat(opened).st_nlink > 0

@@ -11,16 +11,14 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
-
-from filelock import FileLock, Timeout
 
 from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
 from glocal_runtime.file import check_target
-from glocal_runtime.files import begin, put, there_already
+from glocal_runtime.files import alone_at, begin, put, there_already
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Prediction
 
@@ -61,33 +59,9 @@ class ResultFile:
         self._recognizer = recognizer
         self._format = _FORMATS[path.suffix.lower()]
 
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Around ``done`` and ``writing``: two at one file would leave a mixture of both.
-
-        The lock of a process that was killed holds nobody up.
-        """
-        lock = self.path.with_name(f".{self.path.name}.lock")
-        held = FileLock(lock, timeout=0)
-        try:
-            lock.parent.mkdir(parents=True, exist_ok=True)
-            held.acquire()
-        except Timeout:
-            raise DataError(
-                f"another process is writing {self.path}; wait until it is done, or choose another name", code="busy"
-            ) from None
-        except OSError as error:
-            raise DataError(
-                f"{self.path} could not be written ({error.strerror or error}); check the permissions of its folder, "
-                "or choose another place",
-                code="not-written",
-            ) from error
-        try:
-            yield
-        finally:
-            with suppress(OSError):  # it is gone, or cannot be deleted while it is held
-                lock.unlink()
-            held.release()
+    def alone(self) -> AbstractContextManager[None]:
+        """Around ``done`` and ``writing``: two at one file would leave a mixture of both."""
+        return alone_at(self.path)
 
     def done(self, *, resume: bool, force: bool = False) -> set[str]:
         """The pictures that need no answer any more; only with ``force`` what an interrupted run left is dropped."""
