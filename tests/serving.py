@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +20,7 @@ from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from photos import some
 from tiny_models import tiny_model
+from waiting import wait_for
 
 PAGE = {"X-Glocal": "1"}  # what the page sends with every change
 HERE = "http://127.0.0.1"
@@ -55,9 +55,8 @@ def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | N
     thread = threading.Thread(target=server.run)
     thread.start()
     try:
-        while not server.started:
-            assert thread.is_alive()
-            time.sleep(0.005)
+        wait_for(lambda: server.started or not thread.is_alive(), every=0.005)
+        assert server.started
         yield f"{HERE}:{server.servers[0].sockets[0].getsockname()[1]}"
     finally:
         server.should_exit = True

@@ -32,40 +32,98 @@ def replacing(
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{uuid4().hex}.partial")  # short: path.name itself may be near the length limit
     try:
-        mode = stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
-        partial.touch(0o666 if mode is None else mode & 0o666)  # never open to more people, not for a moment
+        begin(partial, path)
         yield partial
-        if mode is not None:
-            partial.chmod(mode)
         if lasting:
             put(partial, path, is_current=is_current)
         else:
+            _keep_mode(partial, path)
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
 
 
+def begin(partial: Path, path: Path) -> None:
+    """Make the file that is to become ``path``: never open to more people than that is, not for a moment."""
+    mode = _mode(path)
+    partial.touch(0o666 if mode is None else mode & 0o666)
+
+
 def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
-    """Give a finished file its name; when this returns, both are on the disk.
+    """Give a finished file its name; when this returns, both are on the disk.  The permissions of ``path`` stay.
 
     ``is_current`` is asked in the moment of the change, in which no other program that writes with ``put`` can come
     between, and tells whether ``path`` is still the file that the new one was made from.
     """
+    _keep_mode(partial, path)
     _sync(partial)
-    with _alone(path.parent):
-        if is_current is not None and not is_current():
-            raise DataError(
-                f"{path} was changed by another program since it was read; nothing was written, do it again",
-                code="changed-meanwhile",
-            )
+    with _unchanged(path, is_current):
         os.replace(partial, path)
     _sync(path.parent)
 
 
-def remove(path: Path) -> None:
-    """For good: after a power cut it is not there again."""
-    path.unlink(missing_ok=True)
+def remove(path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
+    """For good: after a power cut it is not there again.  ``is_current`` as for ``put``."""
+    with _unchanged(path, is_current):
+        path.unlink(missing_ok=True)
     _sync(path.parent)
+
+
+def changed_meanwhile(path: Path) -> DataError:
+    return DataError(
+        f"{path} was changed by another program since it was read; nothing was written, do it again",
+        code="changed-meanwhile",
+    )
+
+
+@contextmanager
+def alone_at(path: Path) -> Iterator[None]:
+    """One process at a time at a file that takes long to write; the lock of one that was killed holds nobody up.
+
+    Like filelock, which is not there where only ONNX graphs are run.
+    """
+    if fcntl is None:
+        yield
+        return
+    lock = path.with_name(f".{path.name}.lock")
+    try:
+        lock.parent.mkdir(parents=True, exist_ok=True)
+        opened = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
+    except OSError as error:
+        raise DataError(
+            f"{path} could not be written ({error.strerror or error}); check the permissions of its folder, or choose "
+            "another place",
+            code="not-written",
+        ) from error
+    try:
+        if not _takes(opened):
+            raise DataError(
+                f"another process is writing {path}; wait until it is done, or choose another name", code="busy"
+            )
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                lock.unlink()
+    finally:
+        os.close(opened)
+
+
+def there_already(path: Path, *, more: str = "") -> DataError:
+    return DataError(
+        f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
+    )
+
+
+def still_free(path: Path) -> Callable[[], bool]:
+    """``is_current`` of a file that is to be a new one."""
+
+    def asked() -> bool:
+        if os.path.lexists(path):
+            raise there_already(path)
+        return True
+
+    return asked
 
 
 def stamp(path: str | Path) -> Stamp | None:
@@ -105,6 +163,23 @@ def _sync(path: Path) -> None:
         os.close(opened)
 
 
+def _mode(path: Path) -> int | None:
+    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
+
+
+def _keep_mode(partial: Path, path: Path) -> None:
+    if (mode := _mode(path)) is not None:
+        partial.chmod(mode)
+
+
+@contextmanager
+def _unchanged(path: Path, is_current: Callable[[], bool] | None) -> Iterator[None]:
+    with _alone(path.parent):
+        if is_current is not None and not is_current():
+            raise changed_meanwhile(path)
+        yield
+
+
 @contextmanager
 def _alone(folder: Path) -> Iterator[None]:
     """One writer at a time in a folder, held for the moment of a rename."""
@@ -118,3 +193,14 @@ def _alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
+
+
+def _takes(opened: int) -> bool:
+    """The lock; one that was deleted is that of somebody who had it until this moment."""
+    try:
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # some network file systems lock nothing
+        return True
+    return os.fstat(opened).st_nlink > 0

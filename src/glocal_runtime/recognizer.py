@@ -24,7 +24,7 @@ from glocal_runtime.enrolled import Contents, Enrolled, Probes, Verified, relati
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.explain import explain
 from glocal_runtime.file import damaged, holds_recognizer, read_contents, write_contents
-from glocal_runtime.files import Stamp, stamp
+from glocal_runtime.files import Stamp, stamp, still_free
 from glocal_runtime.leave_one_out import carried_over
 from glocal_runtime.markup import Html, rows_table, small_picture, text
 from glocal_runtime.model import DEFAULT, Model, Scores, check_way, torch_models
@@ -158,12 +158,16 @@ class Recognizer:
         self.answer(self.encoder.batch([take(blank, self.encoder.preprocess)]))
         compute_threshold(now.promise, now.support.shots, now.decision.measured)
 
-    def save(self, path: str | Path) -> None:
+    def save(self, path: str | Path, *, new: bool = False) -> None:
         """One file, the old one or the new one at any moment.
 
-        Over the file that it was read from only while that is as it was: nobody's change is lost.
+        Over the file that it was read from only while that is as it was: nobody's change is lost.  With ``new`` over no
+        file at all.
         """
         place, seen = self._read_from or ("", None)
+        if new:
+            write_contents(Path(path), self.contents, is_current=still_free(Path(path)))
+            return
         if place != os.path.realpath(path):
             write_contents(Path(path), self.contents)
             return

@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,10 @@ from typer.testing import CliRunner, Result
 
 from glocal.cli import practical
 from glocal.cli.main import app
+from glocal.recognizer.results import ResultFile
+from glocal_runtime.file import read_manifest
 from photos import WORDS, write, write_classes
+from waiting import PATIENCE, wait_for
 
 KNOWN = ("zero", "one", "two", "three", "four")
 
@@ -84,6 +88,23 @@ def test_pictures_that_cannot_be_read_get_a_row_and_an_exit_code(home: Path, tmp
     assert "cannot use picture" in str(none.exception)
 
 
+HALF_A_ROW = "half a row,"
+STOPS = f"""
+import time
+from glocal.cli.main import main
+from glocal.recognizer.results import ResultFile
+append, batches = ResultFile._append, []
+def stopping(self, file, answers):
+    batches.append(append(self, file, answers))
+    if len(batches) == 4:
+        file.write({HALF_A_ROW!r})
+        file.flush()
+        time.sleep({PATIENCE})
+ResultFile._append = stopping
+main()
+"""  # the command, which stops after four batches and half a row
+
+
 def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     """SIGKILL while rows are being written; --resume ends with the file of a run without a break."""
     file, many = home / "digits.glocal", tmp_path / "many"
@@ -92,19 +113,54 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     glocal("predict", file, many, "--csv", whole, "--device", "cpu")
     partial = tmp_path / "out.csv.partial"
-    command = [sys.executable, "-m", "glocal", "predict", file, many, "--csv", out, "--device", "cpu"]
+    command = [sys.executable, "-c", STOPS, "predict", file, many, "--csv", out, "--device", "cpu"]
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums differ with the number of threads
     with subprocess.Popen(command, env=alike, stderr=subprocess.DEVNULL) as process:
-        while process.poll() is None:
-            if partial.exists() and partial.read_bytes().count(b"\n") > 100:
-                process.send_signal(signal.SIGKILL)
-                break
-            time.sleep(0.002)
-        process.wait()
-    assert not out.exists(), "it was over before it could be killed"
+        try:
+            wait_for(lambda: partial.exists() and partial.read_text().endswith(HALF_A_ROW))
+        finally:
+            process.send_signal(signal.SIGKILL)
+    assert not out.exists()
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
+
+
+def test_a_second_run_at_one_file_of_answers_is_refused(home: Path, tmp_path: Path) -> None:
+    file, out = home / "digits.glocal", tmp_path / "out.csv"
+    predict = ("predict", file, home / "new", "--csv", out, "--device", "cpu")
+    with ResultFile(out, "somebody").alone():
+        for how in ("--force", "--resume"):
+            error = glocal(*predict, how, code=1).exception
+            assert (getattr(error, "code", None), str(out) in str(error)) == ("busy", True)
+    glocal(*predict)
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+@pytest.mark.parametrize("command", ["enroll", "export"])
+def test_of_two_that_make_the_same_file_the_second_is_told(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """Both began when it was not there."""
+    out = tmp_path / "same.glocal"
+    words = {
+        "enroll": ("enroll", home / "photos", "-o", out, "--model", "embedded-gel", "--device", "cpu"),
+        "export": ("export", home / "digits.glocal", "-o", out, "--device", "cpu"),
+    }[command]
+    members = zipfile.ZipFile
+
+    def late(*given: Any, **how: Any) -> zipfile.ZipFile:
+        if given[1:2] == ("w",):
+            out.write_text("theirs")
+        return members(*given, **how)
+
+    monkeypatch.setattr(zipfile, "ZipFile", late)
+    error = glocal(*words, code=1).exception
+    assert (getattr(error, "code", None), str(out) in str(error)) == ("file-exists", True)
+    assert out.read_text() == "theirs"
+    glocal(*words, "--force")
+    assert read_manifest(out)["classes"]
+    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:

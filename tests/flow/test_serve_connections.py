@@ -9,7 +9,7 @@ import socket
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -20,8 +20,8 @@ import uvicorn
 from glocal.serve import connections
 from glocal.serve.connections import BACKLOG, SPARE, Connection, OncePerMinute, most_connections
 from serving import client, listening, tiny_file
+from waiting import PATIENCE, wait_for, wait_until_closed
 
-PATIENCE = 120.0  # seconds, on a busy machine
 BODY = b'{"value": 1.0}'
 ASK = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -58,8 +58,7 @@ def test_who_does_not_read_holds_up_no_end(tmp_path: Path, monkeypatch: pytest.M
     waited = counted(monkeypatch, "pause_writing")
     with ExitStack() as stack, listening(tiny_file(tmp_path)) as address:
         stack.enter_context(deaf(address, 60))
-        while not waited:
-            time.sleep(0.01)
+        wait_for(lambda: waited)
 
 
 def test_who_reads_slowly_but_reads_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,7 +77,9 @@ def test_who_reads_slowly_but_reads_is_answered(tmp_path: Path, monkeypatch: pyt
                     time.sleep(0.1)
 
 
-def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path) -> None:
+def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Connection, "head_seconds", PATIENCE)
+    monkeypatch.setattr(Connection, "last_seconds", PATIENCE)
     with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         with listening(tiny_file(tmp_path)) as address:
             where = (urlsplit(address).hostname, urlsplit(address).port)
@@ -86,9 +87,7 @@ def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path) -> None:
             assert httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 200  # so the first one is in
 
             def late() -> bytes:
-                with suppress(ConnectionRefusedError):  # then the end has begun
-                    while True:
-                        socket.create_connection(where, timeout=PATIENCE).close()
+                wait_until_closed(where)  # then the end has begun
                 one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 return b"".join(iter(lambda: one.recv(65536), b""))
 
@@ -126,6 +125,8 @@ def test_who_asks_nothing_at_the_end_is_sent_away_with_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Connection, "last_seconds", 0.1)
+    monkeypatch.setattr(Connection, "head_seconds", PATIENCE)
+    monkeypatch.setattr(Connection, "timeout_keep_alive", property(lambda _: PATIENCE, lambda *_: None), raising=False)
     with ExitStack() as stack:
         with listening(tiny_file(tmp_path)) as address:
             where = (urlsplit(address).hostname, urlsplit(address).port)
@@ -164,9 +165,7 @@ def test_an_answer_at_the_end_says_that_it_is_the_last(tmp_path: Path) -> None:
 
 def finish(one: socket.socket, where: tuple[str, int]) -> bytes:
     """The rest of a request, after the end has begun."""
-    with suppress(ConnectionRefusedError):
-        while True:
-            socket.create_connection(where, timeout=PATIENCE).close()
+    wait_until_closed(where)
     one.sendall(BODY)
     return everything(one)
 

@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import errno
+import hashlib
+import io
+import json
+import logging
 import os
 import shutil
+import tempfile
+import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors import safe_open
+from safetensors.numpy import save_file
 
+from glocal.serve import connections
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from refusal import refused
-from serving import PAGE, client, detail, ok, taught_names, tiny_file, uploads
+from serving import PAGE, client, detail, ok, taught_names, teach, tiny_file, uploads
 
 
 def full(*given: object, **how: object) -> None:
@@ -108,3 +118,119 @@ def test_a_link_to_the_file_stays_a_link_and_the_copies_are_private(tmp_path: Pa
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "real/digits.glocal.history").stat().st_mode & 0o077 == 0
+
+
+def test_undo_with_no_room_for_temporary_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tiny_file(tmp_path)
+    with client(file) as asking:
+        ok(asking.patch("/classes/one", json={"name": "uno"}))
+        with monkeypatch.context() as patch:
+            patch.setattr(tempfile, "mkdtemp", full)
+            undone = asking.post("/undo")
+        assert "No space left" in detail(undone, 422, "rule")
+        assert undone.json()["code"] == "not-written"
+        assert taught_names(asking) == ["zero", "uno"]
+        ok(asking.post("/undo"))
+
+
+def test_a_folder_in_place_of_a_copy_is_a_damaged_copy(tmp_path: Path) -> None:
+    file = tiny_file(tmp_path)
+    with client(file) as asking:
+        ok(asking.patch("/classes/one", json={"name": "uno"}))
+        copy = tmp_path / "digits.glocal.history/versions/00000001.glocal"
+        copy.unlink()
+        copy.mkdir()
+        (copy.parent / "a folder of somebody's").mkdir()
+        refusal = asking.post("/undo")
+        assert detail(refusal, 422, "rule")
+        assert refusal.json()["code"] == "damaged-version"
+        ok(asking.patch("/classes/uno", json={"name": "un"}))
+
+
+@pytest.mark.parametrize("how", ["folder", "locked"])
+def test_a_download_that_the_disk_does_not_give_is_a_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    file = tiny_file(tmp_path)
+    with client(file) as asking:
+        if how == "folder":
+            file.rename(tmp_path / "elsewhere.glocal")
+            file.mkdir()
+        else:
+            monkeypatch.setattr(Path, "open", locked)
+        refusal = asking.get("/export/file")
+        assert detail(refusal, 422, "rule")
+        assert refusal.json()["code"] == "not-read"
+
+
+def locked(*given: object, **how: object) -> None:
+    raise PermissionError(errno.EACCES, "Permission denied")
+
+
+@pytest.mark.parametrize("what", ["change", "undo", "question"])
+def test_a_history_that_was_deleted_comes_back_as_private_as_it_was(tmp_path: Path, what: str) -> None:
+    """The first version is no file: to undo needs no copy."""
+    file = tmp_path / "digits.glocal"
+    with client(file) as asking:
+        teach(asking, ("zero",), 2)
+        folder = tmp_path / "digits.glocal.history"
+        shutil.rmtree(folder)
+        if what == "change":
+            file.chmod(0o600)
+            ok(asking.patch("/classes/zero", json={"name": "null"}))
+            assert [path.stat().st_mode & 0o777 for path in folder.glob("versions/*")] == [0o600]
+        elif what == "undo":
+            ok(asking.post("/undo"))
+        else:
+            ok(asking.post("/predict", files=uploads("one", 0, 1)))
+    assert folder.stat().st_mode & 0o077 == 0
+    assert (folder / "queries").is_dir()
+
+
+def test_a_remembered_picture_of_another_size_than_the_model_takes_is_forgotten(tmp_path: Path) -> None:
+    file = tiny_file(tmp_path)
+    with client(file) as asking:
+        asked = ok(asking.post("/predict", files=uploads("one", 0, 1)))["answers"][0]["id"]
+    [kept] = (tmp_path / "digits.glocal.history/queries").iterdir()
+    with safe_open(kept, framework="np") as opened:
+        about = json.loads(opened.metadata()["about"])
+        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
+    size = len(arrays["pixels"]) // 2
+    arrays["pixels"] = np.zeros((size, size, 3), np.uint8)
+    about["digest"] = hashlib.sha256(arrays["pixels"].data).hexdigest()
+    save_file(arrays, kept, metadata={"about": json.dumps(about)})
+    with client(file) as asking:
+        assert ok(asking.get("/review"))["recent"] == []
+        for each in (asked, about["digest"]):
+            for what in ("thumbnail", "overlay"):
+                assert detail(asking.get(f"/queries/{each}/{what}"), 404, "not-found")
+
+
+def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log is read in a terminal."""
+    monkeypatch.setattr(connections, "EVERY", 0.0)  # another test may have told of such a file
+    file, told = tiny_file(tmp_path), io.StringIO()
+    handler, log = logging.StreamHandler(told), logging.getLogger("glocal.serve")
+    with client(file) as asking:
+        log.addHandler(handler)
+        try:
+            members = {name: data for name, data in archive_of(file).items() if name != "manifest.json"}
+            manifest = json.loads(archive_of(file)["manifest.json"])
+            manifest |= {"schema_version": 999, "version": "9\x1b[2J\x9b1m\nERROR all is well"}
+            with zipfile.ZipFile(file, "w") as archive:
+                for name, data in {"manifest.json": json.dumps(manifest).encode(), **members}.items():
+                    archive.writestr(name, data)
+            assert taught_names(asking) == ["zero", "one"]
+            log.error("%s", "\x1b[2J", exc_info=ValueError("\x1b[2J"))
+        finally:
+            log.removeHandler(handler)
+    lines = told.getvalue().splitlines()
+    assert "newer glocal (9" in lines[0]
+    assert "all is well" in lines[0]
+    assert "ValueError" in lines[-1]
+    assert all(each.isprintable() for each in lines)
+
+
+def archive_of(file: Path) -> dict[str, bytes]:
+    with zipfile.ZipFile(file) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}

@@ -7,11 +7,9 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
@@ -25,8 +23,7 @@ from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import DataError, GlocalError
 from refusal import refused
 from serving import HERE, PAGE, tiny_file, uploads
-
-PATIENCE = 120.0  # seconds, on a busy machine
+from waiting import PATIENCE, wait_for, wait_until_closed
 
 
 @contextmanager
@@ -44,14 +41,6 @@ def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Po
             process.kill()
 
 
-def keep_connecting(place: Any) -> None:
-    """Until nobody new is let in."""
-    until = time.monotonic() + PATIENCE
-    while time.monotonic() < until:
-        socket.create_connection(place, timeout=PATIENCE).close()
-        time.sleep(0.02)
-
-
 def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
     file = tiny_file(tmp_path)
     with serving(str(file)) as (process, where), httpx.Client(base_url=where, headers=PAGE, timeout=PATIENCE) as asking:
@@ -63,11 +52,9 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
         place = (urlsplit(where).hostname, urlsplit(where).port)
         with socket.create_connection(place, timeout=PATIENCE) as begun:
             begun.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + body[:-50])
-            while 'glocal_requests_total{method="GET",route="/health"' not in asking.get("/metrics").text:
-                time.sleep(0.01)
+            wait_for(lambda: 'glocal_requests_total{method="GET",route="/health"' in asking.get("/metrics").text)
             process.send_signal(signal.SIGTERM)
-            with pytest.raises(ConnectionRefusedError):
-                keep_connecting(place)
+            wait_until_closed(place)
             assert process.poll() is None
             begun.sendall(body[-50:])
             said = b"".join(iter(lambda: begun.recv(65536), b""))

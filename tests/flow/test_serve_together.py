@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from glocal.serve import workspace
+from glocal.serve.history import History
+from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
+from glocal_runtime.photos import as_source
 from photos import some
-from serving import client, detail, ok, taught_names, teach, uploads
+from refusal import refused
+from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
 
 
 def test_two_tabs_do_not_lose_each_others_changes_and_those_at_the_same_time_all_happen(tmp_path: Path) -> None:
@@ -130,3 +139,93 @@ def test_downloads_are_named_after_the_recognizer(tmp_path: Path) -> None:
         assert 'filename="my ___ parts.glocal"' in named
         assert "filename*=UTF-8''my%20%22%C3%9F%22%20parts.glocal" in named
         assert 'parts-answers.csv"' in asking.get("/export/results.csv").headers["content-disposition"]
+
+
+def written_after_reading(monkeypatch: pytest.MonkeyPatch, file: Path, *, times: int) -> None:
+    """Another program writes so often right after this one has read the file: each time one more class."""
+    load, left = Recognizer.load, iter(("two", "three", "four", "five", "six", "seven")[:times])
+
+    def loaded(path: Path, **how: Any) -> Recognizer:
+        found = load(path, **how)
+        if path == file and (word := next(left, None)) is not None:
+            other = load(path, device="cpu")
+            other.add_class(word, some(word, 0, 2))
+            other.save(file)
+        return found
+
+    monkeypatch.setattr(Recognizer, "load", loaded)
+
+
+@pytest.mark.parametrize("when", ["start", "take in", "change"])
+def test_what_another_program_writes_right_after_reading_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    file = tiny_file(tmp_path)
+    with monkeypatch.context() as patch:
+        if when == "start":
+            written_after_reading(patch, file, times=2)
+        served = Workspace(file, device="cpu")
+        if when != "start":
+            other = Recognizer.load(file, device="cpu")
+            other.set_threshold(value=1.0)
+            other.save(file)
+            written_after_reading(patch, file, times=2)
+            served.take_in() if when == "take in" else served.rename_class("zero", "null")
+    served.rename_class("one", "uno")
+    served.close()
+    first = "null" if when == "change" else "zero"
+    assert Recognizer.load(file, device="cpu").classes == (first, "uno", "two", "three")
+
+
+def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tiny_file(tmp_path)
+    served = Workspace(file, device="cpu")
+    with monkeypatch.context() as patch:
+        other = Recognizer.load(file, device="cpu")
+        other.set_threshold(value=1.0)
+        other.save(file)
+        written_after_reading(patch, file, times=6)
+        with refused("changed-meanwhile", str(file)):
+            served.rename_class("one", "uno")
+    assert not served.is_current
+    assert served.take_in().classes[:3] == ("zero", "one", "two")
+    served.rename_class("one", "uno")
+    served.close()
+
+
+def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file, write = tmp_path / "new.glocal", History._write
+    theirs = tiny_file(tmp_path).read_bytes()
+    served = Workspace(file, model="embedded-gel", device="cpu")
+    served.add_class("zero", [as_source(pixels, "a") for pixels in some("zero", 0, 2)])
+
+    def written(history: History, journal: Any) -> None:
+        write(history, journal)
+        file.write_bytes(theirs)  # in the last moment
+
+    with monkeypatch.context() as patch:
+        patch.setattr(History, "_write", written)
+        with refused("changed-meanwhile", str(file)):
+            served.undo()
+    assert file.read_bytes() == theirs
+    served.rename_class("one", "uno")
+    served.close()
+    assert Recognizer.load(file, device="cpu").classes == ("zero", "uno")
+
+
+def test_a_disk_that_fails_a_look_at_the_file_holds_up_no_later_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served = Workspace(tiny_file(tmp_path), device="cpu")
+
+    def failing(path: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workspace, "stamp", failing)
+        assert served.take_in().classes == ("zero", "one")
+    assert not served._changing.locked()
+    served.rename_class("one", "uno")
+    served.close()

@@ -118,3 +118,13 @@ def test_what_another_wrote_since_is_not_written_over(tmp_path: Path) -> None:
             other()
         assert not target.exists() or target.read_text() == "theirs"
         assert [path for path in tmp_path.iterdir() if path != target] == []
+
+
+def test_nobody_elses_file_is_removed(tmp_path: Path) -> None:
+    target = tmp_path / "note.txt"
+    target.write_text("mine")
+    with refused("changed-meanwhile", str(target)):
+        remove(target, is_current=lambda: target.read_text() == "theirs")
+    assert target.read_text() == "mine"
+    remove(target, is_current=lambda: target.read_text() == "mine")
+    assert not target.exists()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import json
+import os
 import threading
 from pathlib import Path
 
@@ -183,3 +184,57 @@ def test_every_answer_has_the_same_keys() -> None:
     assert good.keys() == bad.keys()
     assert bad["label"] is None
     assert plain(Prediction("p", "a", False, 1.0, float("inf"), {"a": 1.0}, "a", ""))["threshold"] is None
+
+
+def test_two_at_one_file_of_answers_do_not_mix(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    first, second = ResultFile(path, "me"), ResultFile(path, "me")
+    with first.alone():
+        with refused("busy", str(path)), second.alone():
+            pass
+        with first.writing() as write:
+            write(answers(2))
+    with second.alone():
+        assert len(second.done(resume=True)) == 2
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["out.csv", "out.csv.partial"]
+
+
+def test_a_lock_in_a_folder_that_takes_nothing_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read_only(*given: object, **how: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "open", read_only)
+    with refused("not-written", "Read-only file system"), ResultFile(tmp_path / "out.csv", "me").alone():
+        pass
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_link_to_the_answers_stays_one_and_the_permissions_stay(tmp_path: Path, resume: bool) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    real, link = tmp_path / "elsewhere/out.csv", tmp_path / "link.csv"
+    write_all(real, answers(2))
+    real.chmod(0o600)
+    link.symlink_to(real)
+    results = ResultFile(link, "me")
+    results.done(resume=resume, force=not resume)
+    with results.writing() as write:
+        assert results.partial.stat().st_mode & 0o077 == 0, "open to others while it is written"
+        write(answers(3, start=2))
+    assert link.is_symlink()
+    assert len(real.read_text().splitlines()) > 4
+    assert real.stat().st_mode & 0o777 == 0o600
+    assert sorted(each.name for each in tmp_path.rglob("*")) == ["elsewhere", "link.csv", "out.csv"]
+
+
+def test_the_name_of_the_answers_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[str] = []
+    sync, rename = os.fsync, os.replace
+
+    def fsync(opened: int) -> None:
+        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{opened}')).name}")
+        sync(opened)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "replace", lambda *given: done.append("rename") or rename(*given))
+    write_all(tmp_path / "out.csv", answers(2))
+    assert done[-3:] == ["sync out.csv.partial", "rename", f"sync {tmp_path.name}"]

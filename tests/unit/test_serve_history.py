@@ -207,3 +207,34 @@ def test_copies_are_as_private_as_the_file(file: Path) -> None:
     push(versions, "one")
     versions.step(-1)
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, mode: int) -> None:
+    versions = History(file)
+    push(versions, "one")
+    file.chmod(mode)
+    versions.step(-1)
+    assert not file.exists()
+    versions.step(+1)
+    assert file.stat().st_mode & 0o777 == mode
+
+
+def test_what_another_program_writes_while_a_copy_is_made_is_no_version(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The journal would call one content by the fingerprint of another."""
+    file.write_text("first")
+    copyfile = history.shutil.copyfile
+
+    def late(source: Path, to: Path) -> None:
+        file.write_text("theirs")
+        copyfile(source, to)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history.shutil, "copyfile", late)
+        with refused("changed-meanwhile", str(file)):
+            History(file)
+    assert copies(file) == []
+    assert History(file).is_current
+    assert copies(file) == ["theirs"]

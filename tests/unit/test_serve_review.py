@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import logging
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,7 @@ from glocal_runtime.images import Preprocess
 from glocal_runtime.photos import Source, take
 from glocal_runtime.views import Views
 from refusal import refused
+from waiting import wait_for
 
 
 def blobs(n: int, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -138,9 +140,7 @@ def test_they_are_written_a_moment_later_and_forgotten_at_once(tmp_path: Path, m
     monkeypatch.setattr(recent_queries, "QUIET", 0.02)
     with opened(tmp_path) as some:
         some.add(query(1), "m")
-        until = time.monotonic() + 20
-        while not list(tmp_path.glob("*.safetensors")) and time.monotonic() < until:
-            time.sleep(0.01)
+        wait_for(lambda: list(tmp_path.glob("*.safetensors")))
         assert len(list(tmp_path.glob("*.safetensors"))) == 1
         assert some.forget(query(1).id)
         assert not some.forget(query(1).id)
@@ -170,9 +170,22 @@ def test_what_cannot_be_compared_is_cleared_away(tmp_path: Path) -> None:
         for each in (query(1), bad, query(3)):
             some.add(each, "m")
     again = RecentQueries(tmp_path)
-    again.open("m", fits=lambda views: not np.array_equal(views.vec, query(3).views.vec))
+    again.open("m", fits=lambda each: not np.array_equal(each.views.vec, query(3).views.vec))
     assert ids(again) == [query(1).id]
     again.close()
+
+
+@pytest.mark.parametrize("shape", [(16, 16), (16, 16, 1), (16, 16, 4), (16, 12, 3), (0, 0, 3), (2, 16, 16, 3)])
+def test_pixels_that_are_no_picture_are_cleared_away(tmp_path: Path, shape: tuple[int, ...]) -> None:
+    good = query(1)
+    pixels = np.zeros(shape, np.uint8)
+    odd = replace(good.picture, pixels=pixels, digest=hashlib.sha256(pixels.data).hexdigest())
+    with opened(tmp_path) as some:
+        some.add(good, "m")
+        some.add(replace(good, picture=odd), "m")
+    assert len(list(tmp_path.iterdir())) == 2
+    with opened(tmp_path) as again:
+        assert ids(again) == [good.id]
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,10 +245,3 @@ def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
         yield told
     finally:
         logging.getLogger(name).removeHandler(handler)
-
-
-def wait_for(come: Callable[[], bool]) -> None:
-    until = time.monotonic() + 30
-    while not come():
-        assert time.monotonic() < until
-        time.sleep(0.01)

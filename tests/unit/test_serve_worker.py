@@ -18,6 +18,7 @@ from glocal_runtime import Recognizer
 from glocal_runtime.photos import Source, Unreadable, as_source
 from photos import some
 from serving import tiny_file
+from waiting import PATIENCE, wait_for
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def gate() -> tuple[Source, Callable[[], None]]:
     """A picture that is decoded when the gate opens, and the function that opens it."""
     opened = threading.Event()
     pixels = some("zero", 30, 31)[0]
-    return Source("gate", lambda: opened.wait(30) and pixels), opened.set  # type: ignore[return-value]
+    return Source("gate", lambda: opened.wait(PATIENCE) and pixels), opened.set  # type: ignore[return-value]
 
 
 def test_concurrent_requests_share_batches_and_get_their_own_answers(who: Snapshot, gate) -> None:
@@ -55,7 +56,7 @@ def test_concurrent_requests_share_batches_and_get_their_own_answers(who: Snapsh
             futures = list(clients.map(lambda some: worker.submit(who, some), asked))
         gate[1]()
         for requested, future in zip(asked, futures, strict=True):
-            results, expected = future.result(60), list(who.enrolled().stream(requested))
+            results, expected = future.result(PATIENCE), list(who.enrolled().stream(requested))
             assert [each.answer.path for each in results] == [each.name for each in requested]  # type: ignore[union-attr]
             for found, alone in zip(results, expected, strict=True):
                 assert isinstance(found, QueryAnswer)
@@ -70,13 +71,12 @@ def test_a_cancelled_request_is_not_computed(who: Snapshot, gate) -> None:
     decoded = []
     with working(10) as (worker, sizes):
         first = worker.submit(who, [gate[0]])
-        while not first.running():
-            pass
+        wait_for(first.running)
         cancelled = worker.submit(who, [Source("late", lambda: decoded.append("late"))] * 5)  # type: ignore
         assert cancelled.cancel()
         gate[1]()
         after = worker.submit(who, sources("one", 0, 1))
-        assert len(after.result(30)) == 1
+        assert len(after.result(PATIENCE)) == 1
     assert (decoded, sum(sizes)) == ([], 2)
 
 
@@ -86,8 +86,8 @@ def test_closing_finishes_what_was_accepted(who: Snapshot, gate) -> None:
         closing = threading.Thread(target=worker.close)
         closing.start()
         gate[1]()
-        assert [len(each.result(30)) for each in futures] == [2] * 5
-        closing.join(30)
+        assert [len(each.result(PATIENCE)) for each in futures] == [2] * 5
+        closing.join(PATIENCE)
         assert not closing.is_alive()
         with pytest.raises(Problem):
             worker.submit(who, sources("one", 0, 1))
@@ -103,13 +103,13 @@ def test_bad_pictures_and_mistakes_stop_nobody_else(who: Snapshot, gate) -> None
         failing = worker.submit(who, [Source("broken", broken), *sources("one", 0, 1)])
         after = worker.submit(who, sources("zero", 0, 1))
         gate[1]()
-        bad, good, empty = mixed.result(30)
+        bad, good, empty = mixed.result(PATIENCE)
         assert isinstance(bad, Unreadable)
         assert isinstance(good, QueryAnswer)
         assert (empty.path, "empty" in empty.error) == ("empty", True)  # type: ignore[union-attr]
         with pytest.raises(ZeroDivisionError):
-            failing.result(30)
-        assert isinstance(after.result(30)[0], QueryAnswer)
+            failing.result(PATIENCE)
+        assert isinstance(after.result(PATIENCE)[0], QueryAnswer)
 
 
 def test_each_request_is_answered_by_the_version_it_came_with(who: Snapshot, gate) -> None:
@@ -120,7 +120,7 @@ def test_each_request_is_answered_by_the_version_it_came_with(who: Snapshot, gat
         worker.submit(who, [gate[0]])
         futures = [worker.submit(each, sources("one", 0, 1)) for each in (who, other, who, other)]
         gate[1]()
-        nearest = [each.result(30)[0].answer.nearest for each in futures]  # type: ignore[union-attr]
+        nearest = [each.result(PATIENCE)[0].answer.nearest for each in futures]  # type: ignore[union-attr]
     assert nearest == ["one", "uno", "one", "uno"]
 
 
@@ -135,14 +135,29 @@ def test_what_nobody_waits_for_is_not_decoded(who: Snapshot, gate) -> None:
     late = [Source(str(i), lambda i=i: read(i)) for i in range(40)]  # type: ignore[misc]
 
     async def ask(worker: Worker) -> None:
-        with pytest.raises(Problem, match="429"):
-            await worker.predict(who, late, 0.3)
+        async with asyncio.timeout(PATIENCE):
+            asked = asyncio.ensure_future(worker.predict(who, late, PATIENCE))
+            while not decoded:
+                await asyncio.sleep(0.01)
+            asked.cancel()  # as when the client hangs up
+            with pytest.raises(asyncio.CancelledError):
+                await asked
 
     with working(100) as (worker, _):
         asyncio.run(ask(worker))
         gate[1]()
-        assert worker.submit(who, sources("one", 0, 1)).result(30)
+        assert worker.submit(who, sources("one", 0, 1)).result(PATIENCE)
     assert 0 < len(decoded) < 40
+
+
+def test_what_takes_too_long_is_told_to_come_again(who: Snapshot, gate) -> None:
+    async def ask(worker: Worker) -> None:
+        with pytest.raises(Problem, match="429"):
+            await worker.predict(who, [gate[0]], 0.05)
+
+    with working(100) as (worker, _):
+        asyncio.run(ask(worker))
+        gate[1]()
 
 
 def test_pixels_that_wait_are_bounded(who: Snapshot, gate) -> None:
@@ -153,6 +168,6 @@ def test_pixels_that_wait_are_bounded(who: Snapshot, gate) -> None:
             worker.submit(who, [large])
         small = worker.submit(who, [Source("small", gate[0].read, pixels=100)])
         gate[1]()
-        assert first.result(30)
-        assert small.result(30)
-        assert worker.submit(who, [large]).result(30)
+        assert first.result(PATIENCE)
+        assert small.result(PATIENCE)
+        assert worker.submit(who, [large]).result(PATIENCE)

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.files import there_already
+from glocal_runtime.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -70,12 +72,6 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         Console().print(shown, crop=False)  # a sentence may be longer than a line; a terminal wraps it
 
 
-def printable(text: str) -> str:
-    """File names need not be Unicode, and may hold control characters that move a cursor."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)
-
-
 def check_there(*given: str | Path) -> None:
     """Refuse a path or glob that leads nowhere now, before seconds go into imports and models; addresses pass."""
     for path in map(str, given):
@@ -91,9 +87,7 @@ def check_free(path: Path | None, force: bool, *, resume: bool | None = None) ->
     if path is None or force or resume or not os.path.lexists(path) or (path.is_dir() and not any(path.iterdir())):
         return
     more = "" if resume is None else "continue it with --resume, "
-    raise DataError(
-        f"{path} is there already; {more}write over it with --force, or choose another name", code="file-exists"
-    )
+    raise there_already(path, more=more)
 
 
 def quoted(text: str) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from glocal import __version__
 from glocal.cli.collection import embed, similar
-from glocal.cli.console import Json, printable, show
+from glocal.cli.console import Json, show
 from glocal.cli.data import data
 from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve
@@ -21,6 +21,7 @@ from glocal.cli.reproduce import demo, report, reproduce
 from glocal.cli.research import compare, convert, evaluate, pretrain, train
 from glocal_runtime.errors import GlocalError
 from glocal_runtime.memory import keep_freed_memory
+from glocal_runtime.printable import printable
 
 
 def cache(

@@ -78,7 +78,7 @@ def enroll(
             workers=workers,
             progress=rate_meter(progress, "enroll"),
         )
-    recognizer.save(out)
+    recognizer.save(out, new=not force)
     for finding in recognizer.findings():
         tell(f"check-up: {finding}")
     show(
@@ -183,6 +183,7 @@ def _predict_few(
         done: set[str] = set()
         if target is not None:
             results = ResultFile(target, recognizer.contents.identity)
+            stack.enter_context(results.alone())
             done = results.done(resume=resume, force=force)
             write = stack.enter_context(results.writing())
         printer = stack.enter_context(Printer(json, quiet=target is not None and not json))

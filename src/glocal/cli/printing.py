@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from glocal.cli.console import printable, screen
+from glocal.cli.console import screen
+from glocal_runtime.printable import printable
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import RecognizerFile
-from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, printable, show
+from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, show
 from glocal.cli.printing import counted, describe, rate_meter, summary, tell, threshold_lines
+from glocal_runtime.printable import printable
 
 if TYPE_CHECKING:
     from glocal.export.onnx import Exported, Measured
@@ -201,7 +202,7 @@ def export(
     except ImportError as error:
         raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
 
-    found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled)
+    found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled, new=not force)
     show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: _report(out, found))
 
 

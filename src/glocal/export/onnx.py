@@ -17,6 +17,7 @@ from glocal_runtime.encoder import Encoder
 from glocal_runtime.enrolled import TOLERANCE, Contents, Enrolled, relative
 from glocal_runtime.errors import RecipeError, WeightsError
 from glocal_runtime.file import check_target, write_contents
+from glocal_runtime.files import still_free
 from glocal_runtime.images import Pixels
 from glocal_runtime.leave_one_out import Trials, leave_one_out, strangers
 from glocal_runtime.model import EMBED, OnnxModel
@@ -60,11 +61,17 @@ class Exported:
 
 
 def export(
-    recognizer: Recognizer, path: str | Path, *, int8: bool = False, labelled: Labelled | None = None
+    recognizer: Recognizer,
+    path: str | Path,
+    *,
+    int8: bool = False,
+    labelled: Labelled | None = None,
+    new: bool = False,
 ) -> Exported:
     """Write the file, or refuse when any score of a probe differs by more than 1e-4 * max(1, |score|).
 
     ``int8`` is exempt from that and measured instead: on ``labelled`` pictures, else on thumbnails of the support.
+    With ``new`` no file is written over.
     """
     check_target(Path(path))
     source = recognizer.contents.model
@@ -111,7 +118,8 @@ def export(
             before=_on_thumbnails(exact),
             after=_on_thumbnails(found),
         )
-    write_contents(Path(path), replace(found.contents, model=replace(model, report=report.to_json())))
+    contents = replace(found.contents, model=replace(model, report=report.to_json()))
+    write_contents(Path(path), contents, is_current=still_free(Path(path)) if new else None)
     return report
 
 

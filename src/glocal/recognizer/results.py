@@ -11,13 +11,14 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
 from glocal_runtime.file import check_target
+from glocal_runtime.files import alone_at, begin, put, there_already
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Prediction
 
@@ -53,9 +54,14 @@ class ResultFile:
 
     def __init__(self, path: Path, recognizer: str) -> None:
         check_format(path)
+        path = path.resolve() if path.is_symlink() else path  # the link stays
         self.path, self.partial = path, path.with_name(f"{path.name}.partial")
         self._recognizer = recognizer
         self._format = _FORMATS[path.suffix.lower()]
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Around ``done`` and ``writing``: two at one file would leave a mixture of both."""
+        return alone_at(self.path)
 
     def done(self, *, resume: bool, force: bool = False) -> set[str]:
         """The pictures that need no answer any more; only with ``force`` what an interrupted run left is dropped."""
@@ -68,6 +74,8 @@ class ResultFile:
                     "--force",
                     code="interrupted-run",
                 )
+            elif self.path.exists():  # since the command began
+                raise there_already(self.path, more="continue it with --resume, ")
             return set()
         there = next((each for each in (self.partial, self.path) if each.exists()), None)
         if there is None:
@@ -84,13 +92,12 @@ class ResultFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = self._format.header
         try:
+            begin(self.partial, self.path)
             with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
                 if not file.tell():
                     file.write(header)
                 yield lambda answers: self._append(file, answers)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(self.partial, self.path)
+            put(self.partial, self.path)
         except OSError as error:
             raise DataError(
                 f"{self.path} could not be written ({error.strerror or error}); what was answered so far is kept in "
@@ -115,6 +122,7 @@ class ResultFile:
         kept = path.with_name(f"{path.name}.kept")
         lines: list[str] = []
         try:
+            begin(kept, path)
             with kept.open("w", encoding="utf-8", errors=ODD_NAMES, newline="") as new:
                 new.write(self._format.header)
                 for found in self._whole_rows(path):

@@ -31,7 +31,7 @@ from glocal.serve.schemas import Health, binary
 from glocal.serve.security import Security, Settings, check_exposure
 from glocal.serve.server import Measured, Server
 from glocal.serve.workspace import Workspace
-from glocal_runtime.errors import RecipeError
+from glocal_runtime.errors import DataError, RecipeError
 
 GRACE = 75  # seconds for what was accepted when the server is to end
 PAGE = Path(__file__).parent / "page"
@@ -109,6 +109,12 @@ def _site(server: Server) -> APIRouter:
             opened = await run_in_threadpool(workspace.file.open, "rb")
         except FileNotFoundError:
             raise no_classes() from None
+        except OSError as error:
+            raise DataError(
+                f"{workspace.file.name} could not be read ({error.strerror or error}); check the file and its "
+                "permissions, and try again",
+                code="not-read",
+            ) from error
         size = os.fstat(opened.fileno()).st_size  # of what was opened: the name may mean another file by now
         headers = {"Content-Length": str(size), **_named(workspace.file.name)}
         return StreamingResponse(_chunks(opened), media_type="application/octet-stream", headers=headers)

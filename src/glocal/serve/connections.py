@@ -20,6 +20,7 @@ from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from glocal.serve.problems import Problem, problem_response
+from glocal_runtime.printable import printable
 
 BACKLOG = 128  # connections that wait to be taken; so many are taken at once
 SPARE = 128  # descriptors for files, threads and what else the process opens
@@ -217,9 +218,20 @@ class OncePerMinute(logging.Filter):
         return True
 
 
+class Plain(logging.Filter):
+    """One line that moves no cursor: a file may say of itself what it likes."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.msg, record.args = printable(" ".join(record.getMessage().splitlines())), ()
+        if record.exc_info:
+            record.exc_text = printable(logging.Formatter().formatException(record.exc_info))
+        return True
+
+
 def quiet_log() -> None:
     logging.getLogger("python_multipart").setLevel(logging.ERROR)  # it warns of every form that is refused
     for name in ("asyncio", "uvicorn.error", "glocal.serve"):
         logger = logging.getLogger(name)
         if not any(isinstance(each, OncePerMinute) for each in logger.filters):
             logger.addFilter(OncePerMinute())
+            logger.addFilter(Plain())

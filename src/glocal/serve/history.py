@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.files import put, remove, replacing, write_text
+from glocal_runtime.files import changed_meanwhile, put, remove, replacing, write_text
 
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of them all, but for the last two
@@ -53,7 +53,7 @@ class History:
     def __init__(self, file: Path) -> None:
         self.file, self.folder = file, folder_of(file)
         self._versions = self.folder / "versions"
-        self._versions.mkdir(parents=True, exist_ok=True)
+        self._make_folders()
         self._journal = self._read()
         found = fingerprint(file)
         if self._journal is None:
@@ -67,6 +67,11 @@ class History:
         return self._now.version
 
     @property
+    def sha256(self) -> str | None:
+        """Of the file; None when there is none."""
+        return self._now.entries[self._now.at].sha256
+
+    @property
     def undo_label(self) -> str | None:
         return self._now.entries[self._now.at].label if self._now.at > 0 else None
 
@@ -78,14 +83,17 @@ class History:
     @property
     def is_current(self) -> bool:
         """Nobody else wrote the file since."""
-        return fingerprint(self.file) == self._now.entries[self._now.at].sha256
+        return fingerprint(self.file) == self.sha256
 
     def push(self, label: str, save: Callable[[Path], None]) -> None:
         """A change: ``save`` writes the new file where it is told."""
         number = self.version + 1
         path = self._path(number)
+        self._make_folders()
         try:
             save(path)
+            if self.file.exists():
+                shutil.copymode(self.file, path)
             entry = Entry(number=number, label=label, sha256=fingerprint(path), size=path.stat().st_size)
             with self._placing(entry):
                 self._add(self._now, entry)
@@ -101,7 +109,7 @@ class History:
         if entry.sha256 is None:
             return None
         path = self._path(entry.number)
-        if fingerprint(path) != entry.sha256:
+        if path.is_dir() or fingerprint(path) != entry.sha256:
             raise DataError(
                 f"the copy of version {entry.number} in {self._versions} is missing or damaged, so there is no way to "
                 "it; nothing was changed",
@@ -112,6 +120,7 @@ class History:
     def step(self, by: int) -> None:
         """Back or forth."""
         self.copy(by)
+        self._make_folders()
         with self._placing(self._entry(by)):
             self._write(self._now.model_copy(update={"at": self._now.at + by, "version": self.version + 1}))
 
@@ -148,6 +157,9 @@ class History:
             return Entry(number=number, label=label, sha256=None, size=0)
         with replacing(self._path(number)) as partial:
             shutil.copyfile(self.file, partial)
+            shutil.copymode(self.file, partial)
+            if fingerprint(partial) != sha256:
+                raise changed_meanwhile(self.file)
         return Entry(number=number, label=label, sha256=sha256, size=self._path(number).stat().st_size)
 
     def _add(self, journal: _Journal, entry: Entry) -> None:
@@ -164,14 +176,17 @@ class History:
         The copy is made before: on a full disk neither journal nor file changes.
         """
         partial = self.folder / f".{entry.number}.partial"  # not beside the file: a killed server leaves nothing there
-        before = self._now.entries[self._now.at].sha256
+        before, copy = self.sha256, self._path(self._now.entries[self._now.at].number)
         try:
-            if entry.sha256 is not None:
+            if entry.sha256 is None:
+                if self.file.exists() and copy.exists():
+                    shutil.copymode(self.file, copy)  # to come back with
+            else:
                 shutil.copyfile(self._path(entry.number), partial)
                 shutil.copymode(self.file if self.file.exists() else self._path(entry.number), partial)
             yield
             if entry.sha256 is None:
-                remove(self.file)
+                remove(self.file, is_current=lambda: fingerprint(self.file) == before)
             else:
                 put(partial, self.file, is_current=lambda: fingerprint(self.file) == before)
         finally:
@@ -181,10 +196,15 @@ class History:
         """Delete copies that no entry names, and what a killed process left."""
         wanted = {self._path(each.number) for each in self._now.entries}
         for path in self._versions.iterdir():
-            if path not in wanted:
+            if path not in wanted and not path.is_dir():  # a folder is none of ours
                 path.unlink(missing_ok=True)
         for path in self.folder.glob(".*.partial"):
             path.unlink(missing_ok=True)
+
+    def _make_folders(self) -> None:
+        """Also when they were deleted since; copies of what may be private."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._versions.mkdir(exist_ok=True)
 
     def _path(self, number: int) -> Path:
         return self._versions / f"{number:08d}.glocal"

@@ -65,11 +65,11 @@ class RecentQueries:
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
 
-    def open(self, model: str, *, fits: Callable[[Views], bool] = lambda views: True) -> None:
-        """Read what is on disk, views of the model with this hash only and that fit; then keep writing."""
+    def open(self, model: str, *, fits: Callable[[Query], bool] = lambda query: True) -> None:
+        """Read what is on disk, pictures and views of the model with this hash only and that fit; then keep writing."""
         self.belong_to(model)
         found = [_read(path, model) for path in self._folder.glob("*.safetensors")]
-        read = [each for each in found if each is not None and fits(each.views)]
+        read = [each for each in found if each is not None and fits(each)]
         for query in sorted(read, key=lambda each: each.asked):
             self._put(query)
         self._unwritten = None
@@ -123,7 +123,8 @@ class RecentQueries:
                 wanted, since = {_file_name(each): each for each in self._queries.values()}, self._unwritten
                 self._unwritten = None
             try:
-                self._folder.mkdir(parents=True, exist_ok=True)
+                for folder in (self._folder.parent, self._folder):  # the history may have been deleted
+                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
                 there = {path.name: path for path in self._folder.iterdir()}
                 for name in there.keys() - wanted.keys():
                     there[name].unlink(missing_ok=True)
@@ -187,7 +188,8 @@ def _read(path: Path, model: str) -> Query | None:
         if about["model"] != model or hashlib.sha256(np.ascontiguousarray(pixels).data).hexdigest() != about["digest"]:
             return None
         numbers = [views.vec, *([] if views.local is None else [views.local])]
-        whole = pixels.dtype == np.uint8 and pixels.ndim == 3 and found["signature"].shape == (CELLS * CELLS,)
+        square = len(pixels) > 0 and pixels.shape == (len(pixels), len(pixels), 3)
+        whole = pixels.dtype == np.uint8 and square and found["signature"].shape == (CELLS * CELLS,)
         if not whole or not all(each.dtype.kind == "f" and np.isfinite(each).all() for each in numbers):
             return None
         if not math.isfinite(about["asked"]) or len(views) != 1 or found["signature"].dtype != np.uint8:

@@ -53,10 +53,12 @@ class Snapshot:
             raise no_classes()
         return self.recognizer
 
-    def fits(self, views: Views) -> bool:
-        """Whether they can be compared with those of the photos."""
+    def fits(self, query: Query) -> bool:
+        """Whether it is as the encoder sees pictures, and its views can be compared with those of the photos."""
         who = self.recognizer
-        return who is not None and next(iter(who.contents.support.classes.values())).views.alike(views)
+        if who is None or len(query.picture.pixels) != who.encoder.preprocess.size:
+            return False
+        return next(iter(who.contents.support.classes.values())).views.alike(query.views)
 
     @property
     def model_hash(self) -> str:

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from glocal.serve import example
-from glocal.serve.history import History, folder_of
+from glocal.serve.history import History, fingerprint, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
@@ -27,12 +27,13 @@ from glocal_runtime import Recognizer
 from glocal_runtime.advice import Finding, thresholds_moved
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.file import check_target, read_manifest
-from glocal_runtime.files import stamp
+from glocal_runtime.files import changed_meanwhile, stamp
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
 from glocal_runtime.support import Bank
 
+READS = 3  # of a file that another program writes meanwhile, before it is left for later
 log = logging.getLogger("glocal.serve")
 Change = Callable[[Recognizer], list[Finding]]
 
@@ -72,8 +73,7 @@ class Workspace:
             self._owned = _owned(file)
             try:
                 self._seen = stamp(file)
-                recognizer = self._load(file)
-                self._history = History(file)
+                recognizer, self._history = self._read()
                 self.snapshot = self._snapshot_of(recognizer)
                 self.queries = RecentQueries(folder_of(file) / "queries")
                 self.queries.open(self.snapshot.model_hash, fits=self.snapshot.fits)
@@ -101,8 +101,10 @@ class Workspace:
         a change is being made nobody waits for it: what is in memory answers.
         """
         if self._changing.acquire(blocking=False):
-            seen = stamp(self.file)
+            seen = self._seen
             try:
+                with _disk_errors(self.file):
+                    seen = stamp(self.file)
                 self._read_again()
             except GlocalError as error:
                 log.warning("%s was changed by another program and cannot be read: %s", self.file, error)
@@ -241,7 +243,8 @@ class Workspace:
             self._check(expected)
             now = self.snapshot
             label = now.undo_label if by < 0 else now.redo_label
-            recognizer = self._load(self._history.copy(by))  # what cannot be read does not replace what can
+            with _disk_errors(self.file):
+                recognizer = self._load(self._history.copy(by))  # what cannot be read does not replace what can
             compared = self._compared(recognizer)
             with self._writing():
                 self._history.step(by)
@@ -272,11 +275,19 @@ class Workspace:
         with _disk_errors(self.file):
             seen = stamp(self.file)
             if self._unsure or not self._history.is_current:
-                recognizer = self._load(self.file)
-                self._history = History(self.file)
+                recognizer, self._history = self._read()
                 self._become(recognizer)
                 self._unsure = False
             self._seen = seen
+
+    def _read(self) -> tuple[Recognizer | None, History]:
+        """The file and its history, both of the same bytes: what is written in between would be lost by a change."""
+        for _ in range(READS):
+            before = fingerprint(self.file)
+            recognizer, history = self._load(self.file), History(self.file)
+            if history.sha256 == before:
+                return recognizer, history
+        raise changed_meanwhile(self.file)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
