@@ -168,6 +168,13 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
         ) from error
 
 
+def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
+    """As the bytes of a picture file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **how)
+    return buffer.getvalue()
+
+
 def pixels_of(data: bytes) -> int:
     """As the header says; 0 where there is no telling."""
     try:

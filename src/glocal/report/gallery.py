@@ -5,7 +5,6 @@ Right and wrong differ by a sign, by words and by the line of the card, never by
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from glocal_runtime.images import encoded
 from glocal_runtime.markup import Html, data_uri, text
 
 LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen and keeps the page small
@@ -75,9 +75,7 @@ def picture_uri(picture: Picture) -> str:
     """uint8 (H, W, 3) -> an embedded PNG, shrunk when it is larger than a page needs."""
     image = Image.fromarray(np.ascontiguousarray(picture))
     image.thumbnail((LARGEST, LARGEST))
-    file = io.BytesIO()
-    image.save(file, format="PNG", optimize=True)
-    return data_uri(file.getvalue(), "image/png")
+    return data_uri(encoded(image, optimize=True), "image/png")
 
 
 def _class(name: str, pictures: Sequence[Picture]) -> str:

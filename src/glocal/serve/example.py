@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import io
 from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
 from PIL import Image
 
+from glocal_runtime.images import encoded
 from glocal_runtime.photos import Source
 
 TAUGHT = {"zero": 0, "one": 1, "two": 2, "three": 3}
@@ -31,9 +31,7 @@ def taught() -> dict[str, list[Source]]:
 
 def asked(place: int) -> bytes:
     """A picture to ask about, as PNG; none of them was taught."""
-    buffer = io.BytesIO()
-    Image.fromarray(_pictures()[ASKED[place]][SHOTS]).save(buffer, "PNG")
-    return buffer.getvalue()
+    return encoded(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
 
 
 def _source(name: str, picture: np.ndarray) -> Source:
