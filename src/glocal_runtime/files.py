@@ -51,7 +51,7 @@ def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = No
     ``is_current`` is asked in the moment of the change, in which no other program that writes with ``put`` can come
     between, and tells whether ``path`` is still the file that the new one was made from.
     """
-    _sync(partial)
+    sync(partial)
     with _alone(path.parent):
         if is_current is not None and not is_current():
             raise DataError(
@@ -59,13 +59,13 @@ def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = No
                 code="changed-meanwhile",
             )
         os.replace(partial, path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def remove(path: Path) -> None:
     """For good: after a power cut it is not there again."""
     path.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def stamp(path: str | Path) -> Stamp | None:
@@ -94,7 +94,7 @@ def check_recognizer(path: Path) -> None:
         )
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """A file's bytes, or the names in a folder, to the disk."""
     if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
         return

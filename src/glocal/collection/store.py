@@ -51,8 +51,6 @@ class Store:
             try:
                 with replacing(Path(self.place(name))) as partial, partial.open("wb") as file:
                     yield file
-                    file.flush()
-                    os.fsync(file.fileno())
             except OSError as error:
                 raise DataError(
                     f"{self.place(name)} could not be written ({error.strerror or error}); what is finished stays, "
