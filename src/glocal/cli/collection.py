@@ -10,8 +10,9 @@ from typing import Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, bars, check_there, printable, show
-from glocal.cli.printing import counted, rate_meter, tell
+from glocal.cli.console import Device, Json, bars, check_there, printable, rate_meter, show
+from glocal.cli.printing import tell
+from glocal_runtime.spelling import counted
 
 
 class EngineName(StrEnum):

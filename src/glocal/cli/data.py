@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Json, bar, bars, show
+from glocal.cli.console import Json, bars, meter, show
 from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def verify(
     if folder is None:
         _refuse_ready(name)
     where = _folder(name, "DIR") if folder is None else folder
-    with bar("reading") as progress:
-        verdict = run(where, name, deep=deep, progress=progress)
+    with bars() as progress:
+        verdict = run(where, name, deep=deep, progress=meter(progress, "reading"))
     show(verdict.to_json(), as_json=json, otherwise=lambda: _verdict_lines(verdict))
     if verdict.problems:
         raise typer.Exit(1)

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
 
 from glocal.cli.console import printable, screen
+from glocal_runtime.spelling import counted
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"
 SOURCES = {"one photo": "one photo per class", "score model": EARLIER, "mixed": EARLIER}  # of thresholds, in words
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from glocal.recognizer.check import Check
     from glocal_runtime.recognizer import Recognizer
     from glocal_runtime.threshold import Threshold
@@ -126,10 +124,6 @@ def describe(recognizer: Recognizer) -> str:
     return "\n".join([head, *recognizer.outlook().lines(), *threshold_lines(recognizer)])
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
-
-
 def threshold_lines(recognizer: Recognizer) -> list[str]:
     threshold = recognizer.threshold
     if recognizer.contents.decision.by_hand:
@@ -155,15 +149,3 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
 def _allowed(threshold: Threshold) -> float:
     """The share of known photos that may be called unknown: as asked for, or raised for the known unknowns."""
     return max(threshold.max_false_unknown, round(threshold.expected or 0, 3))
-
-
-def rate_meter(progress: Progress, title: str) -> Callable[[int, int | None], None]:
-    """A bar with pictures per second; without a total it counts."""
-    task = progress.add_task(title, total=None, note="", visible=False)
-
-    def update(done: int, total: int | None) -> None:
-        speed = progress.tasks[task].speed
-        note = f"{speed:.1f} pictures/s" if speed else ""
-        progress.update(task, completed=done, total=total, visible=True, note=note)
-
-    return update

@@ -35,7 +35,9 @@ from glocal.engine.weight_layouts import (
 from glocal.methods import build_method
 from glocal.methods.att import ATTG
 from glocal_runtime.errors import RecipeError, WeightsError
+from glocal_runtime.spelling import listed
 
+_some = partial(listed, most=3)  # weights in a sentence
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
 CONTAINERS = ("params", "cls_params", "state_dict")  # where the programs put the weights; or at the top
 # Harmless objects that programs saved beside the weights: scores and the command line.
@@ -249,11 +251,6 @@ def _check_choices(layout: str, dataset: str | None, shot: int) -> None:
     ):
         if value not in choices:
             raise RecipeError(f"{setting} must be one of {', '.join(map(str, filter(None, choices)))}, got {value!r}")
-
-
-def _some(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
 
 
 def _parameters(module: nn.Module) -> int:

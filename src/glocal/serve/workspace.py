@@ -31,6 +31,7 @@ from glocal_runtime.files import stamp
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
+from glocal_runtime.spelling import counted
 from glocal_runtime.support import Bank
 
 log = logging.getLogger("glocal.serve")
@@ -155,7 +156,7 @@ class Workspace:
 
     def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         return self._change(
-            f"{_counted(len(photos))} added to {name}",
+            f"{counted(len(photos), 'photo')} added to {name}",
             lambda who: who.add_photos(_known(name, who.classes), photos, skip_bad=True),
             expected,
         )
@@ -163,7 +164,7 @@ class Workspace:
     def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
         """Pictures that were asked about become photos of a class, a new one or one that is there."""
         return self._change(
-            f"{_counted(len(ids))} added to {name}",
+            f"{counted(len(ids), 'photo')} added to {name}",
             lambda who: who.add_bank(name, Bank.of([batch_of([self.query(id_) for id_ in ids])])),
             expected,
         )
@@ -171,7 +172,7 @@ class Workspace:
     def add_unknown(self, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         """Photos of other things, which the recognizer is to call unknown."""
         return self._change(
-            f"{_counted(len(photos))} added to the known unknowns",
+            f"{counted(len(photos), 'photo')} added to the known unknowns",
             lambda who: who.add_unknown(photos, skip_bad=True),
             expected,
         )
@@ -179,7 +180,7 @@ class Workspace:
     def add_unknown_queries(self, ids: Sequence[str], *, expected: str | None = None) -> Changed:
         """Pictures that were asked about become known unknowns."""
         return self._change(
-            f"{_counted(len(ids))} added to the known unknowns",
+            f"{counted(len(ids), 'photo')} added to the known unknowns",
             lambda who: who.add_unknown_bank(Bank.of([batch_of([self.query(id_) for id_ in ids])])),
             expected,
         )
@@ -331,7 +332,3 @@ def _disk_errors(file: Path) -> Iterator[None]:
             "the permissions of its folder, and try again",
             code="not-written",
         ) from error
-
-
-def _counted(n: int) -> str:
-    return f"{n} photo{'' if n == 1 else 's'}"
