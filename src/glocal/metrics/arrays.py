@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.views import UNKNOWN
 
 if TYPE_CHECKING:  # a metric on numpy arrays must not pay for importing torch
     from torch import Tensor
@@ -42,8 +43,6 @@ def as_mask(x: ArrayLike, name: str, like: FloatArray) -> BoolArray:
 
 def as_label(x: ArrayLike, logits: FloatArray) -> IntArray:
     """Labels (..., Q) for ``logits`` (..., Q, N): 0..N-1 or UNKNOWN."""
-    from glocal.types import UNKNOWN  # here, because glocal.types imports torch
-
     array = np.asarray(_off_device(x))
     *shape, n_way = logits.shape
     if array.dtype.kind not in "iu":
@@ -55,12 +54,6 @@ def as_label(x: ArrayLike, logits: FloatArray) -> IntArray:
             f"label must be {UNKNOWN} (unknown) or 0..{n_way - 1} (columns of logits), got {array.min()}..{array.max()}"
         )
     return array.astype(np.int64)
-
-
-def known_mask(label: IntArray) -> BoolArray:
-    from glocal.types import UNKNOWN
-
-    return label != UNKNOWN
 
 
 def _check_shape(array: FloatArray, name: str, ndim: int) -> None:
