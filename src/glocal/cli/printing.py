@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,8 @@ class Printer:
 
 def check_report(found: Check, recognizer: Recognizer) -> str:
     """Rates, confusion matrix, worst pictures."""
+    from glocal.recognizer.check import row_in_words
+
     promised = "the threshold promises nothing"
     if recognizer.contents.decision.by_hand:
         promised = "threshold set by hand"
@@ -67,7 +70,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
         f"false unknown    {found.false_unknown}; {promised}",
         f"unknowns caught  {found.caught} of pictures of no enrolled class",
         "",
-        *(_matrix(found) if len(found.classes) <= WIDEST else _mistakes(found)),
+        *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
     ]
     worst = [
         f"  {each.answer.path}: is {each.truth}, called {each.answer.label}; {each.answer.reason.partition('; ')[0]}"
@@ -86,15 +89,6 @@ def _matrix(found: Check) -> list[str]:
         if truth in table:
             cells = "".join(f"{table[truth].get(name, '·'):>5}" for name in names)
             lines.append(f"{cells}   {mark} {truth}")
-    return lines
-
-
-def _mistakes(found: Check) -> list[str]:
-    """For more classes than a line holds: how many were right, and the mistakes by name."""
-    lines = []
-    for truth, row in found.confusion().items():
-        wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
-        lines.append(f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else ""))
     return lines
 
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 import io
 import pickletools
 import zipfile
-from collections.abc import Iterator
-from itertools import islice
 
 MOST_PARTS = 1_000_000  # opcodes of a pickle; a state dict of 1,000 weights takes 40,000
 MOST_LONGS = 1_000  # whole numbers of more than 32 bits
@@ -40,18 +38,12 @@ def check_torch_file(content: bytes) -> None:
 
 def _check_pickle(file: io.BytesIO) -> None:
     longs = 0
-    for count, (name, value) in enumerate(_opcodes(file)):
+    for count, (opcode, value, _) in enumerate(pickletools.genops(file)):  # up to the end of one pickle
         if count >= MOST_PARTS:
             raise ValueError(f"its pickle has more than {MOST_PARTS:,} parts")
-        if name in ("LONG", "LONG1", "LONG4", "INT"):
+        if opcode.name in ("LONG", "LONG1", "LONG4", "INT"):
             longs += 1
             if longs > MOST_LONGS or (isinstance(value, int) and value.bit_length() > 8 * LONGEST):
                 raise ValueError("its pickle has large numbers that no weights need")
         elif isinstance(value, str) and value in REFUSED:
             raise ValueError("its pickle makes a byte array, which no weights need")
-
-
-def _opcodes(file: io.BytesIO) -> Iterator[tuple[str, object]]:
-    """Up to the end of one pickle."""
-    for opcode, value, _ in islice(pickletools.genops(file), MOST_PARTS + 1):
-        yield opcode.name, value

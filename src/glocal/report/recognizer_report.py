@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
-from glocal.recognizer.check import Check, Checked
+from glocal.recognizer.check import Check, Checked, row_in_words
 from glocal.report.gallery import picture_of
 from glocal.report.html import facts, figure
 from glocal_runtime.images import encoded
@@ -70,7 +70,7 @@ def confusion(table: Mapping[str, Mapping[str, int]], classes: Iterable[str]) ->
     names = [*classes, UNKNOWN_NAME]
     rows = [name for name in names if name in table]
     if len(names) > WIDEST:
-        lines = "".join(f"<li>{text(_row(truth, table[truth]))}</li>" for truth in rows)
+        lines = "".join(f"<li>{text(row_in_words(truth, table[truth]))}</li>" for truth in rows)
         return Html(f"<ul>{lines}</ul>")
     head = "".join(f'<th scope="col">{text(name)}</th>' for name in names)
     body = "".join(
@@ -153,11 +153,6 @@ def _cell(n: int, right: bool) -> str:
     if not n:
         return "·"
     return f"<strong>{n}</strong>" if right else str(n)
-
-
-def _row(truth: str, row: Mapping[str, int]) -> str:
-    wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
-    return f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else "")
 
 
 def _number(words: str) -> Html:
