@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -166,6 +167,11 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
         raise UnusableImage(
             where, f"damaged, truncated or of a rare kind ({what}); save it again as JPEG or PNG"
         ) from error
+
+
+def is_picture(name: str) -> bool:
+    """By its ending; pathlib would take seconds for the names of a data set."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
 def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:

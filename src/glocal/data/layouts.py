@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from glocal.data.archives import Limits, oversized, zip_entries
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES, Pixels, UnusableImage, decode
+from glocal_runtime.images import Pixels, UnusableImage, decode, is_picture
 
 PICTURE_LIMITS = Limits(member=512 << 20)  # bytes unpacked: twice the largest picture that may be decoded
 
@@ -298,10 +298,6 @@ def walk_once(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
-
-
-def is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # pathlib takes seconds for as many names
 
 
 def refuse_unreadable(error: OSError) -> NoReturn:

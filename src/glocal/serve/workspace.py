@@ -43,17 +43,11 @@ class Changed:
     version: int
     findings: list[Finding]
     message: str
-    answers: list[dict[str, str]]  # of recent pictures, those that are others now
+    answers_changed: list[dict[str, str]]  # of recent pictures, those that are others now
     n_recent: int  # pictures that were compared
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "findings": [each.to_json() for each in self.findings],
-            "message": self.message,
-            "answers_changed": self.answers,
-            "n_recent": self.n_recent,
-        }
+        return {**vars(self), "findings": [each.to_json() for each in self.findings]}
 
 
 class Workspace:
