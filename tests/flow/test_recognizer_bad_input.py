@@ -245,7 +245,7 @@ def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureF
     shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{evil}0.png")  # a mistake, which a check shows
     (folder / "one" / f"{evil}.png").write_bytes(b"no picture")
     out = tmp_path / f"{evil}.glocal"
-    sizes = "--way 1 --unknown-way 1 --shot 1 --query 1 --tasks 2".split()
+    sizes = ["--way", "1", "--unknown-way", "1", "--shot", "1", "--query", "1", "--tasks", "2"]
     commands = (
         ["predict", file, folder],
         ["check", file, folder],
