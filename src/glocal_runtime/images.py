@@ -151,7 +151,7 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
     try:
         with _stream(source, where) as stream, Image.open(stream, formats=_formats()) as image:
             _check_size(image.size, where, max_pixels)
-            with _MEMORY.room(_bytes_needed(image)):
+            with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
                 image.load()
                 return _upright_rgb(image)
     except UnusableImage:
@@ -337,10 +337,6 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # a damaged EXIF block says nothing about the pixels, which are fine
         return 1
-
-
-def _bytes_needed(image: Image.Image) -> int:
-    return image.width * image.height * (12 if image.mode in _USUAL else 20)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

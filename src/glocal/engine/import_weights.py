@@ -94,7 +94,8 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
     settings, images = settings_of(form, dataset, shot, state), images_of(form, dataset)
     where = f"{path} in the layout of {form.title}"
     widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
-    backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in images.items()}  # as in JSON
+    backbone_settings = {"width": widths, **plain}
     check_outline(partial(build_backbone, "resnet12", **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone = build_backbone("resnet12", **backbone_settings)
@@ -255,10 +256,6 @@ def _check_choices(layout: str, dataset: str | None, shot: int) -> None:
 
 def _parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value  # as JSON gives it back
 
 
 class Pickled(NamedTuple):

@@ -25,9 +25,8 @@ def expectation(who: Recognizer) -> Html:
     """The outlook: its verdict and its numbers, from the taught photos alone."""
     verdict, *numbers = who.outlook().lines()
     pairs = (line.partition(":") for line in numbers)
-    return Html(
-        f"<p><strong>{text(_capital(verdict))}.</strong></p>{facts({n: _number(v.strip()) for n, _, v in pairs})}"
-    )
+    shown = facts({name: _number(value.strip()) for name, _, value in pairs})
+    return Html(f"<p><strong>{text(verdict[:1].upper() + verdict[1:])}.</strong></p>{shown}")
 
 
 def outcome(who: Recognizer, found: Check) -> Html:
@@ -159,7 +158,3 @@ def _number(words: str) -> Html:
     """As in "93.3 % (14 of 15; ...)": the number, and in small what is in the brackets."""
     head, bracket, rest = words.partition(" (")
     return Html(text(head) + (f"<small>{text(rest.removesuffix(')'))}</small>" if bracket else ""))
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]

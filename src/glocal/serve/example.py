@@ -9,7 +9,7 @@ import numpy as np
 from PIL import Image
 
 from glocal_runtime.images import encoded
-from glocal_runtime.photos import Source
+from glocal_runtime.photos import Source, as_source
 
 TAUGHT = {"zero": 0, "one": 1, "two": 2, "three": 3}
 SHOTS = 6  # photos of each
@@ -24,7 +24,7 @@ def is_there() -> bool:
 def taught() -> dict[str, list[Source]]:
     """Classes with their photos."""
     return {
-        name: [_source(f"{name}-{i}.png", picture) for i, picture in enumerate(_pictures()[digit][:SHOTS])]
+        name: [as_source(picture, f"{name}-{i}.png") for i, picture in enumerate(_pictures()[digit][:SHOTS])]
         for name, digit in TAUGHT.items()
     }
 
@@ -32,10 +32,6 @@ def taught() -> dict[str, list[Source]]:
 def asked(place: int) -> bytes:
     """A picture to ask about, as PNG; none of them was taught."""
     return encoded(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
-
-
-def _source(name: str, picture: np.ndarray) -> Source:
-    return Source(name, lambda: picture)
 
 
 @cache
