@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,27 +126,19 @@ class Workspace:
         return found
 
     def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        def first() -> Recognizer:
-            return Recognizer.enroll(
-                {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
-            )
-
         return self._change(
-            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, first
+            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, {name: photos}
         )
 
     def add_example(self, *, expected: str | None = None) -> Changed:
         """A few classes of handwritten digits, to try the page with; only where nothing is taught yet."""
-
-        def first() -> Recognizer:
-            return Recognizer.enroll(example.taught(), model=self.model, device=self._device, workers=self._workers)
 
         def refuse(who: Recognizer) -> list[Finding]:
             raise DataError(
                 f"the example is for an empty page, and this one has {len(who.classes)} classes", code="not-empty"
             )
 
-        return self._change("example taught", refuse, expected, first)
+        return self._change("example taught", refuse, expected, example.taught())
 
     def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         return self._change(
@@ -212,16 +204,17 @@ class Workspace:
         return self._go(+1, expected)
 
     def _change(
-        self, label: str, change: Change, expected: str | None, first: Callable[[], Recognizer] | None = None
+        self, label: str, change: Change, expected: str | None, first: Mapping[str, Sequence[Source]] | None = None
     ) -> Changed:
-        """On a copy; ``first`` makes the recognizer when there is none yet."""
+        """On a copy; ``first`` are the photos of the classes that are enrolled when there is none yet."""
         with self._changing:
             self._check(expected)
             if self.snapshot.recognizer is not None:
                 changed = copy.copy(self.snapshot.recognizer)
                 findings = change(changed)
             elif first is not None:
-                changed = first()
+                how: dict[str, Any] = {"model": self.model, "device": self._device, "workers": self._workers}
+                changed = Recognizer.enroll(first, skip_bad=True, **how)
                 findings = changed.findings()
             else:
                 raise no_classes()
