@@ -95,7 +95,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
     where = f"{path} in the layout of {form.title}"
     widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in images.items()}  # as in JSON
-    backbone_settings = {"width": widths, **plain}
+    backbone_settings: dict[str, Any] = {"width": widths, **plain}
     check_outline(partial(build_backbone, "resnet12", **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone = build_backbone("resnet12", **backbone_settings)
