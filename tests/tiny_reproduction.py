@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from glocal.reproduce.runs import Run
 from glocal.reproduce.scales import EmbeddedScale
-from tiny_runs import SERVER, make_dataset
+from tiny_runs import SERVER, make_dataset, run_cli
 
 NAME = "tiny"
 CLASSES = {"train": 12, "val": 10, "test": 10}  # 5 known and 5 unknown; base memories need others beside them
@@ -53,18 +52,8 @@ def start(home: Path, *arguments: str, output: Path, cache: Path) -> ForkServerP
 
 
 def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -> None:
-    import torch
-
-    from glocal.cli.main import main
-    from glocal.engine import loop
     from glocal.reproduce import scales
 
-    with open(output, "ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.environ |= {"GLOCAL_CACHE": cache, "GLOCAL_DATA": home}
-    torch.set_num_threads(1)
-    loop.SAVE_SECONDS = 0.02
+    os.environ["GLOCAL_DATA"] = home
     scales.SCALES["embedded"] = tiny_scale()
-    sys.argv = ["glocal", "reproduce", *arguments]
-    main()
+    run_cli(("reproduce", *arguments), output, cache, 0.02)

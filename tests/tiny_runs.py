@@ -61,12 +61,12 @@ SERVER.set_forkserver_preload(["glocal.cli.main", "glocal.engine.train", "torch.
 
 def start_cli(*arguments: str, output: Path, cache: Path, save_seconds: float = 0.02) -> ForkServerProcess:
     """``glocal ARGUMENTS`` in a new process; what it says goes to ``output``."""
-    process = SERVER.Process(target=_cli, args=(arguments, str(output), str(cache), save_seconds))
+    process = SERVER.Process(target=run_cli, args=(arguments, str(output), str(cache), save_seconds))
     process.start()
     return process
 
 
-def _cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: float) -> None:
+def run_cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: float) -> None:
     import torch
 
     from glocal.cli.main import main

@@ -20,8 +20,7 @@ from glocal_runtime import images as plain
 from glocal_runtime import views as arrays
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import IMAGENET_MEAN, IMAGENET_STD
-
-UNKNOWN = -1  # the one label of every sample whose class was not enrolled
+from glocal_runtime.views import UNKNOWN
 
 __all__ = [
     "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Encoder", "Episode", "Output", "Preprocess", "Views",

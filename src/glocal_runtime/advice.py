@@ -11,6 +11,7 @@ import numpy as np
 
 from glocal_runtime.decision import Decision
 from glocal_runtime.errors import DataError
+from glocal_runtime.spelling import listed
 from glocal_runtime.support import NEAR, Support, correlation
 
 ENOUGH = 5  # photos of a class from which on nothing is said
@@ -124,13 +125,13 @@ def thresholds_moved(
         return []
     if not moved:
         return [Finding("thresholds kept", f"the thresholds of {len(shifts)} classes stayed where they were")]
-    some = sorted(moved.items(), key=lambda each: -abs(each[1]))[:SHOWN]
-    told = ", ".join(f"{name!r} {'stricter' if shift < 0 else 'more lenient'} ({shift:+.1f})" for name, shift in some)
-    more = f" and {len(moved) - SHOWN} more" if len(moved) > SHOWN else ""
+    ranked = sorted(moved.items(), key=lambda each: -abs(each[1]))
+    told = [f"{name!r} {'stricter' if shift < 0 else 'more lenient'} ({shift:+.1f})" for name, shift in ranked]
     return [
         Finding(
             "thresholds moved",
-            f"{len(moved)} of {len(shifts)} thresholds moved (1 is how much known photos usually differ): {told}{more}",
+            f"{len(moved)} of {len(shifts)} thresholds moved (1 is how much known photos usually differ): "
+            f"{listed(told, SHOWN)}",
             frozenset(moved),
         )
     ]

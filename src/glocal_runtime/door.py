@@ -16,6 +16,7 @@ from PIL import Image
 
 LARGEST_THUMBNAIL = 512  # pixels a side; ours have 112
 SHOWN = 60  # characters of a wrong value
+_hints = cache(get_type_hints)
 
 
 def check_kind(value: Any, kind: Any, where: str) -> None:
@@ -85,11 +86,6 @@ def check_picture(data: bytes, kind: str, most: int) -> None:
         raise ValueError(f"a picture that is no {kind} ({shown(error)})") from error
     if max(width, height) > most:
         raise ValueError(f"a picture of {width}x{height} pixels, more than {most} a side")
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def shown(value: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ import numpy as np
 from PIL import Image
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.images import encoded
 from glocal_runtime.model import Model
 from glocal_runtime.photos import Image_, Picture, Source, Unreadable, as_source, take
 from glocal_runtime.support import Bank
@@ -104,10 +104,4 @@ class Encoder:
         """A few of the pictures as PNG, as the model sees them."""
         step = max(1, len(sources) // PROBES)
         taken = [take(source, self.preprocess) for source in sources[::step][:PROBES]]
-        return tuple(_png(each) for each in taken if isinstance(each, Picture))
-
-
-def _png(picture: Picture) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(picture.pixels).save(buffer, "PNG")
-    return buffer.getvalue()
+        return tuple(encoded(Image.fromarray(each.pixels)) for each in taken if isinstance(each, Picture))

@@ -32,6 +32,10 @@ class Probes:
     open_score: tuple[float, ...] = ()
     logits: tuple[tuple[float, ...], ...] = ()
 
+    def scored(self, found: Scores) -> Probes:
+        scores, logits = tuple(found.open_score.tolist()), tuple(map(tuple, found.logits.tolist()))
+        return replace(self, open_score=scores, logits=logits)
+
 
 @dataclass(frozen=True)
 class Contents:
@@ -111,12 +115,7 @@ class Enrolled:
         kept = contents.decision.threshold
         if not contents.decision.by_hand:
             kept = compute_threshold(contents.promise, self.support.shots, measured)
-        found = self.compare(contents.probes.views)
-        probes = replace(
-            contents.probes,
-            open_score=tuple(found.open_score.tolist()),
-            logits=tuple(map(tuple, found.logits.tolist())),
-        )
+        probes = contents.probes.scored(self.compare(contents.probes.views))
         return replace(contents, decision=Decision(kept, measured, usual), probes=probes)
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:

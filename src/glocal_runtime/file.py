@@ -31,11 +31,11 @@ from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.files import check_recognizer, replacing
 from glocal_runtime.images import LARGEST_SIDE
 from glocal_runtime.leave_one_out import ALIKE, Measured
-from glocal_runtime.model import CHECKPOINT, ONNX, UNKNOWN, Model, OnnxModel, torch_models
+from glocal_runtime.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
 from glocal_runtime.support import CELLS, Bank, Photo, Support
 from glocal_runtime.tensors import pack, unpack
 from glocal_runtime.threshold import LeftOut, Threshold
-from glocal_runtime.views import Array, Views, join
+from glocal_runtime.views import UNKNOWN, Array, Views, join
 
 SUFFIX = ".glocal"
 FORMAT, SCHEMA = "glocal recognizer", 3

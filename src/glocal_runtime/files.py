@@ -56,17 +56,17 @@ def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = No
     between, and tells whether ``path`` is still the file that the new one was made from.
     """
     _keep_mode(partial, path)
-    _sync(partial)
+    sync(partial)
     with _unchanged(path, is_current):
         os.replace(partial, path)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def remove(path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
     """For good: after a power cut it is not there again.  ``is_current`` as for ``put``."""
     with _unchanged(path, is_current):
         path.unlink(missing_ok=True)
-    _sync(path.parent)
+    sync(path.parent)
 
 
 def changed_meanwhile(path: Path) -> DataError:
@@ -152,7 +152,7 @@ def check_recognizer(path: Path) -> None:
         )
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
     """A file's bytes, or the names in a folder, to the disk."""
     if path.is_dir() and os.name != "posix":  # elsewhere a folder cannot be opened
         return

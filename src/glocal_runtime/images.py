@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -150,7 +151,7 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
     try:
         with _stream(source, where) as stream, Image.open(stream, formats=_formats()) as image:
             _check_size(image.size, where, max_pixels)
-            with _MEMORY.room(_bytes_needed(image)):
+            with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
                 image.load()
                 return _upright_rgb(image)
     except UnusableImage:
@@ -166,6 +167,18 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
         raise UnusableImage(
             where, f"damaged, truncated or of a rare kind ({what}); save it again as JPEG or PNG"
         ) from error
+
+
+def is_picture(name: str) -> bool:
+    """By its ending; pathlib would take seconds for the names of a data set."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
+    """As the bytes of a picture file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **how)
+    return buffer.getvalue()
 
 
 def pixels_of(data: bytes) -> int:
@@ -324,10 +337,6 @@ def _orientation(image: Image.Image) -> int:
         return int(image.getexif().get(_ORIENTATION, 1))
     except Exception:  # a damaged EXIF block says nothing about the pixels, which are fine
         return 1
-
-
-def _bytes_needed(image: Image.Image) -> int:
-    return image.width * image.height * (12 if image.mode in _USUAL else 20)
 
 
 def _rgb(image: Image.Image) -> Image.Image:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from glocal_runtime.model import UNKNOWN, Head, Scores
+from glocal_runtime.model import Head, Scores
 from glocal_runtime.support import Support
 from glocal_runtime.threshold import LeftOut
-from glocal_runtime.views import Labels, Views, class_means, join, spread
+from glocal_runtime.views import UNKNOWN, Labels, Views, class_means, join, spread
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
 CLASSES = 12  # classes that are scored as strangers to the rest, or with a single photo

@@ -22,12 +22,11 @@ import numpy as np
 
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import Pixels, Preprocess
-from glocal_runtime.views import Array, Labels, Views
+from glocal_runtime.views import UNKNOWN, Array, Labels, Views
 
 DEFAULT = "photos-fast"
 PARTS = ("E_c", "E_f")  # open scores of a part of the picture: the whole, and its patches
 NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
-UNKNOWN = -1  # the label of a photo of no class
 CHECKPOINT, ONNX = "checkpoint", "onnx"  # kinds of models in a file
 EMBED, ENROLL, SCORE = "embed.onnx", "enroll.onnx", "score.onnx"
 GRAPHS = (EMBED, ENROLL, SCORE)

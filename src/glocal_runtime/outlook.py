@@ -54,17 +54,9 @@ class Outlook:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
-        return {
-            "named_right": None if self.named_right is None else self.named_right.to_json(),
-            "named_right_expected": self.named_right_expected,
-            "false_unknown": self.false_unknown,
-            "false_unknown_interval": None
-            if self.false_unknown_interval is None
-            else list(self.false_unknown_interval),
-            "caught": None if self.caught is None else self.caught.to_json(),
-            "usable": self.usable,
-            "verdict": self.verdict,
-        }
+        fields = {name: value.to_json() if isinstance(value, Rate) else value for name, value in vars(self).items()}
+        interval = self.false_unknown_interval
+        return fields | {"false_unknown_interval": None if interval is None else list(interval)}
 
 
 def outlook(shots: Sequence[int], decision: Decision) -> Outlook:

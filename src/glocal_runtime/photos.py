@@ -15,7 +15,7 @@ import numpy as np
 from PIL import Image
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES, ArraySource, Pixels, Preprocess, UnusableImage, decode, fit
+from glocal_runtime.images import ArraySource, Pixels, Preprocess, UnusableImage, decode, fit, is_picture
 from glocal_runtime.support import UNKNOWN_NAME, check_class_name, check_distinct, composed, signature
 
 
@@ -130,7 +130,7 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
             continue
         inside = list(folder.iterdir())
         below = sorted(each.name for each in inside if each.is_dir() and not each.name.startswith("."))
-        if len(below) > 1 and not any(each.suffix.lower() in IMAGE_SUFFIXES for each in inside):
+        if len(below) > 1 and not any(is_picture(each.name) for each in inside):
             found[composed(folder.name)] = below
     return found
 
@@ -165,7 +165,7 @@ def _below(folder: Path) -> Iterator[Path]:
     for name, is_folder in names:
         if is_folder:
             yield from _below(folder / name)
-        elif os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES:
+        elif is_picture(name):
             yield folder / name
 
 

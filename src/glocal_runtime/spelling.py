@@ -1,11 +1,22 @@
-"""A name that nobody knows: the nearest ones that are known, in words."""
+"""Words for people: a number with its noun, a list cut short, and what a misspelt name was meant to be."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 FEW = 8  # names that fit into a sentence
+NAMED = 5  # of a list that may be long; the others are counted
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or one + 's'}"
+
+
+def listed(names: Sequence[str], most: int = NAMED) -> str:
+    """The first of them; the others are counted."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

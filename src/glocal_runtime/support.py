@@ -6,7 +6,6 @@ another size, JPEG quality or brightness leaves that at 0.99 and more, while two
 
 from __future__ import annotations
 
-import io
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ import numpy.typing as npt
 from PIL import Image
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import Pixels
+from glocal_runtime.images import Pixels, encoded
 from glocal_runtime.views import Labels, Views, join
 
 if TYPE_CHECKING:
@@ -231,8 +230,7 @@ def _centred(signatures: Pixels) -> npt.NDArray[np.float32]:
 
 def thumbnail(pixels: Pixels) -> bytes:
     """(size, size, 3) -> a small JPEG of the part that the encoder sees."""
-    image, buffer = Image.fromarray(pixels), io.BytesIO()
+    image = Image.fromarray(pixels)
     if image.width > THUMBNAIL:
         image = image.resize((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-    image.save(buffer, "JPEG", quality=85)
-    return buffer.getvalue()
+    return encoded(image, "JPEG", quality=85)

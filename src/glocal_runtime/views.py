@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
+UNKNOWN = -1  # the label of everything whose class was not enrolled
 LARGEST_HALF = 6e4  # a local view with a larger number is kept in float32
 FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
 SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves

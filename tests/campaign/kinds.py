@@ -44,12 +44,16 @@ LINES = (
 DATA = Path(__file__).parents[1] / "data"
 
 
-def recognizers(home: Path) -> Case:
+def whole_recognizers(home: Path) -> list[bytes]:
     kinds = [tiny_file(home).read_bytes(), (DATA / "old.glocal").read_bytes()]
     for make in (recognizer, onnx_recognizer):
         make({"zero": 3, "one": 2}).save(home / "seed.glocal")
         kinds.append((home / "seed.glocal").read_bytes())
-    asked = write(home, "one", 7, 8)[0]
+    return kinds
+
+
+def recognizers(home: Path) -> Case:
+    kinds, asked = whole_recognizers(home), write(home, "one", 7, 8)[0]
 
     def case(rng: random.Random, folder: Path) -> list[str]:
         file = folder / "x.glocal"
@@ -232,12 +236,16 @@ def pickles(home: Path) -> Case:
     return case
 
 
-def zips(home: Path) -> Case:
-    members = {
+def class_folders(home: Path) -> dict[str, bytes]:
+    return {
         f"{word}/{i}.png": path.read_bytes()
         for word in ("zero", "one", "two", "three")
         for i, path in enumerate(write(home / word, word, 0, 3))
     }
+
+
+def zips(home: Path) -> Case:
+    members = class_folders(home)
 
     def case(rng: random.Random, folder: Path) -> list[str]:
         some = dict(members)
@@ -253,11 +261,7 @@ def zips(home: Path) -> Case:
 
 
 def tars(home: Path) -> Case:
-    pictures = {
-        f"{word}/{i}.png": path.read_bytes()
-        for word in ("zero", "one", "two", "three")
-        for i, path in enumerate(write(home / word, word, 0, 3))
-    }
+    pictures = class_folders(home)
 
     def case(rng: random.Random, folder: Path) -> list[str]:
         buffer = io.BytesIO()

@@ -51,12 +51,12 @@ def serving(file: Path, *, descriptors: int | None = None) -> Iterator[Served]:
 
 
 def _serve(file: str, log: str, descriptors: int | None) -> None:
-    from tiny_runs import _cli
+    from tiny_runs import run_cli
 
     if descriptors is not None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
     os.environ["OMP_NUM_THREADS"] = "1"
-    _cli(("serve", file, "--port", "0", "--device", "cpu"), log, os.environ.get("GLOCAL_CACHE", ""), 1.0)
+    run_cli(("serve", file, "--port", "0", "--device", "cpu"), log, os.environ.get("GLOCAL_CACHE", ""), 1.0)
 
 
 def mounted(*arguments: str) -> None:

@@ -8,14 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from campaign.kinds import DATA, all_pictures
+from campaign.kinds import all_pictures, whole_recognizers
 from campaign.mutation import as_json, damaged, twisted, twisted_arrays, twisted_recognizer
-from exports import onnx_recognizer
 from glocal.serve.app import create_app
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import GlocalError
-from photos import recognizer
 from serving import PAGE, tiny_file, uploads
 
 Case = Callable[[random.Random, Path], str]
@@ -54,10 +52,7 @@ def used(asking: Any) -> str:
 
 
 def recognizers(home: Path) -> Case:
-    kinds = [tiny_file(home).read_bytes(), (DATA / "old.glocal").read_bytes()]
-    for make in (recognizer, onnx_recognizer):
-        make({"zero": 3, "one": 2}).save(home / "seed.glocal")
-        kinds.append((home / "seed.glocal").read_bytes())
+    kinds = whole_recognizers(home)
 
     def case(rng: random.Random, folder: Path) -> str:
         """Served from the start, or put in the place of a good one that is served."""

@@ -22,7 +22,7 @@ from glocal.serve import connections
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from refusal import refused
-from serving import PAGE, client, detail, ok, taught_names, teach, tiny_file, uploads
+from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
 
 
 def full(*given: object, **how: object) -> None:
@@ -73,16 +73,6 @@ def test_every_step_of_a_change_may_meet_a_full_disk(tmp_path: Path, monkeypatch
             assert taught_names(asking) == ["zero", "uno"]
         assert failing >= 6
         assert not list(tmp_path.rglob("*.partial"))
-
-
-def test_nothing_is_forgotten_that_the_disk_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tiny_file(tmp_path)
-    with client(file) as asking:
-        asked = ok(asking.post("/predict", files=uploads("one", 0, 1)))["answers"][0]["id"]
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "glob", full)
-            assert detail(asking.delete(f"/review/queries/{asked}", headers=PAGE), 422, "rule")
-        assert asking.delete(f"/review/queries/{asked}").status_code == 204
 
 
 def test_a_second_server_is_refused_also_when_the_history_was_deleted(tmp_path: Path) -> None:

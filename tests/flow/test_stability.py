@@ -18,7 +18,6 @@ SCRIPT = Path(__file__).parents[2] / "benchmarks" / "stability.py"
 
 def test_the_page_holds_every_row_by_every_number_of_threads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOCAL_DATA", str(make_data(tmp_path / "data")))
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
     monkeypatch.setitem(scales.SCALES, "embedded", tiny_scale())
     words = ["--out", str(tmp_path / "out"), "--seeds", "2", "--threads", "1", "2", "--page", str(tmp_path / "page.md")]
     monkeypatch.setattr(sys, "argv", ["stability.py", *words, "--rows", "Baseline", "+ Combine"])

@@ -21,10 +21,7 @@ from refusal import refused
 from tiny_runs import fields
 
 
-def test_rows_are_means_of_the_pictures_asked_for(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+def test_rows_are_means_of_the_pictures_asked_for(dataset: Path, tmp_path: Path) -> None:
     recipe = fields(dataset, "pretrain", pretrain={"epochs": 1})
     recipe["backbone"] = {"name": "conv4", "width": 4, "image_size": 16}
     run_stage(PretrainStage, parse_recipe(recipe), tmp_path / "run")
@@ -64,11 +61,8 @@ def test_large_banks_keep_means_and_nothing_changes(
     assert sizes[0] == 4 * sizes[1], "2x2 maps"
 
 
-def test_what_a_method_draws_for_them_depends_on_the_seed_alone(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_method_draws_for_them_depends_on_the_seed_alone(dataset: Path) -> None:
     """Encoding draws numbers too, and what the cache has is not encoded: that must not change a training."""
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
     recipe = fields(dataset, "train", method={"name": "rfdnet"}, train={"backbone": "frozen"})
     keys = []
     for seed, noise in ((0, 1), (0, 2), (1, 2)):

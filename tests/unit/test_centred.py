@@ -13,7 +13,6 @@ from glocal.methods import METHODS, Method, build_method
 from glocal.methods.att import ATTG
 from glocal.methods.blocks import Centred
 from glocal.types import Episode
-from glocal_runtime.errors import RecipeError
 from reference.oslo import unit
 
 
@@ -81,17 +80,6 @@ def test_every_method_takes_the_switch_and_stays_what_it_is(name: str):
     out = method(double_task())
     assert out.logits.isfinite().all()
     assert build_method(name, DIM, {"centre": False}).state_dict().keys() == inner.state_dict().keys()
-
-
-def test_a_chosen_score_reaches_the_method_inside():
-    method, task = build("gel", centre=True), double_task()
-    method.choose_score("margin")
-    assert method.open_score == "margin"
-    state = method.enroll(method.embed(task.support), task.support_label)
-    query = method.embed(task.query)
-    assert torch.equal(method.score(state, query).open_score, method.scores(state, query)["margin"])
-    with pytest.raises(RecipeError, match="open_score must be one of"):
-        method.choose_score("nothing")
 
 
 def test_base_classes_inside_lie_where_the_maps_do():

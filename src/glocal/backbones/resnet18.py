@@ -29,7 +29,7 @@ class BasicBlock(nn.Module):
         self.bn2 = nn.BatchNorm2d(outside)
         self.downsample = nn.Sequential()  # the identity, without an entry in the state dict
         if stride != 1 or inside != outside:
-            self.downsample = pointwise(inside, outside, stride)
+            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inside, H, W) -> (B, outside, ceil(H / stride), ceil(W / stride))."""
@@ -62,7 +62,8 @@ class ResNet18(Backbone):
             raise RecipeError(f"stem of ResNet-18 must be one of {', '.join(STEMS)}, got {stem!r}")
         self.preprocess = Preprocess(image_size, resize, tuple(mean), tuple(std))  # type: ignore[arg-type]
         self.large_stem = stem == "7x7"
-        self.conv1 = nn.Conv2d(3, 64, 7, 2, padding=3, bias=False) if self.large_stem else small_stem()
+        kernel, stride = (7, 2) if self.large_stem else (3, 1)
+        self.conv1 = nn.Conv2d(3, 64, kernel, stride, padding=kernel // 2, bias=False)
         self.bn1 = nn.BatchNorm2d(64)
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             nn.Sequential(BasicBlock(inside, outside, 1 if inside == outside else 2), BasicBlock(outside, outside, 1))
@@ -81,11 +82,3 @@ class ResNet18(Backbone):
         for layer in (self.layer1, self.layer2, self.layer3, self.layer4):
             maps.append(layer(maps[-1]))
         return maps[1:]
-
-
-def small_stem() -> nn.Conv2d:
-    return nn.Conv2d(3, 64, 3, padding=1, bias=False)
-
-
-def pointwise(inside: int, outside: int, stride: int) -> nn.Sequential:
-    return nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))

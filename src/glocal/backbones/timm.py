@@ -53,9 +53,10 @@ def import_timm() -> Any:
         return importlib.import_module("timm")
     except (ImportError, RuntimeError) as error:  # RuntimeError: a torchvision that does not fit this torch
         if isinstance(error, RuntimeError) or "torchvision" in str(error):
+            why = str(error).strip().partition("\n")[0]
             raise RecipeError(
                 f"the backbone 'timm' needs torchvision, and the installed one ({_version('torchvision')}) does not "
-                f"fit torch {_version('torch')}: {_first_line(error)}; install two that belong together: "
+                f"fit torch {_version('torch')}: {why}; install two that belong together: "
                 "pip install --upgrade torch torchvision",
                 code="torchvision",
             ) from error
@@ -67,10 +68,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return "not installed"
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def preprocess_of(config: dict[str, Any]) -> Preprocess:

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, bars, check_there, show
-from glocal.cli.printing import counted, rate_meter, tell
+from glocal.cli.console import Device, Json, bars, check_there, rate_meter, show
+from glocal.cli.printing import tell
 from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 
 class EngineName(StrEnum):
@@ -46,8 +47,11 @@ def embed(
     from glocal.collection.addresses import check_clients
 
     check_clients(images)
+    from glocal_runtime.recognizer import find_model
+
+    maker = find_model(model, device=device).sha256
     run_job(
-        "vectors", model, _encoder(model, device), images, device,
+        "vectors", model, maker, images, device,
         out=out, resume=resume, engine=engine, address=address, workers=workers, json=json,
     )  # fmt: skip
 
@@ -146,13 +150,6 @@ def finish(folder: Any, out: str, json: bool) -> None:
     if first:
         tell(f"{counts.errors} of {counts.photos} pictures cannot be used; the first: {first}")
         raise typer.Exit(1)
-
-
-def _encoder(model: str, device: str) -> str:
-    """Fingerprint of the encoder; of a file it is in the manifest's reach only once the model is read."""
-    from glocal_runtime.recognizer import find_model
-
-    return find_model(model, device=device).sha256
 
 
 def _adder(update: Callable[[int, int | None], None], total: int) -> Callable[[int], None]:

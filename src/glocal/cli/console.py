@@ -6,9 +6,9 @@ import glob
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -110,45 +110,41 @@ def bars() -> Iterator[Progress]:
         yield progress
 
 
-@contextmanager
-def bar(title: str) -> Iterator[Callable[[int, int], None]]:
-    """A progress bar as the (done, total) callable that the library takes."""
-    with bars() as progress:
-        yield meter(progress, title)
+def meter(progress: Progress, title: str, unit: str = "") -> Callable[[int, int | None], None]:
+    """One more bar, seen from its first report on, as the (done, total) callable that the library takes.
 
-
-def meter(progress: Progress, title: str) -> Callable[[int, int], None]:
-    """One more bar of ``progress``, seen from its first report on."""
+    Without a total it counts; with a ``unit`` it says how many there are per second.
+    """
     task = progress.add_task(title, total=None, note="", visible=False)
 
-    def update(done: int, total: int) -> None:
-        progress.update(task, completed=done, total=total, visible=True)
+    def update(done: int, total: int | None) -> None:
+        speed = progress.tasks[task].speed
+        note = f"{speed:.1f} {unit}/s" if unit and speed else ""
+        progress.update(task, completed=done, total=total, visible=True, note=note)
 
     return update
 
 
+rate_meter = partial(meter, unit="pictures")
+
+
 @contextmanager
-def stage_bars() -> Iterator[Callable[[str, int, int], None]]:
+def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
     """A bar for each stage of an evaluation, as the (stage, done, total) callable that the library takes."""
     with bars() as progress:
         yield stages(progress)
 
 
-def stages(progress: Progress) -> Callable[[str, int, int], None]:
+def stages(progress: Progress, unit: str = "") -> Callable[[str, int, int | None], None]:
     """The same on bars that are there."""
-    meters: dict[str, Callable[[int, int], None]] = {}
+    meters: dict[str, Callable[[int, int | None], None]] = {}
 
-    def update(stage: str, done: int, total: int) -> None:
+    def update(stage: str, done: int, total: int | None) -> None:
         if stage not in meters:
-            meters[stage] = meter(progress, stage)
+            meters[stage] = meter(progress, stage, unit)
         meters[stage](done, total)
 
     return update
-
-
-def print_skipped(skipped: Iterable[Any]) -> None:
-    for where, reason in skipped:
-        screen().print(printable(f"left out {where}: {reason}"), markup=False, highlight=False, soft_wrap=True)
 
 
 class TrainingBar:
@@ -161,7 +157,7 @@ class TrainingBar:
 
     def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
         self._loss = "  ".join(f"{name} {value:.3f}" for name, value in terms.items())
-        self._show(step, steps)
+        self._progress.update(self._task, completed=step, total=steps, note=self._note())
 
     def validated(self, step: int, metrics: Mapping[str, float], best: bool) -> None:
         shown = [f"{metrics[name] * 100:.1f}" for name in ("acc", "auroc") if name in metrics]
@@ -169,9 +165,6 @@ class TrainingBar:
         self._progress.update(self._task, note=self._note())
         # A line that stays, because a log file has no bar.
         self._progress.console.print(f"step {step}  {self._note()}", markup=False, highlight=False, soft_wrap=True)
-
-    def _show(self, step: int, steps: int) -> None:
-        self._progress.update(self._task, completed=step, total=steps, note=self._note())
 
     def _note(self) -> str:
         speed = self._progress.tasks[self._task].speed

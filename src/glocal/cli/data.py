@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Json, bar, bars, show
+from glocal.cli.console import Json, bars, meter, show, stages
 from glocal_runtime.errors import DataError
 
 if TYPE_CHECKING:
@@ -63,14 +63,7 @@ def prepare(
     target = _folder(name, "--out DIR") if out is None else out
     packing = recognise(name, source, seed=seed, shares=parts)
     with bars() as progress:
-        totals = packing.counts or {}
-        rows = {
-            split: progress.add_task(split, total=totals.get(split), note="", visible=False) for split in packing.splits
-        }
-
-        def tell(split: str, done: int) -> None:
-            progress.update(rows[split], completed=done, visible=True)
-
+        totals, told = packing.counts or {}, stages(progress)
         try:
             index = run(
                 target,
@@ -80,7 +73,7 @@ def prepare(
                 variant=packing.variant,
                 key=packing.key,
                 skip_bad=skip_bad,
-                progress=tell,
+                progress=lambda split, done: told(split, done, totals.get(split)),
             )
         except KeyboardInterrupt:
             progress.stop()
@@ -103,8 +96,8 @@ def verify(
     if folder is None:
         _refuse_ready(name)
     where = _folder(name, "DIR") if folder is None else folder
-    with bar("reading") as progress:
-        verdict = run(where, name, deep=deep, progress=progress)
+    with bars() as progress:
+        verdict = run(where, name, deep=deep, progress=meter(progress, "reading"))
     show(verdict.to_json(), as_json=json, otherwise=lambda: _verdict_lines(verdict))
     if verdict.problems:
         raise typer.Exit(1)

@@ -104,20 +104,15 @@ def _about_recipe(file: Any) -> str:
 
 
 def _about_model(file: Path) -> str:
-    """From its card; without one, what its record says."""
+    """From its card, the first sentence under its title without links; without one, what its record says."""
     card = file.with_suffix(".md")
     if card.is_file():
-        return _card(card)
+        text = card.read_text(encoding="utf-8").split("\n\n")[1]
+        return _sentence(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
     from glocal.engine.checkpoint import read_record
 
     record = read_record(file)
     return f"{record['method']['name']} on {record['backbone']['name']}"
-
-
-def _card(card: Path) -> str:
-    """The first sentence under its title, without links."""
-    text = card.read_text(encoding="utf-8").split("\n\n")[1]
-    return _sentence(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
 
 
 def _sentence(text: str) -> str:

@@ -51,10 +51,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export):
-    app.command(rich_help_panel=PRACTICE)(command)
-for many in (embed, similar):
-    app.command(rich_help_panel=PRACTICE)(many)
+for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export, embed, similar):
+    app.command(rich_help_panel=PRACTICE)(each)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
 app.command(rich_help_panel=EVERYBODY)(cache)

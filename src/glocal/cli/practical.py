@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
-from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, show
-from glocal.cli.printing import Printer, check_report, describe, rate_meter, summary, tell
+from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.printing import Printer, check_report, describe, summary, tell
 
 if TYPE_CHECKING:
     from glocal_runtime.recognizer import Answered, Recognizer

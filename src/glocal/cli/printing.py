@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +11,13 @@ import typer
 
 from glocal.cli.console import screen
 from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"
 SOURCES = {"one photo": "one photo per class", "score model": EARLIER, "mixed": EARLIER}  # of thresholds, in words
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from glocal.recognizer.check import Check
     from glocal_runtime.recognizer import Recognizer
     from glocal_runtime.threshold import Threshold
@@ -59,6 +58,8 @@ class Printer:
 
 def check_report(found: Check, recognizer: Recognizer) -> str:
     """Rates, confusion matrix, worst pictures."""
+    from glocal.recognizer.check import row_in_words
+
     promised = "the threshold promises nothing"
     if recognizer.contents.decision.by_hand:
         promised = "threshold set by hand"
@@ -70,7 +71,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
         f"false unknown    {found.false_unknown}; {promised}",
         f"unknowns caught  {found.caught} of pictures of no enrolled class",
         "",
-        *(_matrix(found) if len(found.classes) <= WIDEST else _mistakes(found)),
+        *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
     ]
     worst = [
         f"  {each.answer.path}: is {each.truth}, called {each.answer.label}; {each.answer.reason.partition('; ')[0]}"
@@ -89,15 +90,6 @@ def _matrix(found: Check) -> list[str]:
         if truth in table:
             cells = "".join(f"{table[truth].get(name, '·'):>5}" for name in names)
             lines.append(f"{cells}   {mark} {truth}")
-    return lines
-
-
-def _mistakes(found: Check) -> list[str]:
-    """For more classes than a line holds: how many were right, and the mistakes by name."""
-    lines = []
-    for truth, row in found.confusion().items():
-        wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
-        lines.append(f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else ""))
     return lines
 
 
@@ -127,10 +119,6 @@ def describe(recognizer: Recognizer) -> str:
     return "\n".join([head, *recognizer.outlook().lines(), *threshold_lines(recognizer)])
 
 
-def counted(n: int, one: str, many: str | None = None) -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
-
-
 def threshold_lines(recognizer: Recognizer) -> list[str]:
     threshold = recognizer.threshold
     if recognizer.contents.decision.by_hand:
@@ -156,15 +144,3 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
 def _allowed(threshold: Threshold) -> float:
     """The share of known photos that may be called unknown: as asked for, or raised for the known unknowns."""
     return max(threshold.max_false_unknown, round(threshold.expected or 0, 3))
-
-
-def rate_meter(progress: Progress, title: str) -> Callable[[int, int | None], None]:
-    """A bar with pictures per second; without a total it counts."""
-    task = progress.add_task(title, total=None, note="", visible=False)
-
-    def update(done: int, total: int | None) -> None:
-        speed = progress.tasks[task].speed
-        note = f"{speed:.1f} pictures/s" if speed else ""
-        progress.update(task, completed=done, total=total, visible=True, note=note)
-
-    return update

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import RecognizerFile
-from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, show
-from glocal.cli.printing import counted, describe, rate_meter, summary, tell, threshold_lines
+from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.printing import describe, summary, tell, threshold_lines
 from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 if TYPE_CHECKING:
     from glocal.export.onnx import Exported, Measured

@@ -36,7 +36,6 @@ from glocal.cli.console import (
     stage_bars,
     stages,
 )
-from glocal.cli.printing import rate_meter
 from glocal.cli.research import parse_shots
 
 if TYPE_CHECKING:
@@ -272,11 +271,8 @@ def demo(
         "[bold]handwritten digits[/bold], never seen: five are taught, five others stay unknown."
     )
     with bars() as progress:
-
-        def callback(name: str) -> TrainingBar:
-            return TrainingBar(progress, name)
-
-        found = run_demo(out, tasks=tasks, device=pick_device(device), callback=callback, progress=stages(progress))
+        bar = partial(TrainingBar, progress)
+        found = run_demo(out, tasks=tasks, device=pick_device(device), callback=bar, progress=stages(progress))
     tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
     result = {"report": str(found.report), "tables": tables, "recognizer": str(found.recognizer)}
     result["outcome"] = found.outcome.to_json()
@@ -290,11 +286,7 @@ def _demo_photos(photos: Path, out: Path, model: str, force: bool, workers: int,
     from glocal.reproduce.photo_report import report_photos
 
     with bars() as progress:
-        meters: dict[str, Any] = {}
-
-        def told(stage: str, done: int, total: int | None) -> None:
-            meters.setdefault(stage, rate_meter(progress, stage))(done, total)
-
+        told = stages(progress, "pictures")
         found = report_photos(photos, report, model=model, device=device, workers=workers, progress=told)
     lines = [*found.recognizer.outlook().lines()]
     if found.outcome is not None:

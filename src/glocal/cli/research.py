@@ -30,11 +30,11 @@ from glocal.cli.console import (
     Workers,
     bars,
     check_free,
-    print_skipped,
     quoted,
     show,
     stage_bars,
 )
+from glocal.cli.printing import tell
 
 if TYPE_CHECKING:
     from glocal.engine.evaluate import Evaluation
@@ -134,7 +134,8 @@ def evaluate(
     how: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
     with stage_bars() as progress:
         found = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **how)
-    print_skipped(bad.values() for bad in found.about["skipped"])
+    for bad in found.about["skipped"]:
+        tell(f"left out {bad['where']}: {bad['reason']}")
     show(found.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, found))
 
 
@@ -173,7 +174,8 @@ def compare(
     how |= {"skip_bad": skip_bad, "workers": workers, "device": device}
     with stage_bars() as progress:
         found = run(runs, dataset, tasks=tasks, progress=progress, **shape, **how)
-    print_skipped(found.data.skipped)
+    for bad in found.data.skipped:
+        tell(f"left out {bad.where}: {bad.reason}")
     if out is not None and FIRST:
         found.write(out, runs=runs)
     show(

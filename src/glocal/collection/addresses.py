@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote_to_bytes
 from urllib.request import urlopen
 
 from glocal_runtime.errors import DataError, RecipeError
-from glocal_runtime.images import IMAGE_SUFFIXES, Pixels, UnusableImage, decode
+from glocal_runtime.images import Pixels, UnusableImage, decode, is_picture
 from glocal_runtime.photos import Source, picture_files
 
 URI = "uri"  # column of a list of photos
@@ -196,7 +196,7 @@ def _uri(path: str) -> str:
 
 
 def _is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES and not os.path.basename(name).startswith(".")
+    return is_picture(name) and not os.path.basename(name).startswith(".")
 
 
 def _what(error: BaseException) -> str:

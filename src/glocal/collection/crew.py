@@ -138,7 +138,8 @@ class Crew:
     def _died(self, member: _Member) -> Iterator[tuple[Task, pa.RecordBatch]]:
         member.process.join()
         member.pipe.close()
-        why = _how_it_ended(member.process.exitcode)
+        code = member.process.exitcode
+        why = f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
         self._deaths += 1
         self._failed_starts += not member.ready
         if self._failed_starts >= STARTS or self._deaths >= max(DEATHS, self._finished):
@@ -160,10 +161,6 @@ class Crew:
                 yield task, error_rows(self._schema, task.uris, said, self._maker)
 
 
-def _how_it_ended(code: int | None) -> str:
-    return f"killed by signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-
-
 def _work(pipe: connection.Connection, make: Callable[[], Look], threads: int) -> None:
     """In the process: read the photos of the next batch while the network looks at this one."""
     os.environ.setdefault("OMP_NUM_THREADS", str(threads))  # torch reads it when it is imported, which is below
@@ -181,11 +178,6 @@ def _work(pipe: connection.Connection, make: Callable[[], Look], threads: int) -
                 pipe.send(look.rows(uris, [each.result() for each in pictures]))
     except GlocalError as error:
         with suppress(OSError):
-            pipe.send(_plain(error))
+            pipe.send(GlocalError(str(error), code=error.code))  # some kinds are made from more than a sentence
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # whoever asked is gone
         os._exit(0)
-
-
-def _plain(error: GlocalError) -> GlocalError:
-    """An error that can be sent: some of its kinds are made from more than a sentence."""
-    return GlocalError(str(error), code=error.code)

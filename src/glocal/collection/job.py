@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import json
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pyarrow as pa
@@ -157,7 +157,7 @@ class JobFolder:
         first = list(islice(uris, PART * PARTS))
         rows = part_rows(len(first))
         hashes = array("q")
-        self._write_groups(_noted(_chain(first, uris), hashes), rows)
+        self._write_groups(_noted(chain(first, uris), hashes), rows)
         seen = np.sort(np.frombuffer(hashes, np.int64))
         doubles = set(np.unique(seen[1:][seen[1:] == seen[:-1]]).tolist())
         if doubles:  # written once more without them; the set holds what repeats, not all of a long list
@@ -177,11 +177,6 @@ class JobFolder:
 def part_rows(photos: int) -> int:
     """Whole batches, so that no batch depends on how a list is cut."""
     return min(PART, max(1, -(-photos // (PARTS * BATCH))) * BATCH)
-
-
-def _chain(first: Sequence[str], rest: Iterator[str]) -> Iterator[str]:
-    yield from first
-    yield from rest
 
 
 def _noted(uris: Iterator[str], hashes: array[int]) -> Iterator[str]:

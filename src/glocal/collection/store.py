@@ -18,26 +18,21 @@ class Store:
         self.where = where.rstrip("/")
         if where.startswith(OURS):
             raise RecipeError(f"{where} cannot hold results; name a folder, or object storage", code="bad-target")
-        self._system: Any
-        self._system, self.path = client(self.where) if is_remote(where) else (None, local_path(self.where))
+        self.system: Any  # of fsspec, for pyarrow too; None is this machine's
+        self.system, self.path = client(self.where) if is_remote(where) else (None, local_path(self.where))
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
         return Store, (self.where,)  # a client is made anew where it is used
-
-    @property
-    def system(self) -> Any:
-        """Of fsspec, for pyarrow; None is this machine's."""
-        return self._system
 
     def place(self, name: str) -> str:
         return f"{self.path}/{name}"
 
     def names(self) -> set[str]:
-        if self._system is not None:
-            if not self._system.exists(self.path):
+        if self.system is not None:
+            if not self.system.exists(self.path):
                 return set()
-            self._system.invalidate_cache(self.path)
-            return {str(each).rsplit("/", 1)[-1] for each in self._system.ls(self.path, detail=False)}
+            self.system.invalidate_cache(self.path)
+            return {str(each).rsplit("/", 1)[-1] for each in self.system.ls(self.path, detail=False)}
         if not os.path.lexists(self.path):
             return set()
         if not os.path.isdir(self.path):
@@ -47,12 +42,10 @@ class Store:
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:
         """A file under a name that nobody sees before it is whole; object storage does the same by itself."""
-        if self._system is None:
+        if self.system is None:
             try:
                 with replacing(Path(self.place(name))) as partial, partial.open("wb") as file:
                     yield file
-                    file.flush()
-                    os.fsync(file.fileno())
             except OSError as error:
                 raise DataError(
                     f"{self.place(name)} could not be written ({error.strerror or error}); what is finished stays, "
@@ -60,7 +53,7 @@ class Store:
                     code="not-written",
                 ) from error
             return
-        file = self._system.open(self.place(name), "wb")
+        file = self.system.open(self.place(name), "wb")
         try:
             yield file
         except BaseException:
@@ -83,6 +76,6 @@ class Store:
 
     def sweep(self) -> None:
         """Remove what killed writers left under temporary names."""
-        if self._system is None:
+        if self.system is None:
             for stray in Path(self.path).glob(".*.partial"):
                 stray.unlink(missing_ok=True)

@@ -36,7 +36,8 @@ class Vectors:
         try:
             self._data = ds.dataset(store.path, filesystem=store.system, format="parquet")
             self._about = json.loads((self._data.schema.metadata or {})[ABOUT])
-        except (OSError, pa.ArrowInvalid, KeyError, ValueError, RecursionError) as error:
+            self._shape: list[int] | None = self._about["local_shape"]
+        except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
             raise DataError(
                 f"{where} holds no vectors; `glocal embed MODEL PHOTOS --out {where}` makes some", code="no-vectors"
             ) from error
@@ -96,11 +97,6 @@ class Vectors:
             top = np.argsort(-alike, kind="stable")[:count].tolist()
             best = heapq.nlargest(count, [*best, *((float(alike[i]), str(names[i])) for i in top)])
         return [(uri, value) for value, uri in best]
-
-    @property
-    def _shape(self) -> list[int] | None:
-        shape: list[int] | None = self._about["local_shape"]
-        return shape
 
     def _blocks(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
         """In the order of the files; little is read ahead."""

@@ -21,7 +21,7 @@ import json
 import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,9 +122,23 @@ class FeatureBank:
         key = bank_key(encoder, dataset, view=view, batch_size=batch_size, device=device)
         home, rows = (folder or cache_dir() / "banks") / key[:32], _wanted_rows(wanted, dataset)
         how: dict[str, Any] = {"view": view, "batch_size": batch_size, "workers": workers, "device": device}
+
+        def on_disk() -> FeatureBank:
+            home.mkdir(parents=True, exist_ok=True)
+            with FileLock(home / "lock"):
+                files = BankFiles(home, key, len(dataset))
+                missing = rows[~files.intact(rows)]
+                finished = 0
+                for indices, maps in encode(encoder, dataset, missing, verify=True, **how):
+                    files.write(indices, maps)
+                    finished += len(indices)
+                    if progress is not None:
+                        progress(finished, len(missing))
+                return cls(files.maps(), _places(rows, rows, len(dataset)))
+
         for _ in range(TRIES):
             try:
-                return cls._on_disk(home, key, encoder, dataset, rows, progress, how)
+                return on_disk()
             except FileNotFoundError:  # somebody deleted the cache while it was written
                 continue
             except OSError as error:
@@ -134,29 +148,6 @@ class FeatureBank:
                     code="cache",
                 ) from error
         return cls.in_memory(encoder, dataset, wanted=rows, **how)
-
-    @classmethod
-    def _on_disk(
-        cls,
-        home: Path,
-        key: str,
-        encoder: Encoder,
-        dataset: ClassDataset,
-        rows: Indices,
-        progress: Progress | None,
-        how: Mapping[str, Any],
-    ) -> FeatureBank:
-        home.mkdir(parents=True, exist_ok=True)
-        with FileLock(home / "lock"):
-            files = BankFiles(home, key, len(dataset))
-            missing = rows[~files.intact(rows)]
-            finished = 0
-            for indices, maps in encode(encoder, dataset, missing, verify=True, **how):
-                files.write(indices, maps)
-                finished += len(indices)
-                if progress is not None:
-                    progress(finished, len(missing))
-            return cls(files.maps(), _places(rows, rows, len(dataset)))
 
     @classmethod
     def in_memory(

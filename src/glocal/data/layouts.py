@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from glocal.data.archives import Limits, oversized, zip_entries
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import IMAGE_SUFFIXES, Pixels, UnusableImage, decode
+from glocal_runtime.images import Pixels, UnusableImage, decode, is_picture
 
 PICTURE_LIMITS = Limits(member=512 << 20)  # bytes unpacked: twice the largest picture that may be decoded
 
@@ -78,9 +78,12 @@ class ZipSource:
         return len(self._members)
 
     def read(self, i: int) -> Pixels:
-        self._check_size(i)
+        entry = self._members[i]
+        reason = oversized(entry.file_size, entry.compress_size, PICTURE_LIMITS)  # as the zip's directory says
+        if reason is not None:
+            raise UnusableImage(self.where(i), f"the zip entry {reason}; leave it out or make it smaller")
         try:
-            data = self._archive().read(self._members[i])  # never more bytes than the size checked above
+            data = self._archive().read(entry)  # never more bytes than the size checked above
         except MemoryError:
             raise UnusableImage(self.where(i), "not enough memory to unpack it; make it smaller") from None
         except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, zlib.error) as error:
@@ -92,12 +95,6 @@ class ZipSource:
 
     def stamp(self, i: int) -> str | None:
         return f"{self._members[i].filename}|{self._members[i].CRC:08x}|{self._archive_stamp}"
-
-    def _check_size(self, i: int) -> None:
-        """Judge a member by what the zip's directory says of it, before a byte is unpacked."""
-        reason = oversized(self._members[i].file_size, self._members[i].compress_size, PICTURE_LIMITS)
-        if reason is not None:
-            raise UnusableImage(self.where(i), f"the zip entry {reason}; leave it out or make it smaller")
 
     def _archive(self) -> zipfile.ZipFile:
         with self._lock:
@@ -298,10 +295,6 @@ def walk_once(root: Path) -> Iterator[tuple[str, list[str], list[str]]]:
 
 def is_litter(name: str) -> bool:
     return name.startswith(".") or name.lower() in _LITTER
-
-
-def is_picture(name: str) -> bool:
-    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES  # pathlib takes seconds for as many names
 
 
 def refuse_unreadable(error: OSError) -> NoReturn:

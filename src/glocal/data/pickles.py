@@ -212,9 +212,6 @@ class _DataUnpickler(pickle._Unpickler):
             raise _NotData(f"it makes a byte array of a {type(content).__name__}")
         return content
 
-    def _dtype(self, *args: object) -> _DType:
-        return _DType(*args)
-
     def _dict(self, content: Any = None) -> dict[Any, Any]:
         pairs = content if isinstance(content, list) else []
         self._copy(len(pairs))
@@ -291,7 +288,7 @@ _GLOBALS: Final[dict[str, object]] = {  # the name of a method above where it is
     "numpy._core.multiarray.scalar": "_scalar",
     "numpy._core.numeric._frombuffer": "_array",
     "numpy.ndarray": _NDARRAY,
-    "numpy.dtype": "_dtype",
+    "numpy.dtype": _DType,
     "_codecs.encode": "_encoded",
     "builtins.bytes": "_bytes",
     "builtins.bytearray": "_bytes",

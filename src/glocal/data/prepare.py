@@ -36,7 +36,7 @@ from glocal.data.prepared import (
 from glocal.data.prepared_writer import Sample, write_split
 from glocal.data.splits import check_disjoint
 from glocal_runtime.errors import DataError
-from glocal_runtime.files import write_text
+from glocal_runtime.files import sync, write_text
 
 Pictures: TypeAlias = Callable[[], Iterable[Sample]]  # called only when the split is not there yet
 Progress: TypeAlias = Callable[[str, int], None]  # (split, pictures done)
@@ -106,9 +106,9 @@ def _prepare(
             progress(split, finished[split].total)
     index = _index(job, {split: finished[split] for split in splits})
     write_index(data, index)
-    _sync_folder(data)
+    sync(data)
     os.rename(data, target)
-    _sync_folder(target.parent)
+    sync(target.parent)
     shutil.rmtree(work, ignore_errors=True)
     return index
 
@@ -149,14 +149,3 @@ def _refuse_existing(target: Path) -> None:
     if os.path.lexists(target):
         what = "holds a prepared data set already" if is_prepared(target) else "exists already"
         raise DataError(f"{target} {what} and is not overwritten; remove it or choose another folder", code="exists")
-
-
-def _sync_folder(folder: Path) -> None:
-    """Bring the names in a folder to the disk; Windows does that itself and cannot be asked."""
-    if not hasattr(os, "O_DIRECTORY"):
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import os
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -33,7 +32,7 @@ from glocal.data.digests import BadImage
 from glocal.data.layouts import ImageSource
 from glocal_runtime.door import check_record, shown
 from glocal_runtime.errors import DataError
-from glocal_runtime.files import replacing
+from glocal_runtime.files import write_text
 from glocal_runtime.images import ArraySource, Pixels, decode, picture_size
 
 FORMAT = 1  # raise it when a file changes its meaning
@@ -226,10 +225,7 @@ def read_index(folder: str | Path) -> PreparedIndex:
 def write_index(folder: Path, index: PreparedIndex) -> None:
     content = asdict(index)
     stored = {"kind": _MARK, "format": FORMAT, "sha256": _checksum(content), "content": content}
-    with replacing(folder / INDEX) as partial, open(partial, "w", encoding="ascii") as file:
-        file.write(json.dumps(stored, indent=1))  # ASCII: a class may be called what UTF-8 cannot say
-        file.flush()
-        os.fsync(file.fileno())
+    write_text(folder / INDEX, json.dumps(stored, indent=1))  # ASCII: a class may be called what UTF-8 cannot say
 
 
 def check_split_name(split: str) -> None:

@@ -32,6 +32,7 @@ from glocal.data.prepared import (
 )
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import Pixels, UnusableImage, check_side, decode
+from glocal_runtime.images import encoded as as_file
 
 MAX_UNPACKED = 128 * 128  # pixels: larger pictures that come encoded stay so, or photos would fill any disk
 _BUFFER = 1 << 20
@@ -164,7 +165,7 @@ class _Blobs(_Growing):
         self.offsets = array("q", [0])
 
     def append(self, pixels: Pixels, encoded: bytes | None) -> None:
-        data = _png(pixels) if encoded is None else encoded
+        data = as_file(Image.fromarray(pixels)) if encoded is None else encoded
         self._file.write(data)
         self.offsets.append(self.offsets[-1] + len(data))
 
@@ -200,12 +201,6 @@ def _refuse_empty_classes(split: str, names: list[str], class_of: array[int], sk
             f"split {split!r}: class {names[empty[0]]!r} has no usable picture (the first bad one is "
             f"{skipped[0].where}: {skipped[0].reason}); add some or remove the class"
         )
-
-
-def _png(pixels: Pixels) -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def _write_table(path: Path, table: NDArray[Any]) -> FileRecord:

@@ -24,12 +24,12 @@ from glocal.data.splits import (
     published_classes,
 )
 from glocal_runtime.errors import DataError
+from glocal_runtime.spelling import NAMED, listed
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
 Severity: TypeAlias = Literal["ok", "note", "problem"]
 
 _AT_ONCE = 1024  # pictures handed to the threads that read them again
-_NAMED = 5  # classes or pictures named in a sentence; the rest is counted
 _LEAK = 0.01  # of the smallest split: more shared pictures than that were not published so
 
 
@@ -267,7 +267,7 @@ def _repeats(
             text += ", as published"
         elif published is not None and found.groups > published:
             text += f"; {published} were published"
-        places = found.examples[0][:_NAMED]
+        places = found.examples[0][:NAMED]
         example = " = ".join(f"{place.split}/{place.class_name} #{place.index}" for place in places)
         yield Finding(_weight(kind, found, entry, splits), "repeats", f"{text}; for example {example}")
 
@@ -286,11 +286,6 @@ def _skipped(data: Mapping[str, ClassDataset]) -> Iterator[Finding]:
     if left_out:
         text = f"{counted(len(left_out), 'picture')} left out when preparing: {listed(left_out)}"
         yield Finding("note", "skipped", text)
-
-
-def listed(names: list[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def counted(n: int, what: str) -> str:

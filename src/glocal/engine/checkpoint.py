@@ -226,10 +226,6 @@ def find_checkpoint(source: str | Path) -> Path:
     )
 
 
-def is_shipped(source: str | Path) -> bool:
-    return str(source) in shipped_models()
-
-
 def shipped_models() -> dict[str, Path]:
     """Their files by name, the path below a weights folder without its ending: of this package and of glocal-models."""
     spec = find_spec(MODELS)

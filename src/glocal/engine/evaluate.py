@@ -140,8 +140,7 @@ def evaluate(
         "seed": drawn.seed,
         "tasks": len(drawn),
     }
-    each = found[named.name]
-    return Evaluation(each.rows, each.tasks, each.answers, about)
+    return replace(found[named.name], about=about)
 
 
 def evaluate_models(

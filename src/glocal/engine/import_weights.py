@@ -35,7 +35,9 @@ from glocal.engine.weight_layouts import (
 from glocal.methods import build_method
 from glocal.methods.att import ATTG
 from glocal_runtime.errors import RecipeError, WeightsError
+from glocal_runtime.spelling import listed
 
+_some = partial(listed, most=3)  # weights in a sentence
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
 CONTAINERS = ("params", "cls_params", "state_dict")  # where the programs put the weights; or at the top
 # Harmless objects that programs saved beside the weights: scores and the command line.
@@ -92,7 +94,8 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
     settings, images = settings_of(form, dataset, shot, state), images_of(form, dataset)
     where = f"{path} in the layout of {form.title}"
     widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
-    backbone_settings = {"width": widths, **{name: _plain(value) for name, value in images.items()}}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in images.items()}  # as in JSON
+    backbone_settings: dict[str, Any] = {"width": widths, **plain}
     check_outline(partial(build_backbone, "resnet12", **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone = build_backbone("resnet12", **backbone_settings)
@@ -251,17 +254,8 @@ def _check_choices(layout: str, dataset: str | None, shot: int) -> None:
             raise RecipeError(f"{setting} must be one of {', '.join(map(str, filter(None, choices)))}, got {value!r}")
 
 
-def _some(names: list[str], most: int = 3) -> str:
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + more
-
-
 def _parameters(module: nn.Module) -> int:
     return sum(parameter.numel() for parameter in module.parameters())
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value  # as JSON gives it back
 
 
 class Pickled(NamedTuple):

@@ -14,6 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, Protocol
@@ -82,15 +83,12 @@ class Validator:
         model.eval()
         bank = self._frozen
         if bank is None:
-            rows, workers = self.tasks.images(), self.recipe.data.workers
+            how: dict[str, Any] = {"wanted": self.tasks.images(), "device": self.device}
+            how["workers"] = self.recipe.data.workers
             if model.backbone.trainable:
-                bank = FeatureBank.in_memory(
-                    model.backbone, self.data, wanted=rows, device=self.device, workers=workers
-                )
+                bank = FeatureBank.in_memory(model.backbone, self.data, **how)
             else:
-                bank = self._frozen = FeatureBank.build(
-                    model.backbone, self.data, wanted=rows, device=self.device, workers=workers
-                )
+                bank = self._frozen = FeatureBank.build(model.backbone, self.data, **how)
         found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
         return {name: interval.mean for name, interval in found.summary().items()}
 
@@ -127,7 +125,8 @@ def _run_stage(
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it
     stage = build(recipe, device)
-    passes = _passes_per_step(recipe) * stage.parts
+    tasks = recipe.train.tasks_per_step // us.size if recipe.stage == "train" else 1
+    passes = tasks * stage.parts  # of the backbone of one process, per step
     ramp = recipe.train.dropblock_ramp if recipe.stage == "train" else None
     if ramp is None:
         shorten_ramps(stage.model.backbone, stage.steps // 3, passes=passes)
@@ -161,7 +160,8 @@ def _run_stage(
             if better := metrics[recipe.validation.choose] > best:
                 best = metrics[recipe.validation.choose]
             if log and better:
-                save_model(folder / BEST, _with_record(stage.model, step=done, validation=metrics))
+                record = stage.model.record | {"step": done, "validation": metrics}
+                save_model(folder / BEST, replace(stage.model, record=record))
         if log:
             log.write({"step": done, **{f"val_{name}": value for name, value in metrics.items()}})
         callback.validated(done, metrics, better)
@@ -273,15 +273,6 @@ def _tensors(stage: Stage) -> dict[str, Tensor]:
     """Everything that learns or counts, beyond the model also heads that only training uses."""
     heads = {f"{part}.{k}": v for part, module in stage.modules.items() for k, v in module.state_dict().items()}
     return stage.model.tensors() | heads
-
-
-def _passes_per_step(recipe: Recipe) -> int:
-    """How often the backbone of one process runs per step."""
-    return recipe.train.tasks_per_step // world().size if recipe.stage == "train" else 1
-
-
-def _with_record(model: Model, **more: Any) -> Model:
-    return Model(model.backbone, model.method, model.record | more, model.extra)
 
 
 def _restore(

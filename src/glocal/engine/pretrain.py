@@ -19,7 +19,7 @@ from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import ImageLoader, on_device
 from glocal.data.registry import open_dataset
-from glocal.engine.checkpoint import Model, is_shipped, load_model
+from glocal.engine.checkpoint import Model, load_model, shipped_models
 from glocal.engine.distributed import world
 from glocal.engine.loop import run_stage, step_seed
 from glocal.engine.recipe import Recipe
@@ -164,7 +164,7 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
         else:
             before = load_model(recipe.init)
             backbone, backbone_record = before.backbone, dict(before.record["backbone"])
-            if is_shipped(recipe.init) and "packaged" not in backbone_record:
+            if recipe.init in shipped_models() and "packaged" not in backbone_record:
                 backbone_record |= {"packaged": backbone.fingerprint(), "model": recipe.init}
             _check_same_backbone(recipe, backbone_record)
             chain = [*before.record.get("chain", []), before.record.get("recipe")]

@@ -176,8 +176,7 @@ def _scored_probes(recognizer: Recognizer) -> Contents:
     """With the scores that the recognizer gives its probe pictures now."""
     contents = recognizer.contents
     found = recognizer.compare(recognizer.encoder.embed(contents.probes.images))
-    scores, logits = tuple(found.open_score.tolist()), tuple(map(tuple, found.logits.tolist()))
-    return replace(contents, probes=replace(contents.probes, open_score=scores, logits=logits))
+    return replace(contents, probes=contents.probes.scored(found))
 
 
 def _difference(recognizer: Recognizer) -> float:

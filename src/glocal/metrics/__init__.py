@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from glocal.metrics import openset
-from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_label, known_mask
+from glocal.metrics.arrays import ArrayLike, BoolArray, FloatArray, IntArray, as_float, as_label
 from glocal.metrics.openset import (
     Answers,
     ScoreHistogram,
@@ -35,6 +35,7 @@ from glocal.metrics.summary import (
     spread,
 )
 from glocal_runtime.errors import DataError
+from glocal_runtime.views import UNKNOWN
 
 __all__ = [
     "METRICS",
@@ -100,7 +101,7 @@ def accuracy(logits: ArrayLike, label: ArrayLike) -> float:
     """
     values = as_float(logits, "logits", ndim=2)
     truth = as_label(label, values)
-    known = known_mask(truth)
+    known = truth != UNKNOWN
     if not known.any():
         raise DataError(f"accuracy needs at least one known query, got {len(truth)} unknown ones")
     return float(right_name(values, truth)[known].mean())
@@ -128,7 +129,7 @@ def _answers(logits: ArrayLike, open_score: ArrayLike, label: ArrayLike, *, ndim
     truth = as_label(label, values)
     if truth.shape != score.shape:
         raise DataError(f"open_score must have one entry per row of logits, shape {truth.shape}, got {score.shape}")
-    return Answers(score, known_mask(truth), right_name(values, truth))
+    return Answers(score, truth != UNKNOWN, right_name(values, truth))
 
 
 def _measure(answers: Answers) -> dict[str, FloatArray]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from glocal_runtime.errors import DataError
+from glocal_runtime.views import UNKNOWN
 
 if TYPE_CHECKING:  # a metric on numpy arrays must not pay for importing torch
     from torch import Tensor
@@ -21,7 +22,10 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 def as_float(x: ArrayLike, name: str, ndim: int) -> FloatArray:
     """float64, because two scores may differ only there.  Infinity has a place in an order, NaN has none."""
     array = np.asarray(_off_device(x), dtype=np.float64)
-    _check_shape(array, name, ndim)
+    if array.ndim != ndim:
+        raise DataError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
+    if array.size == 0:
+        raise DataError(f"{name} must have at least one entry, got shape {array.shape}: nothing can be measured")
     if np.isnan(array).any():
         raise DataError(
             f"{name} must not hold NaN, got {int(np.isnan(array).sum())} of {array.size}: NaN cannot be ranked; "
@@ -42,8 +46,6 @@ def as_mask(x: ArrayLike, name: str, like: FloatArray) -> BoolArray:
 
 def as_label(x: ArrayLike, logits: FloatArray) -> IntArray:
     """Labels (..., Q) for ``logits`` (..., Q, N): 0..N-1 or UNKNOWN."""
-    from glocal.types import UNKNOWN  # here, because glocal.types imports torch
-
     array = np.asarray(_off_device(x))
     *shape, n_way = logits.shape
     if array.dtype.kind not in "iu":
@@ -55,19 +57,6 @@ def as_label(x: ArrayLike, logits: FloatArray) -> IntArray:
             f"label must be {UNKNOWN} (unknown) or 0..{n_way - 1} (columns of logits), got {array.min()}..{array.max()}"
         )
     return array.astype(np.int64)
-
-
-def known_mask(label: IntArray) -> BoolArray:
-    from glocal.types import UNKNOWN
-
-    return label != UNKNOWN
-
-
-def _check_shape(array: FloatArray, name: str, ndim: int) -> None:
-    if array.ndim != ndim:
-        raise DataError(f"{name} must have {ndim} dimension{'s' * (ndim > 1)}, got shape {array.shape}")
-    if array.size == 0:
-        raise DataError(f"{name} must have at least one entry, got shape {array.shape}: nothing can be measured")
 
 
 def _off_device(x: Any) -> Any:

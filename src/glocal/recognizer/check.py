@@ -124,6 +124,12 @@ def judged(classes: tuple[str, ...], filed: Sequence[str], answers: Iterable[Pre
     return Check(classes, tuple(pictures), tuple(bad), {each: _remark(each, classes) for each in others})
 
 
+def row_in_words(truth: str, row: Mapping[str, int]) -> str:
+    """A row of a confusion: how many are right, and the mistakes by name."""
+    wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
+    return f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else "")
+
+
 def _told(answers: Iterable[T], total: int, progress: Progress | None) -> Iterator[T]:
     """As they are; ``progress`` hears of each."""
     for i, answer in enumerate(answers):

@@ -5,7 +5,6 @@ Right and wrong differ by a sign, by words and by the line of the card, never by
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from glocal_runtime.images import encoded
 from glocal_runtime.markup import Html, data_uri, text
+from glocal_runtime.spelling import counted
 
 LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen and keeps the page small
 SMALL = 64  # pictures below this are shown as crisp squares instead of a blur
@@ -54,7 +55,7 @@ def gallery(support: Mapping[str, Sequence[Picture]], queries: Sequence[Query], 
     shown = sum(map(len, support.values()))
     parts = [
         '<div class="gallery">',
-        f"<h3>What it was shown: {_count(shown, 'picture')} of {_count(len(support), 'class', 'classes')}</h3>",
+        f"<h3>What it was shown: {counted(shown, 'picture')} of {counted(len(support), 'class', 'classes')}</h3>",
         f'<ul class="classes">{classes}</ul>',
     ]
     if queries:
@@ -75,9 +76,7 @@ def picture_uri(picture: Picture) -> str:
     """uint8 (H, W, 3) -> an embedded PNG, shrunk when it is larger than a page needs."""
     image = Image.fromarray(np.ascontiguousarray(picture))
     image.thumbnail((LARGEST, LARGEST))
-    file = io.BytesIO()
-    image.save(file, format="PNG", optimize=True)
-    return data_uri(file.getvalue(), "image/png")
+    return data_uri(encoded(image, optimize=True), "image/png")
 
 
 def _class(name: str, pictures: Sequence[Picture]) -> str:
@@ -111,7 +110,3 @@ def picture_of(picture: Picture, alt: str) -> str:
     """An element with the picture inside; small ones as crisp squares."""
     small = ' class="small"' if max(picture.shape[:2]) < SMALL else ""
     return f'<img{small} src="{picture_uri(picture)}" alt="{text(alt)}">'
-
-
-def _count(number: int, one: str, many: str = "") -> str:
-    return f"{number} {one if number == 1 else many or one + 's'}"

@@ -12,6 +12,7 @@ import resource
 import socket
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import h11
@@ -177,12 +178,10 @@ class Listener(uvicorn.Server):
             queue.close()
         for server in self.servers:
             server.close()
+        connection = partial(Connection, self.config, self.server_state, self.lifespan.state)
         for one in taken:
-            await loop.connect_accepted_socket(self._connection, one)
+            await loop.connect_accepted_socket(connection, one)
         await super().shutdown(sockets)
-
-    def _connection(self) -> asyncio.Protocol:
-        return Connection(self.config, self.server_state, self.lifespan.state)
 
 
 def _waiting(queue: socket.socket) -> Iterator[socket.socket]:

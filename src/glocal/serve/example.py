@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import io
 from functools import cache
 from importlib.util import find_spec
 
 import numpy as np
 from PIL import Image
 
-from glocal_runtime.photos import Source
+from glocal_runtime.images import encoded
+from glocal_runtime.photos import Source, as_source
 
 TAUGHT = {"zero": 0, "one": 1, "two": 2, "three": 3}
 SHOTS = 6  # photos of each
@@ -24,20 +24,14 @@ def is_there() -> bool:
 def taught() -> dict[str, list[Source]]:
     """Classes with their photos."""
     return {
-        name: [_source(f"{name}-{i}.png", picture) for i, picture in enumerate(_pictures()[digit][:SHOTS])]
+        name: [as_source(picture, f"{name}-{i}.png") for i, picture in enumerate(_pictures()[digit][:SHOTS])]
         for name, digit in TAUGHT.items()
     }
 
 
 def asked(place: int) -> bytes:
     """A picture to ask about, as PNG; none of them was taught."""
-    buffer = io.BytesIO()
-    Image.fromarray(_pictures()[ASKED[place]][SHOTS]).save(buffer, "PNG")
-    return buffer.getvalue()
-
-
-def _source(name: str, picture: np.ndarray) -> Source:
-    return Source(name, lambda: picture)
+    return encoded(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
 
 
 @cache

@@ -57,7 +57,7 @@ class History:
         self._journal = self._read()
         found = fingerprint(file)
         if self._journal is None:
-            self._begin(found)
+            self._write(_Journal(schema_version=SCHEMA, version=1, at=0, entries=[self._copied(1, found)]))
         else:
             self._settle(self._journal, found)
         self._clean()
@@ -135,9 +135,6 @@ class History:
     def _now(self) -> _Journal:
         assert self._journal is not None
         return self._journal
-
-    def _begin(self, sha256: str | None) -> None:
-        self._write(_Journal(schema_version=SCHEMA, version=1, at=0, entries=[self._copied(1, sha256)]))
 
     def _settle(self, journal: _Journal, found: str | None) -> None:
         """Which version is the file?  None of them: somebody else wrote it, which is a change like any other."""

@@ -40,6 +40,7 @@ IfMatch = Annotated[
 ]
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)  # seconds
 disable_created_metrics()  # type: ignore[no-untyped-call]  # a second number for each of them that nobody asks for
+STATM = Path("/proc/self/statm")  # Linux
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 
@@ -194,7 +195,8 @@ class Server:
         gauge("queue_limit", "Pictures that may.", lambda: settings.queue)
         gauge("uptime_seconds", "Since the start.", self.uptime)
         if STATM.exists():
-            gauge("memory_bytes", "Held in memory now.", _memory)
+            page = os.sysconf("SC_PAGE_SIZE")
+            gauge("memory_bytes", "Held in memory now.", lambda: int(STATM.read_text().split()[1]) * page)
 
     async def now(self) -> Snapshot:
         """The version that answers; what another program did to the file is taken in first."""
@@ -251,10 +253,3 @@ class Measured:
             method = scope["method"] if scope["method"] in METHODS else "other"
             self._metrics.requests.labels(method, route, status).inc()
             self._metrics.seconds.labels(route).observe(time.perf_counter() - started)
-
-
-STATM = Path("/proc/self/statm")  # Linux
-
-
-def _memory() -> float:
-    return int(STATM.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

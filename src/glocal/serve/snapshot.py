@@ -6,7 +6,6 @@ All that serving reads from a recognizer is read here; what changes one is in ``
 from __future__ import annotations
 
 import copy
-import io
 import math
 import time
 from collections.abc import Sequence
@@ -22,6 +21,7 @@ from glocal.serve.schemas import NewThreshold
 from glocal_runtime import Prediction, Recognizer
 from glocal_runtime.encoder import BATCH, Batch
 from glocal_runtime.explain import explain
+from glocal_runtime.images import encoded
 from glocal_runtime.photos import Picture, Source, Unreadable
 from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo
 from glocal_runtime.views import Views, join
@@ -137,9 +137,7 @@ class Snapshot:
     def overlay(self, query: Query) -> bytes:
         """A PNG: which patches of the picture match which patches of which photo."""
         (found,) = self.answers([query])
-        buffer = io.BytesIO()
-        explain(self.enrolled(), batch_of([query]), 0, found.answer).save(buffer, "PNG")
-        return buffer.getvalue()
+        return encoded(explain(self.enrolled(), batch_of([query]), 0, found.answer))
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
         """What another threshold would be and change, without changing it."""

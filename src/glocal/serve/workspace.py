@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from glocal_runtime.files import changed_meanwhile, stamp
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
+from glocal_runtime.spelling import counted
 from glocal_runtime.support import Bank
 
 READS = 3  # of a file that another program writes meanwhile, before it is left for later
@@ -43,17 +44,11 @@ class Changed:
     version: int
     findings: list[Finding]
     message: str
-    answers: list[dict[str, str]]  # of recent pictures, those that are others now
+    answers_changed: list[dict[str, str]]  # of recent pictures, those that are others now
     n_recent: int  # pictures that were compared
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "version": self.version,
-            "findings": [each.to_json() for each in self.findings],
-            "message": self.message,
-            "answers_changed": self.answers,
-            "n_recent": self.n_recent,
-        }
+        return {**vars(self), "findings": [each.to_json() for each in self.findings]}
 
 
 class Workspace:
@@ -133,31 +128,23 @@ class Workspace:
         return found
 
     def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        def first() -> Recognizer:
-            return Recognizer.enroll(
-                {name: photos}, model=self.model, skip_bad=True, device=self._device, workers=self._workers
-            )
-
         return self._change(
-            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, first
+            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, {name: photos}
         )
 
     def add_example(self, *, expected: str | None = None) -> Changed:
         """A few classes of handwritten digits, to try the page with; only where nothing is taught yet."""
-
-        def first() -> Recognizer:
-            return Recognizer.enroll(example.taught(), model=self.model, device=self._device, workers=self._workers)
 
         def refuse(who: Recognizer) -> list[Finding]:
             raise DataError(
                 f"the example is for an empty page, and this one has {len(who.classes)} classes", code="not-empty"
             )
 
-        return self._change("example taught", refuse, expected, first)
+        return self._change("example taught", refuse, expected, example.taught())
 
     def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         return self._change(
-            f"{_counted(len(photos))} added to {name}",
+            f"{counted(len(photos), 'photo')} added to {name}",
             lambda who: who.add_photos(_known(name, who.classes), photos, skip_bad=True),
             expected,
         )
@@ -165,7 +152,7 @@ class Workspace:
     def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
         """Pictures that were asked about become photos of a class, a new one or one that is there."""
         return self._change(
-            f"{_counted(len(ids))} added to {name}",
+            f"{counted(len(ids), 'photo')} added to {name}",
             lambda who: who.add_bank(name, Bank.of([batch_of([self.query(id_) for id_ in ids])])),
             expected,
         )
@@ -173,7 +160,7 @@ class Workspace:
     def add_unknown(self, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
         """Photos of other things, which the recognizer is to call unknown."""
         return self._change(
-            f"{_counted(len(photos))} added to the known unknowns",
+            f"{counted(len(photos), 'photo')} added to the known unknowns",
             lambda who: who.add_unknown(photos, skip_bad=True),
             expected,
         )
@@ -181,7 +168,7 @@ class Workspace:
     def add_unknown_queries(self, ids: Sequence[str], *, expected: str | None = None) -> Changed:
         """Pictures that were asked about become known unknowns."""
         return self._change(
-            f"{_counted(len(ids))} added to the known unknowns",
+            f"{counted(len(ids), 'photo')} added to the known unknowns",
             lambda who: who.add_unknown_bank(Bank.of([batch_of([self.query(id_) for id_ in ids])])),
             expected,
         )
@@ -219,16 +206,17 @@ class Workspace:
         return self._go(+1, expected)
 
     def _change(
-        self, label: str, change: Change, expected: str | None, first: Callable[[], Recognizer] | None = None
+        self, label: str, change: Change, expected: str | None, first: Mapping[str, Sequence[Source]] | None = None
     ) -> Changed:
-        """On a copy; ``first`` makes the recognizer when there is none yet."""
+        """On a copy; ``first`` are the photos of the classes that are enrolled when there is none yet."""
         with self._changing:
             self._check(expected)
             if self.snapshot.recognizer is not None:
                 changed = copy.copy(self.snapshot.recognizer)
                 findings = change(changed)
             elif first is not None:
-                changed = first()
+                how: dict[str, Any] = {"model": self.model, "device": self._device, "workers": self._workers}
+                changed = Recognizer.enroll(first, skip_bad=True, **how)
                 findings = changed.findings()
             else:
                 raise no_classes()
@@ -342,7 +330,3 @@ def _disk_errors(file: Path) -> Iterator[None]:
             "the permissions of its folder, and try again",
             code="not-written",
         ) from error
-
-
-def _counted(n: int) -> str:
-    return f"{n} photo{'' if n == 1 else 's'}"

@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from glocal.data.archives import archive_kind, inner_name, read_members, zip_entries
-from glocal.data.layouts import PICTURE_LIMITS, is_litter, is_picture, walk_once
+from glocal.data.layouts import PICTURE_LIMITS, is_litter, walk_once
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import UnusableImage
+from glocal_runtime.images import UnusableImage, is_picture
 
 _TABLES = frozenset({".csv", ".pkl", ".pickle", ".npz"})
 _BARE = frozenset({"train", "test", "meta"})  # files of cifar-100-python
