@@ -66,6 +66,8 @@ class PretrainStage:
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
         if recipe.pretrain.widen:
             self._widen(recipe.pretrain.widen)
+        elif recipe.init is not None and "base.weight" in self.model.extra:
+            self._go_on(recipe.init)
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
@@ -98,6 +100,14 @@ class PretrainStage:
         images = shrink(images, self._size(step / self.steps))
         # Ranks are averaged, and shares may be unequal.
         return Batch(images, self.labels[rows].repeat(self.augment.copies), len(rows) * us.size / len(chosen))
+
+    def _go_on(self, source: str) -> None:
+        """Keep the classifier that ``init`` was pre-trained with, where it knows these classes."""
+        before = load_model(source)
+        if list(before.record["data"]["classes"]) == list(self.data.classes):
+            with torch.no_grad():
+                for name, parameter in self.classifier.named_parameters():
+                    parameter.copy_(before.extra[f"base.{name}"])
 
     def _widen(self, source: str) -> None:
         """Start as the narrower network of ``source``, its classifier included."""

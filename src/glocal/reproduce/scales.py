@@ -23,17 +23,15 @@ CPU_MARGINS = {
     ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
 }
 FULL_TEMPERATURE = 64.0  # for 640 channels, as published
-FULL_MARGINS = CPU_MARGINS | {("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS)}
 
 
 class CpuScale(Scale):
     """Heads on the frozen maps of the shipped narrow backbones; only what a row is about differs from their recipes."""
 
-    margins = CPU_MARGINS
     temperature = CPU_TEMPERATURE
 
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        own = self.margins.get((dataset, variant), ())
+        own = CPU_MARGINS.get((dataset, variant), ())
         return self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
 
     def baseline(self, dataset: str, shot: int) -> Run:
@@ -62,9 +60,8 @@ CPU = CpuScale(
 
 
 class FullScale(CpuScale):
-    """The same heads on a backbone of the paper's width; margins lie where its energies start."""
+    """The same heads on a backbone of the paper's width, whose energies start where those of the narrow one do."""
 
-    margins = FULL_MARGINS
     temperature = FULL_TEMPERATURE
 
 
