@@ -68,9 +68,7 @@ class TestExampleOfTheHowTo(MethodConformance):
     def method(self, example: type[Method]) -> Method:
         return example(DIM)
 
-    def test_it_can_be_compared(
-        self, example: type[Method], dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, glocal: Any
-    ):
+    def test_it_can_be_compared(self, example: type[Method], dataset: Path, tmp_path: Path, monkeypatch, glocal: Any):
         monkeypatch.setitem(METHODS, "nearest-picture", example)
         for name in ("nearest-picture", "protonet"):
             save_model(tmp_path / f"{name}.safetensors", tiny_model(name))

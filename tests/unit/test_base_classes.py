@@ -44,9 +44,7 @@ def test_rows_are_means_of_the_pictures_asked_for(dataset: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("name", ["rfdnet", "snatcher-f"])
-def test_large_banks_keep_means_and_nothing_changes(
-    name: str, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_large_banks_keep_means_and_nothing_changes(name: str, dataset: Path, tmp_path: Path, monkeypatch):
     """To the bit, or a table would depend on the size of a data set."""
     frozen = {"backbone": "frozen", "views": 2}
     recipe = parse_recipe(fields(dataset, "train", backbone={"image_size": 32}, method={"name": name}, train=frozen))

@@ -47,9 +47,7 @@ def install(site: Path, name: str, version: str) -> None:
     (site / name / "METADATA").write_text(told)
 
 
-def test_no_page_is_written_where_a_pinned_package_is_not_installed(
-    site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_no_page_is_written_where_a_pinned_package_is_not_installed(site: Path, capsys: pytest.CaptureFixture[str]):
     page = site / "licences.md"
     page.write_text("as it was")
     install(site, "one", "1.0")

@@ -62,9 +62,7 @@ def test_a_file_that_changed_just_now_is_not_trusted(tmp_path: Path, tree: Tree,
 
 @pytest.mark.usefixtures("settled")
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"decoder": 3}', "other", "short"])
-def test_a_broken_or_foreign_cache_is_ignored_and_rewritten(
-    tmp_path: Path, tree: Tree, monkeypatch, content: str
-) -> None:
+def test_a_broken_or_foreign_cache_is_ignored_and_rewritten(tmp_path: Path, tree: Tree, monkeypatch, content: str):
     root = write_tree(tmp_path / "pets", tree)
     first = ClassDataset.from_folder(root)
     good = json.loads(digest_cache_file(root).read_text())

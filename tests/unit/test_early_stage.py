@@ -17,10 +17,8 @@ from glocal_runtime.errors import DataError
 # name, settings, side of the pictures, (channels, side) of the early and of the last map
 CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] = [
     ("resnet12", {"width": 2}, 84, (10, 10), (20, 5)),
-    ("resnet12", {"width": 2}, 64, (10, 8), (20, 4)),
     ("resnet12", {"width": 2}, 32, (10, 4), (20, 2)),
     ("resnet12", {"width": 2}, 16, (10, 2), (20, 1)),
-    ("resnet18", {}, 64, (256, 16), (512, 8)),
     ("resnet18", {}, 32, (256, 8), (512, 4)),
     ("resnet18", {"stem": "7x7"}, 84, (256, 6), (512, 3)),
 ]

@@ -84,9 +84,7 @@ def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> 
     assert [answer.logits.shape for answer in found.answers] == [(12, 2)] * 3
 
 
-def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(dataset: Path, tmp_path: Path, monkeypatch):
     opened: list[str] = []
     monkeypatch.setattr(
         engine, "open_dataset", lambda name, split, **how: opened.append(split) or open_dataset(name, split, **how)

@@ -285,9 +285,7 @@ def test_a_cache_that_is_deleted_while_it_is_written_is_begun_again(
     assert deleted
 
 
-def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(
-    build: Callable[..., FeatureBank], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(build: Callable[..., FeatureBank], monkeypatch):
     original, written = BankFiles.write, []
 
     def write(self: Any, indices: np.ndarray, maps: Tensor) -> None:

@@ -57,9 +57,7 @@ def test_a_name_as_long_as_the_system_allows(tmp_path: Path) -> None:
     assert target.read_text() == "x"
 
 
-def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybody_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybody_is_told(tmp_path: Path, monkeypatch):
     target, done = tmp_path / "note.txt", []
     sync, replace = os.fsync, os.replace
 

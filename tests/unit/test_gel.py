@@ -16,6 +16,7 @@ from reference import gel as slow
 
 TRAINED = {"baseline": None, "energy": "E_c", "energy-maps": "E_m", "pixel": "E_f", "delay": "E_f", "ahead": "E"}
 SCORED = {"baseline": "snatcher", "energy": "E_c", "energy-maps": "E_m", "pixel": "E_f", "delay": "delay", "ahead": "E"}
+small_task = partial(double_task, n_query=2)  # the loops over its pixels take long
 
 
 def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:
@@ -32,7 +33,7 @@ def build(kind: Callable[..., GEL] = GEL, **settings) -> GEL:
 @pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("n_unknown", [5, 0])
 def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
-    method, t = build(variant=variant, top_k=2, temperature=9.0), double_task(n_unknown=n_unknown)
+    method, t = build(variant=variant, top_k=2, temperature=9.0), small_task(n_unknown=n_unknown)
     out, terms = method(t), method.loss(t)
     expected, losses = slow.scores(method, t), slow.loss(method, t, TRAINED[variant])
     torch.testing.assert_close(out.logits, slow.class_similarity(method, t), rtol=0, atol=1e-10)
@@ -42,7 +43,7 @@ def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
 
 @pytest.mark.parametrize("top_k", [1, 3, 4])
 def test_every_named_score_equals_its_equation(top_k: int):
-    method, t = build(top_k=top_k), double_task()
+    method, t = build(top_k=top_k), small_task()
     support, query = method.views(t)
     found = method.scores(method.enroll(support, t.support_label), query)
     for name, expected in slow.scores(method, t).items():
@@ -53,7 +54,7 @@ def test_every_named_score_equals_its_equation(top_k: int):
 @pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
 @pytest.mark.parametrize("kind", [GEL, partial(GlocalHead, local_scale="mean")])
 def test_distances_and_scales_equal_their_equations(distance: str, kind: Callable[..., GEL]):
-    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), double_task()
+    method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), small_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
     losses = {name: term.item() for name, term in method.loss(t).items()}
     assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
@@ -61,12 +62,12 @@ def test_distances_and_scales_equal_their_equations(distance: str, kind: Callabl
 
 @pytest.mark.parametrize("coefficients", ["fixed", "learnable", "task-adaptive"])
 def test_coefficients_start_at_one(coefficients: str):
-    method, t = build(coefficients=coefficients), double_task()
+    method, t = build(coefficients=coefficients), small_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
 
 
 def test_learnable_coefficients_weigh_the_energies():
-    method, t = build(coefficients="learnable"), double_task()
+    method, t = build(coefficients="learnable"), small_task()
     with torch.no_grad():
         method.coefficient.value.copy_(torch.tensor([2.0, -0.5]))
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, 2.0, -0.5)["E"], abs=1e-10)
@@ -74,7 +75,7 @@ def test_learnable_coefficients_weigh_the_energies():
 
 
 def test_task_adaptive_coefficients_come_from_the_prototypes():
-    method, t = build(coefficients="task-adaptive"), double_task()
+    method, t = build(coefficients="task-adaptive"), small_task()
     torch.nn.init.normal_(method.coefficient.linear.weight)
     mean = slow.class_mean(slow.pooled(t.support), t.support_label).mean(0)
     a, b = (1 + method.coefficient.linear.weight @ mean).tolist()
@@ -82,7 +83,7 @@ def test_task_adaptive_coefficients_come_from_the_prototypes():
 
 
 def test_baseline_is_snatcher_with_the_cross_entropy_alone():
-    method, t = build(variant="baseline"), double_task()
+    method, t = build(variant="baseline"), small_task()
     twin = SnaTCHerF(DIM, contrast_weight=0).double().eval()
     twin.load_state_dict(method.state_dict())  # strict: there is no calibration to be left without a gradient
     assert torch.equal(method(t).open_score, twin(t).open_score)
@@ -90,7 +91,7 @@ def test_baseline_is_snatcher_with_the_cross_entropy_alone():
 
 
 def test_without_energy_weight_the_gradient_is_that_of_the_cross_entropy():
-    control, t = build(energy_weight=0), double_task()
+    control, t = build(energy_weight=0), small_task()
     terms = control.loss(t)
     assert terms["energy"].item() == 0
     sum(terms.values()).backward()
@@ -123,7 +124,7 @@ def test_training_tells_unknown_from_known():
 
 def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
-    method, t = build(GlocalHead, **gentle), double_task()
+    method, t = build(GlocalHead, **gentle), small_task()
     plain = ProtoNet(DIM, distance="cosine")(t)
     torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
     with torch.no_grad():
@@ -132,7 +133,7 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
-    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), double_task()
+    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), small_task()
     mean.load_state_dict(learned.state_dict(), strict=False)
     with torch.no_grad():
         learned.local_affine.factor.fill_(1.0)
@@ -146,7 +147,7 @@ def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
         gel, head = build(**settings), build(GlocalHead, **settings)
         assert torch.equal(gel.attend.fc.weight, head.attend.fc.weight)
         head.load_state_dict(gel.state_dict())  # the calibration starts elsewhere
-        assert torch.equal(gel(double_task()).open_score, head(double_task()).open_score)
+        assert torch.equal(gel(small_task()).open_score, head(small_task()).open_score)
 
 
 @pytest.mark.parametrize(

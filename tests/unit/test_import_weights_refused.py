@@ -167,7 +167,7 @@ def test_the_command_never_overwrites_the_file_it_reads(tmp_path):
 def test_a_small_file_takes_no_great_memory_or_time(tmp_path: Path, new: bool) -> None:
     """What torch itself would obey: a byte array of 4 GiB, keys that collide, weights that repeat one number."""
     file = tmp_path / "evil.pth"
-    collide = {i * ((1 << 61) - 1): 0 for i in range(20_000)}
+    collide = {i * ((1 << 61) - 1): 0 for i in range(2_000)}
     for content in ({"params": changed(), "note": collide}, {"params": changed(), "note": Large()}):
         torch.save(content, file, _use_new_zipfile_serialization=new)
         assert file.stat().st_size < 2 << 20

@@ -217,9 +217,7 @@ class TestNotFinite:
             run(recipe, folder, resume=True)
         assert snapshot(folder) == kept, "running into it again touches nothing"
 
-    def test_even_at_the_first_step_there_is_something_to_resume(
-        self, dataset: Path, tmp_path: Path, nan_at: Any
-    ) -> None:
+    def test_even_at_the_first_step_there_is_something_to_resume(self, dataset: Path, tmp_path: Path, nan_at: Any):
         nan_at(0)
         with pytest.raises(TrainingStopped, match="step 0"):
             run(recipe_of(dataset), tmp_path / "run")
@@ -234,10 +232,8 @@ class TestNotFinite:
 class TestKilledBetween:
     """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
 
-    @pytest.mark.parametrize(("at", "average"), [(4, 0.0), (12, 0.0), (12, 0.9)])
-    def test_best_is_right_afterwards(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, at: int, average: float
-    ) -> None:
+    @pytest.mark.parametrize(("at", "average"), [(4, 0.0), (12, 0.9)])
+    def test_best_is_right_afterwards(self, dataset: Path, tmp_path: Path, monkeypatch, at: int, average: float):
         recipe = recipe_of(dataset, optimizer={"average": average})
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         monkeypatch.setattr(loop, "LOG_EVERY", 1)
@@ -273,17 +269,13 @@ class TestStages:
         assert not (tmp_path / "run").exists()
 
     @pytest.mark.parametrize("centre", [False, True])
-    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(
-        self, dataset: Path, tmp_path: Path, centre: bool
-    ) -> None:
+    def test_the_earlier_stage_is_as_wide_as_the_backbone_says(self, dataset: Path, tmp_path: Path, centre: bool):
         method = {"name": "peeler", "variant": "gaussian", "early_channels": 1, "auxiliary_weight": 0.0}
         recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method | {"centre": centre})
         with refused("early-channels", "the 0 channels", "got 1"):
             run(recipe, tmp_path / "run")
 
-    def test_every_picture_of_a_batch_counts_as_much_on_however_many_processes(
-        self, dataset: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_every_picture_of_a_batch_counts_as_much_on_however_many_processes(self, dataset: Path, monkeypatch):
         made = fields(dataset, "pretrain", backbone=None, pretrain={"batch_size": 8})
         made["backbone"] = {"name": "pixels", "image_size": 16}  # nothing in it depends on the rest of a batch
 
@@ -301,9 +293,7 @@ class TestStages:
         with refused("empty-share", "3 processes", "batch_size = 2"):
             losses(3, batch_size=2)
 
-    def test_no_tasks_put_the_method_on_the_backbone_as_it_is(
-        self, dataset: Path, pretrained: Path, tmp_path: Path
-    ) -> None:
+    def test_no_tasks_put_the_method_on_the_backbone_as_it_is(self, dataset: Path, pretrained: Path, tmp_path: Path):
         recipe = frozen(dataset, pretrained, method="protonet", tasks=0)
         run(recipe, tmp_path / "run")
         placed = load_model(tmp_path / "run")
@@ -322,9 +312,7 @@ class TestStages:
         moved = [name for name, value in after.method.state_dict().items() if not torch.equal(value, start[name])]
         assert moved
 
-    def test_fine_tuning_moves_the_backbone_at_its_own_rate(
-        self, dataset: Path, pretrained: Path, tmp_path: Path
-    ) -> None:
+    def test_fine_tuning_moves_the_backbone_at_its_own_rate(self, dataset: Path, pretrained: Path, tmp_path: Path):
         still = {"lr": 0.1, "lr_backbone": 1e-30, "weight_decay": 0.0}
         for name, optimizer in (("moved", {"lr": 0.1}), ("still", still)):
             run(frozen(dataset, pretrained, optimizer=optimizer, backbone="fine-tuned", tasks=3), tmp_path / name)

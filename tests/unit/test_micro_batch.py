@@ -64,9 +64,7 @@ def test_every_part_has_all_rotations_of_its_pictures(dataset: Path) -> None:
     assert torch.equal(batch.label[1 :: stage.parts], batch.label[1 :: stage.parts][:2].repeat(4))
 
 
-def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(dataset: Path, tmp_path: Path, monkeypatch):
     recipe = parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 2, "micro_batch": 4}))
     model = pretrain(recipe, tmp_path / "whole")
     ramps = [part for part in model.backbone.modules() if isinstance(part, DropBlock)]

@@ -164,6 +164,7 @@ def test_a_changed_pixel_is_the_only_change(at: int, change: int) -> None:
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text() | st.binary(),
         lambda inner: st.lists(inner) | st.tuples(inner, inner) | st.dictionaries(st.text() | st.booleans(), inner),
+        max_leaves=12,
     ),
     st.integers(0, 5),
 )

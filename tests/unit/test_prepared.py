@@ -188,66 +188,66 @@ def test_a_damaged_index(tmp_path: Path) -> None:
         open_dataset(folder, "all")
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"counts": ["3", "3"]},
-        {"counts": [None, None]},
-        {"counts": [3.0, 3.0]},
-        {"counts": [6]},
-        {"classes": [["a"], ["b"]]},
-        {"classes": ["a", 1]},
-        {"classes": "ab"},
-        {"classes": ["a", "a"]},
-        {"classes": ["a", "\ud800"]},  # half a character, which no file name gives
-        {"manifest": 3},
-        {"manifest": ["x"]},
-        {"manifest": "\udfff"},
-        {"size": [8, "9"]},
-        {"size": [8, 9, 3]},
-        {"size": {"8": 1, "9": 2}},
-        {"skipped": [[1, 2]]},
-        {"skipped": [["a", "\ud800"]]},
-        {"files": {"bytes": "many"}},
-        {"files": {"sha256": [1]}},
-        {"name": 3},
-        {"name": "\ud800"},
-        {"packing": None},
-        {"created_by": {}},
-        {"variant": ["own"]},
-    ],
-    ids=str,
-)
-def test_an_index_of_other_kinds_of_values_is_refused_whatever_its_checksum_says(tmp_path: Path, change: Any) -> None:
+OTHER_KINDS: list[dict[str, Any]] = [
+    {"counts": ["3", "3"]},
+    {"counts": [None, None]},
+    {"counts": [3.0, 3.0]},
+    {"counts": [6]},
+    {"classes": [["a"], ["b"]]},
+    {"classes": ["a", 1]},
+    {"classes": "ab"},
+    {"classes": ["a", "a"]},
+    {"classes": ["a", "\ud800"]},  # half a character, which no file name gives
+    {"manifest": 3},
+    {"manifest": ["x"]},
+    {"manifest": "\udfff"},
+    {"size": [8, "9"]},
+    {"size": [8, 9, 3]},
+    {"size": {"8": 1, "9": 2}},
+    {"skipped": [[1, 2]]},
+    {"skipped": [["a", "\ud800"]]},
+    {"files": {"bytes": "many"}},
+    {"files": {"sha256": [1]}},
+    {"name": 3},
+    {"name": "\ud800"},
+    {"packing": None},
+    {"created_by": {}},
+    {"variant": ["own"]},
+]
+
+
+def test_an_index_of_other_kinds_of_values_is_refused_whatever_its_checksum_says(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
-    index = json.loads((folder / "index.json").read_text())
-    content, split = index["content"], index["content"]["splits"]["all"]
-    for name, value in change.items():
-        if name == "files":
-            split["files"]["labels.npy"].update(value)
-        else:
-            (split if name in split else content)[name] = value
-    (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(content)}))
-    with refused("damaged", "index.json is not as it was prepared"):
-        read_index(folder)
+    whole = (folder / "index.json").read_text()
+    for change in OTHER_KINDS:
+        index = json.loads(whole)
+        content, split = index["content"], index["content"]["splits"]["all"]
+        for name, value in change.items():
+            if name == "files":
+                split["files"]["labels.npy"].update(value)
+            else:
+                (split if name in split else content)[name] = value
+        (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(content)}))
+        with refused("damaged", "index.json is not as it was prepared"):
+            read_index(folder)
+            pytest.fail(f"{change} was read")
 
 
-@pytest.mark.parametrize("label", [-1, 2, 1_000_000_000, 2**62])
-def test_labels_of_no_class_are_refused_before_they_are_counted(tmp_path: Path, label: int) -> None:
+def test_labels_of_no_class_are_refused_before_they_are_counted(tmp_path: Path) -> None:
     """Whole by every hash; counting the largest would take 8 GB, or more than there can be."""
     folder = prepared(tmp_path / "toy", all=samples(pictures(6), "ab"))
-    table = folder / "all.labels.npy"
+    table, index = folder / "all.labels.npy", json.loads((folder / "index.json").read_text())
     labels = np.load(table)
-    labels[0] = label
-    np.save(table, labels)
-    index = json.loads((folder / "index.json").read_text())
-    sha256 = hashlib.sha256(table.read_bytes()).hexdigest()
-    index["content"]["splits"]["all"]["files"]["labels.npy"]["sha256"] = sha256
-    (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(index["content"])}))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with refused("damaged", "labels do not belong"):
-        open_dataset(folder, "all")
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
+    for label in (-1, 2, 1_000_000_000, 2**62):
+        labels[0] = label
+        np.save(table, labels)
+        sha256 = hashlib.sha256(table.read_bytes()).hexdigest()
+        index["content"]["splits"]["all"]["files"]["labels.npy"]["sha256"] = sha256
+        (folder / "index.json").write_text(json.dumps(index | {"sha256": form._checksum(index["content"])}))
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with refused("damaged", "labels do not belong"):
+            open_dataset(folder, "all")
+        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1 << 20  # KiB
 
 
 def none_left(tmp_path: Path, match: str, *, skip_bad: bool = False, **splits: Callable[[], Iterator[Sample]]) -> None:

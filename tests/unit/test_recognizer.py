@@ -219,8 +219,13 @@ def test_a_change_says_which_thresholds_moved() -> None:
     assert moved == (found["thresholds moved"].classes if moved else set())
 
 
-@pytest.mark.parametrize("model", ["torch", "onnx"])
-@pytest.mark.parametrize("shots", [{"zero": 1}, {"zero": 40}, {"zero": 1, "one": 1}, MIXED])
+@pytest.mark.parametrize(
+    ("model", "shots"),
+    [
+        *(("torch", shots) for shots in ({"zero": 1}, {"zero": 40}, {"zero": 1, "one": 1}, MIXED)),
+        *(("onnx", shots) for shots in ({"zero": 1}, MIXED)),
+    ],
+)
 def test_any_number_of_classes_and_photos(shots: dict[str, int], model: str, tmp_path: Path) -> None:
     """A new recognizer with a model of each kind; the file of one changes no answer."""
     photos = {word: some(word, 0, n) for word, n in shots.items()}

@@ -58,9 +58,7 @@ def test_each_change_is_found(keys: tuple[str | int, ...], to: Any, mismatches: 
     assert len(record_answers.compare(other, RECORD, 1e-6)) == mismatches
 
 
-def test_a_line_for_each_section_and_each_mismatch(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_line_for_each_section_and_each_mismatch(tmp_path: Path, monkeypatch, capsys):
     files = [tmp_path / "before.json", tmp_path / "after.json"]
     for file, record in zip(files, (RECORD, changed("heads", "x", "mean", to=0.625)), strict=True):
         file.write_text(json.dumps(record))

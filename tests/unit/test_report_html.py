@@ -6,6 +6,7 @@ import base64
 import io
 import os
 import re
+from functools import cache
 from html.parser import HTMLParser
 
 import numpy as np
@@ -60,6 +61,7 @@ def queries() -> list[Query]:
     ]
 
 
+@cache
 def whole_page() -> str:
     tasks = [(np.array([0.0, 1.0]), np.array([True, False]))]
     table = Table("Numbers", ["acc"], [Row("<i>x</i>", {"acc": Interval(0.5, 0.1, 9)})])

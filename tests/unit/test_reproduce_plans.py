@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from glocal.engine.recipe import Recipe
 from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
 from glocal.reproduce.estimates import estimates
@@ -22,19 +24,21 @@ from refusal import refused
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
 
 
-def every_run(scale: str) -> list[Run]:
+@cache
+def every_recipe(scale: str) -> list[Recipe]:
+    """Of every run and what it starts from, each once."""
     chosen = SCALES[scale]
-    return runs_of(asked_for(["all"], chosen), chosen, chosen.datasets)
+    steps = {step for run in runs_of(asked_for(["all"], chosen), chosen, chosen.datasets) for step in run.chain()}
+    return [step.resolved(start="somewhere" if isinstance(step.init, Run) else None) for step in steps]
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_run_has_a_recipe_that_parses(scale: str) -> None:
-    for run in every_run(scale):
-        for step in run.chain():
-            recipe = step.resolved(start="somewhere" if isinstance(step.init, Run) else None)
-            assert recipe.data.dataset in SCALES[scale].datasets
-            if recipe.stage == "train":
-                assert recipe.train.shot == recipe.validation.shot
+    assert every_recipe(scale)
+    for recipe in every_recipe(scale):
+        assert recipe.data.dataset in SCALES[scale].datasets
+        if recipe.stage == "train":
+            assert recipe.train.shot == recipe.validation.shot
 
 
 def test_every_published_row_stands_in_a_table_of_the_paper_scale() -> None:
@@ -105,12 +109,10 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
 
 
 def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
-    for run in every_run("paper"):
-        for step in run.chain():
-            recipe = step.resolved(start="somewhere" if isinstance(step.init, Run) else None)
-            assert recipe.validation.tasks == 600, run
-            if recipe.stage == "pretrain":
-                assert (recipe.validation.way, recipe.validation.unknown_way) == (16, 0)
+    for recipe in every_recipe("paper"):
+        assert recipe.validation.tasks == 600, recipe
+        if recipe.stage == "pretrain":
+            assert (recipe.validation.way, recipe.validation.unknown_way) == (16, 0)
 
 
 def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> None:

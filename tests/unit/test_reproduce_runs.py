@@ -50,9 +50,7 @@ class Stop:
     def validated(self, *_: Any) -> None: ...
 
 
-def test_the_name_follows_from_recipe_pictures_and_start(
-    recipes: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path, monkeypatch):
     encoder = Run(recipes["encoder"])
     head = Run(recipes["head"], init=encoder)
     # What they say anyway, and what changes no number.

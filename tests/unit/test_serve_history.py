@@ -158,9 +158,7 @@ def test_a_damaged_copy_of_the_file_that_is_there_is_made_anew(file: Path) -> No
 
 @pytest.mark.parametrize("step", ["save", "copyfile", "write_text", "put"])
 @pytest.mark.parametrize("by", [0, -1, +1])
-def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(
-    file: Path, step: str, by: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(file: Path, step: str, by: int, monkeypatch):
     versions = History(file)
     push(versions, "one", "two", "three")
     versions.step(-1)
@@ -220,9 +218,7 @@ def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, 
     assert file.stat().st_mode & 0o777 == mode
 
 
-def test_what_another_program_writes_while_a_copy_is_made_is_no_version(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_another_program_writes_while_a_copy_is_made_is_no_version(file: Path, monkeypatch: pytest.MonkeyPatch):
     """The journal would call one content by the fingerprint of another."""
     file.write_text("first")
     copyfile = history.shutil.copyfile

@@ -14,7 +14,7 @@ def maps(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> torc
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-@pytest.mark.parametrize("top_k", [1, 3, 6])
+@pytest.mark.parametrize("top_k", [1, 6])
 def test_query_and_class_maps_may_differ_in_size(top_k: int):
     query, class_map = maps(3, 5, 4, 2), maps(2, 5, 2, 3, seed=1)
     torch.testing.assert_close(
@@ -31,7 +31,7 @@ def test_pixel_similarity_by_hand():
     torch.testing.assert_close(pixel_similarity(query, class_map, 3), torch.tensor([[1 / 3, -1.0]]))
 
 
-@pytest.mark.parametrize("budget", [1, 40, 200, 1000])
+@pytest.mark.parametrize("budget", [1, 40, 200])
 @pytest.mark.parametrize("top_k", [1, 4])
 def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, budget: int, top_k: int):
     """Neither values nor gradients; 36 cosines per query and class, so 1 and 40 go class by class."""
@@ -66,35 +66,30 @@ def test_gradient_of_pixel_similarity(top_k: int):
     assert gradcheck(lambda q, c: pixel_similarity(q, c, top_k), inputs)
 
 
-def test_a_black_pixel_is_like_nothing():
+def test_a_black_pixel_is_like_nothing_and_no_query_gives_no_row():
     query = torch.zeros(1, 3, 2, 2, requires_grad=True)
     similarity_ = pixel_similarity(query, maps(2, 3, 2, 2, dtype=torch.float32), 2)
     assert similarity_.tolist() == [[0.0, 0.0]]
     similarity_.sum().backward()
     assert query.grad.isfinite().all()
+    assert pixel_similarity(query[:0], maps(2, 3, 2, 2, dtype=torch.float32), 1).shape == (0, 2)
 
 
-def test_no_query_gives_no_row():
-    assert pixel_similarity(torch.zeros(0, 3, 2, 2), maps(2, 3, 2, 2, dtype=torch.float32), 1).shape == (0, 2)
-
-
-@pytest.mark.parametrize("top_k", [0, -1, 5, 10])
-def test_top_k_out_of_range_is_refused(top_k: int):
-    sentence = rf"top_k must be in 1\.\.4 \(pixels of one class map\), got {top_k}; these maps are 2x2"
-    with pytest.raises(RecipeError, match=sentence):
-        pixel_similarity(maps(1, 3, 3, 3), maps(2, 3, 2, 2), top_k)
-
-
-def test_maps_of_different_channels_are_refused():
+def test_what_does_not_fit_is_refused():
+    for top_k in (0, -1, 5, 10):
+        sentence = rf"top_k must be in 1\.\.4 \(pixels of one class map\), got {top_k}; these maps are 2x2"
+        with pytest.raises(RecipeError, match=sentence):
+            pixel_similarity(maps(1, 3, 3, 3), maps(2, 3, 2, 2), top_k)
     with pytest.raises(DataError, match="query maps have 3 channels but class maps 4"):
         pixel_similarity(maps(1, 3, 2, 2), maps(2, 4, 2, 2), 1)
 
 
 @pytest.mark.parametrize("distance", SIMILARITIES)
-def test_similarities_equal_their_loops(distance: str):
+def test_similarities_equal_their_loops_and_have_a_gradient(distance: str):
     query, proto = maps(6, 5), maps(3, 5, seed=1)
     expected = slow.similarity(query, proto, distance)
     torch.testing.assert_close(SIMILARITIES[distance](query, proto), expected, rtol=0, atol=1e-12)
+    assert gradcheck(SIMILARITIES[distance], (maps(4, 3).requires_grad_(), maps(2, 3, seed=1).requires_grad_()))
 
 
 def test_squared_distance_keeps_batches_apart():
@@ -107,11 +102,6 @@ def test_squared_distance_far_from_the_origin_keeps_its_digits():
     query, proto = maps(6, 5, dtype=torch.float32) + 1000, maps(3, 5, seed=1, dtype=torch.float32) + 1000
     expected = slow.neg_sq_euclidean(query.double(), proto.double())
     torch.testing.assert_close(neg_sq_euclidean(query, proto).double(), expected, rtol=1e-4, atol=1e-4)
-
-
-@pytest.mark.parametrize("distance", SIMILARITIES)
-def test_gradient_of_similarities(distance: str):
-    assert gradcheck(SIMILARITIES[distance], (maps(4, 3).requires_grad_(), maps(2, 3, seed=1).requires_grad_()))
 
 
 def test_euclid_at_distance_zero_has_gradient_zero():

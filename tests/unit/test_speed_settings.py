@@ -33,7 +33,7 @@ def gel(dataset: Path, precision: str = "float32", **train_settings: Any) -> Rec
             dataset,
             "train",
             method={"name": "gel", "temperature": 4.0},
-            train={"tasks": 8} | train_settings,
+            train={"tasks": 5} | train_settings,
             speed={"precision": precision},
         )
     )
@@ -100,9 +100,7 @@ class TestPrecision:
         assert torch.cosine_similarity(*gradients, dim=0) > 0.98
 
     @pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
-    def test_resume_is_exact(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str
-    ) -> None:
+    def test_resume_is_exact(self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str):
         recipe = gel(dataset, "bfloat16", backbone=backbone)
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         monkeypatch.setattr(loop, "LOG_EVERY", 1)
@@ -137,9 +135,7 @@ class TestPrecision:
             maps.append(bank(rows))
         assert torch.equal(*maps)
 
-    def test_a_run_from_before_the_setting_existed_can_be_resumed(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_a_run_from_before_the_setting_existed_can_be_resumed(self, dataset: Path, tmp_path: Path, monkeypatch):
         recipe = classify(dataset)
         pretrain(recipe, tmp_path)
         tensors, record = read_checkpoint(tmp_path / LAST)
@@ -156,9 +152,7 @@ class TestCompile:
         monkeypatch.setattr(Backbone, "compile", lambda self, **how: asked.append(self), raising=False)
         return asked
 
-    def test_the_backbone_is_compiled_only_when_asked(
-        self, dataset: Path, tmp_path: Path, compiled: list[Backbone]
-    ) -> None:
+    def test_the_backbone_is_compiled_only_when_asked(self, dataset: Path, tmp_path: Path, compiled: list[Backbone]):
         plain = pretrain(classify(dataset), tmp_path / "plain")
         assert compiled == []
         model = pretrain(classify(dataset, compile=True), tmp_path / "compiled")
