@@ -93,23 +93,20 @@ def test_object_storage_and_the_web(home: Path, web: str) -> None:
         assert "cannot be read" in found.error
 
 
-def test_paths_may_be_written_as_addresses(home: Path, tmp_path: Path) -> None:
+def test_paths_may_be_addresses_not_unicode_or_relative(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(addresses([f"file://{home}/photos"])) == list(addresses([str(home / "photos")]))
     Store(f"file://{tmp_path}/a%20folder").write("x", b"1")
     assert (tmp_path / "a folder" / "x").read_bytes() == b"1"
     assert Store(f"file://{tmp_path}/a%20folder").read("x") == b"1"
-
-
-def test_names_that_are_not_unicode(tmp_path: Path) -> None:
+    # Names that are not Unicode.
     [path] = write(tmp_path, "one", 0, 1)
     odd = os.path.join(os.fsencode(tmp_path), b"\xff %.png")
     os.rename(path, odd)
     [uri] = addresses([str(tmp_path)])
     assert uri.encode().startswith(b"file:///")
     assert source_of(uri).read().shape == (32, 32, 3)
-
-
-def test_relative_paths_are_meant_from_home(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir("/")
     assert source_of("photos/003.png", str(home)).read().shape == (32, 32, 3)
 

@@ -88,11 +88,6 @@ def test_at_test_class_ids_beyond_the_base_classes_are_no_matter():
         method.train()(elsewhere)
 
 
-def test_single_memory_has_no_weights_that_nothing_reads():
-    assert not any("w_qs" in name or "w_ks" in name for name in ATT(DIM, memory="single").state_dict())
-    assert {name.split(".")[-2] for name in ATT(DIM).state_dict() if "." in name} == {"w_qs", "w_ks", "w_vs", "fc"}
-
-
 def test_layers_start_as_published():
     torch.manual_seed(0)
     method = ATT(512)
@@ -102,6 +97,8 @@ def test_layers_start_as_published():
         for linear in (layer.w_qs, layer.w_ks, layer.w_vs, layer.fc):
             assert linear.bias is None
             assert linear.weight.std().item() == pytest.approx(math.sqrt(2 / (2 * 512)), rel=0.02)
+    assert not any("w_qs" in name or "w_ks" in name for name in ATT(DIM, memory="single").state_dict())
+    assert {name.split(".")[-2] for name in ATT(DIM).state_dict() if "." in name} == {"w_qs", "w_ks", "w_vs", "fc"}
 
 
 def test_dropout_acts_in_training_alone():

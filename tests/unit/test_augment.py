@@ -24,7 +24,7 @@ def seeded(seed: int) -> torch.Generator:
 ALL = Augment(crop_padding=2, flip=True, rotate="one", jitter=0.4)
 
 
-def test_the_generator_alone_decides() -> None:
+def test_the_generator_alone_decides_and_nothing_is_drawn_where_all_is_off() -> None:
     torch.manual_seed(1)
     first = ALL(pictures(), seeded(0))
     torch.manual_seed(2)
@@ -32,9 +32,6 @@ def test_the_generator_alone_decides() -> None:
     assert not torch.equal(ALL(pictures(), seeded(1)), first)
     assert first.dtype == torch.uint8
     assert first.shape == (6, 3, 5, 5)
-
-
-def test_switched_off_is_the_identity_and_draws_nothing() -> None:
     generator = seeded(0)
     assert torch.equal(Augment()(pictures(), generator), pictures())
     assert torch.equal(generator.get_state(), seeded(0).get_state())
@@ -96,14 +93,11 @@ def test_turn_is_that_many_quarters_counter_clockwise() -> None:
     assert turn(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist() == [[[[2, 4], [1, 3]]]]
 
 
-def test_rotate_one_uses_every_quarter() -> None:
+def test_rotate_one_uses_every_quarter_and_four_gives_whole_batches_upright_first() -> None:
     images = pictures(200)
     out = Augment(rotate="one")(images, seeded(0))
     turns = [next(k for k in range(4) if torch.equal(quarter(a, k), b)) for a, b in zip(images, out, strict=True)]
     assert min(np.bincount(turns, minlength=4)) > 30
-
-
-def test_rotate_four_gives_whole_batches_the_upright_one_first() -> None:
     images = pictures(3)
     out = Augment(rotate="four")(images, seeded(0))
     assert out.shape == (12, 3, 5, 5)
@@ -131,9 +125,7 @@ def test_jitter_is_brightness_contrast_saturation_pixel_by_pixel() -> None:
         grey = np.tensordot(augment.GREY, image, 1)
         image = np.clip(saturation * image + (1 - saturation) * grey, 0, 255)
         assert np.abs(out[b].numpy() - image).max() <= 0.501  # rounded to the next whole number
-
-
-def test_jitter_does_not_wrap_around_at_black_and_white() -> None:
+    # Nothing wraps around at black and white.
     extremes = torch.stack([torch.zeros(3, 4, 4), torch.full((3, 4, 4), 255.0)]).to(torch.uint8).repeat(50, 1, 1, 1)
     out = colour_jitter(extremes, 0.9, seeded(0))
     assert out[0::2].max() == 0

@@ -64,8 +64,5 @@ def test_energy_of_halved_maps() -> None:
     halves = [torch.stack([authors.halved(weights, fmap) for fmap in maps]) for maps in (support, query)]
     expected = authors.map_energies(*halves, WAY)
     assert method(episode(support, query, 1)).open_score.tolist() == pytest.approx(expected, abs=1e-10)
-
-
-def test_nothing_is_halved_where_no_maps_are_compared() -> None:
     with refused("recipe", "'energy'"):
         GEL(8, variant="energy", reduce=True)

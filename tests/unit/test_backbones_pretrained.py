@@ -44,7 +44,7 @@ def test_efficientnet_recognises_real_photos(photo: str, label: int, confidence:
     assert float(logits.softmax(1)[0, label]) > confidence  # ImageNet's mean and std give the flower 0.13
 
 
-def test_efficientnet_stages_equal_the_package() -> None:
+def test_efficientnet_is_that_of_the_package_and_loaded_whole() -> None:
     from efficientnet_lite_pytorch import EfficientNet
 
     package = EfficientNet.from_name("efficientnet-lite0")
@@ -53,9 +53,6 @@ def test_efficientnet_stages_equal_the_package() -> None:
     with torch.inference_mode():
         expected = package.eval().extract_features(images)
         torch.testing.assert_close(build_backbone("efficientnet-lite0", trainable=False)(images), expected)
-
-
-def test_efficientnet_weights_are_loaded_whole() -> None:
     backbone = build_backbone("efficientnet-lite0")
     assert sum(p.numel() for p in backbone.parameters()) == 3_371_008  # the published 4,652,008 without its classifier
     assert backbone.fingerprint() == build_backbone("efficientnet-lite0").fingerprint()

@@ -73,12 +73,17 @@ def test_gradients_equal_the_specification() -> None:
         torch.testing.assert_close(parameter.grad, weights[name].grad, rtol=1e-8, atol=1e-8, msg=name)
 
 
-def test_full_width_is_the_published_network() -> None:
+def test_full_width_is_the_published_network_and_starts_kaiming_normal_fan_out() -> None:
     backbone = build_backbone("resnet12")
     assert sum(p.numel() for p in backbone.parameters()) == 12_424_320
     assert backbone.stage_channels == (64, 160, 320, 640)
     assert backbone.preprocess.mean == pytest.approx((0.47214, 0.45331, 0.40996), abs=1e-5)
     assert backbone.preprocess.std == pytest.approx((0.27718, 0.26775, 0.28449), abs=1e-5)
+    torch.manual_seed(0)
+    backbone = ResNet12()
+    for name, fan_out in (("layer4.conv2", 640 * 9), ("layer4.downsample.0", 640), ("layer1.conv1", 64 * 9)):
+        weight = backbone.state_dict()[f"{name}.weight"]
+        assert float(weight.std()) == pytest.approx((2 / fan_out) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize(("side", "map_side", "block"), [(84, 5, 5), (64, 4, 4), (32, 2, 2), (224, 14, 5), (16, 1, 1)])
@@ -94,6 +99,10 @@ def test_any_size_in_evaluation_but_blocks_must_fit_in_training() -> None:
     assert backbone.eval()(torch.randn(1, 3, 32, 32)).shape == (1, 20, 2, 2)
     with pytest.raises(RecipeError, match=r"dropblock_size must be at most 4 .* got 5; build the backbone with"):
         backbone.train()(torch.randn(1, 3, 32, 32))
+    with pytest.raises(RecipeError, match=r"at most 2 \(the side of the 2x2 map it acts on\), got 5"):
+        DropBlock(block_size=5).train()(torch.ones(1, 1, 2, 2))
+    maps = torch.randn(2, 3, 3, 3)
+    assert torch.equal(DropBlock(block_size=4, drop_rate=0.0).train()(maps), maps)
 
 
 def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
@@ -105,14 +114,6 @@ def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
     zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)[2:]]
     assert zeros == pytest.approx([0.1, 0.1], abs=0.05)
     assert int(backbone.state_dict()["layer3.drop.step"]) == int(backbone.state_dict()["layer4.drop.step"]) == 2
-
-
-def test_start_is_kaiming_normal_fan_out() -> None:
-    torch.manual_seed(0)
-    backbone = ResNet12()
-    for name, fan_out in (("layer4.conv2", 640 * 9), ("layer4.downsample.0", 640), ("layer1.conv1", 64 * 9)):
-        weight = backbone.state_dict()[f"{name}.weight"]
-        assert float(weight.std()) == pytest.approx((2 / fan_out) ** 0.5, rel=0.05)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +171,7 @@ def test_ramp_counts_training_passes_only() -> None:
     assert other.step == 25
 
 
-def test_a_map_dropped_whole_is_zero_not_nan() -> None:
+def test_a_map_dropped_whole_is_zero_and_half_precision_does_not_overflow() -> None:
     drop, maps = ramped(2, 0.99), torch.ones(1, 1, 2, 2, requires_grad=True)
     torch.manual_seed(0)
     out = drop(maps)
@@ -178,23 +179,10 @@ def test_a_map_dropped_whole_is_zero_not_nan() -> None:
     assert torch.equal(out, torch.zeros(1, 1, 2, 2))
     assert maps.grad is not None
     assert torch.equal(maps.grad, torch.zeros(1, 1, 2, 2))
-
-
-def test_half_precision_does_not_overflow() -> None:
     torch.manual_seed(0)
     out = ramped(2)(torch.ones(64, 64, 8, 8, dtype=torch.float16))  # 262,144 cells, above the largest float16
     assert out.dtype == torch.float16
     assert float(out.max()) == pytest.approx(1.1, abs=0.03)
-
-
-def test_rate_zero_is_the_identity_on_any_map() -> None:
-    maps = torch.randn(2, 3, 3, 3)
-    assert torch.equal(DropBlock(block_size=4, drop_rate=0.0).train()(maps), maps)
-
-
-def test_block_larger_than_the_map_is_refused() -> None:
-    with pytest.raises(RecipeError, match=r"at most 2 \(the side of the 2x2 map it acts on\), got 5"):
-        DropBlock(block_size=5).train()(torch.ones(1, 1, 2, 2))
 
 
 def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():

@@ -96,14 +96,11 @@ def test_base_classes_inside_lie_where_the_maps_do():
     assert torch.equal(seen[0].mean, torch.zeros(DIM))
 
 
-def test_what_is_centred_already_does_not_change():
+def test_what_is_centred_already_does_not_change_and_the_mean_itself_stays_finite():
     task = double_task()
     out, truth = build("eol", centre=True)(task), build("eol")(task)
     torch.testing.assert_close(out.logits, truth.logits, rtol=0, atol=1e-10)
     torch.testing.assert_close(out.open_score, truth.open_score, rtol=0, atol=1e-10)
-
-
-def test_a_picture_that_is_the_mean_stays_finite():
     method = build("protonet", centre=True)
     vec = method.embed(toy_base().mean.double().view(1, DIM, 1, 1)).vec
     assert torch.equal(vec, torch.zeros(1, DIM, dtype=torch.float64))

@@ -127,7 +127,7 @@ class TestBesideThePaper:
         assert found.startswith(reason)
         assert published_beside(each, CIFAR) is None
 
-    def test_published_settings_of_a_data_set_speak_not_against_it(self, full: Backbone) -> None:
+    def test_published_settings_and_the_frozen_backbone_of_rfdnet_speak_not_against_it(self, full: Backbone) -> None:
         regularised = {"temperature": 64.0, "contrast_weight": 0.01, "contrast_temperature": 64.0}
         for method, settings in (
             ("feat", regularised),
@@ -136,8 +136,6 @@ class TestBesideThePaper:
             ("att-g", {"negative": "mlp"}),
         ):
             assert why_not(made(full, method, settings=settings), CIFAR) == [], method
-
-    def test_rfdnet_was_published_on_a_frozen_backbone(self, full: Backbone) -> None:
         frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
         assert why_not(made(full, "rfdnet", recipe=frozen), CIFAR) == []
         assert why_not(made(full, "att-g", recipe=frozen), CIFAR) == ["frozen backbone (there fine-tuned)"]
@@ -219,14 +217,13 @@ def test_what_all_rows_share_stands_under_the_table(narrow: Backbone, measured: 
     assert found.table.rows[0].difference["acc"].mean < 0
 
 
-def test_a_model_that_knows_the_test_classes_says_so(full: Backbone, measured: dict[str, Any]) -> None:
+def test_a_model_that_knows_the_test_classes_says_so_and_without_unknown_only_accuracy(
+    full: Backbone, measured: dict[str, Any]
+) -> None:
     each = made(full, trained_on="data/cifar-fs")
     (found,) = results([each], measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
     assert "was trained on 1 of these 20 classes" in found.table.rows[0].note
     assert found.table.rows[0].rank == {}, "alone there is nothing to rank"
-
-
-def test_without_unknown_queries_only_accuracy(full: Backbone) -> None:
     only = {name: {"acc": rows(0.6, i)["acc"]} for i, name in enumerate(("protonet", "gel"))}
     on = replace(CIFAR, spec=EpisodeSpec(5, 1, 15, 0, 0))
     (found,) = results([made(full), made(full, "gel")], only, on, reference="protonet", seed=0, fingerprint="f" * 64)

@@ -78,13 +78,9 @@ def test_a_broken_or_foreign_cache_is_ignored_and_rewritten(tmp_path: Path, tree
     assert [path.suffix for path in digest_cache_file(root).parent.iterdir()] == [".json"]
 
 
-def test_an_unwritable_cache_harms_nothing(tmp_path: Path, tree: Tree, monkeypatch) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "file"))  # a file where a folder should be
-    assert len(ClassDataset.from_folder(write_tree(tmp_path / "pets", tree))) == 5
-
-
-def test_cache_dir_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
+def test_cache_dir_follows_the_environment_and_an_unwritable_one_harms_nothing(
+    monkeypatch, tmp_path: Path, tree: Tree
+) -> None:
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "mine"))
     assert cache_dir() == tmp_path / "mine"
     monkeypatch.delenv("GLOCAL_CACHE")
@@ -94,6 +90,9 @@ def test_cache_dir_follows_the_environment(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert cache_dir() == tmp_path / ".cache" / "glocal"
     assert not (tmp_path / "mine").exists()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "file"))  # a file where a folder should be
+    assert len(ClassDataset.from_folder(write_tree(tmp_path / "pets", tree))) == 5
 
 
 @pytest.mark.usefixtures("settled")

@@ -74,9 +74,7 @@ def test_layout_and_gradients_reach_through_the_packing() -> None:
     maps[:, 20:].square().sum().backward()
     touched = {name.split(".")[0] for name, p in backbone.named_parameters() if p.grad is not None and p.grad.any()}
     assert touched == {"layer1", "layer2", "layer3"}
-
-
-def test_other_pictures_than_those_it_was_built_for() -> None:
+    # Other pictures than those it was built for.
     backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).eval()
     assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
     with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 import unicodedata
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -35,7 +36,8 @@ SAME_ACROSS_SCRIPTS = [
 ]  # fmt: skip
 
 
-def likeness_of(font: int, characters: list[str]) -> np.ndarray:
+@cache
+def likeness_of(font: int, characters: str) -> np.ndarray:
     """(n, 400) unit vectors, made in another way than the package does: stretched to a square and blurred by Pillow."""
     rows = []
     for character in characters:
@@ -48,10 +50,10 @@ def likeness_of(font: int, characters: list[str]) -> np.ndarray:
 
 def classes_by_font():
     for number in range(len(fonts())):
-        yield number, [glyph.character for glyph in alphabet() if number in glyph.fonts]
+        yield number, "".join(glyph.character for glyph in alphabet() if number in glyph.fonts)
 
 
-def test_there_are_hundreds_of_classes_from_many_scripts_and_typefaces():
+def test_there_are_hundreds_of_classes_from_many_scripts_and_none_is_a_number():
     train = [glyph for glyph in alphabet() if glyph.script in TRAIN_SCRIPTS]
     val = [glyph for glyph in alphabet() if glyph.script in VAL_SCRIPTS]
     assert len(train) >= 270
@@ -59,9 +61,6 @@ def test_there_are_hundreds_of_classes_from_many_scripts_and_typefaces():
     assert len({glyph.script for glyph in train}) >= 8
     assert {number for glyph in train for number in glyph.fonts} == set(range(len(fonts())))
     assert len({glyph.character for glyph in alphabet()}) == len(train) + len(val) == len(alphabet())
-
-
-def test_no_class_is_a_number():
     for glyph in alphabet():
         assert unicodedata.numeric(glyph.character, None) is None, glyph
         assert unicodedata.category(glyph.character)[0] in "LS", glyph
@@ -80,10 +79,10 @@ def test_no_class_is_an_obvious_look_alike_of_a_digit():
 
 
 def test_no_class_is_drawn_like_a_digit_of_its_font():
-    likeness = likeness_of(0, ["O", "З"]) @ likeness_of(0, ["0", "3"]).T
+    likeness = likeness_of(0, "OЗ") @ likeness_of(0, "03").T
     assert (np.diag(likeness) > 0.95).all()  # the measure would notice
     for number, characters in classes_by_font():
-        likeness = likeness_of(number, characters) @ likeness_of(number, list(DIGITS)).T
+        likeness = likeness_of(number, characters) @ likeness_of(number, DIGITS).T
         worst = np.unravel_index(likeness.argmax(), likeness.shape)
         assert likeness.max() < 0.88, (fonts()[number].name, characters[worst[0]], DIGITS[worst[1]])
 
@@ -104,6 +103,13 @@ def test_a_shape_shared_by_scripts_is_one_class():
     drawn = shapes([draw(character, 0) for character in "AΑАK"])
     assert (drawn[0] @ drawn[1:3].T > 0.99).all()
     assert drawn[0] @ drawn[3] < 0.8
+    # A character is in one piece.
+    whole = np.zeros((96, 96), np.uint8)
+    whole[10:80, 40:56] = 255
+    assert in_one_piece(whole)
+    dotted = whole.copy()
+    dotted[30:45] = 0
+    assert not in_one_piece(dotted)
 
 
 def test_every_glyph_is_really_in_its_font():
@@ -115,15 +121,6 @@ def test_every_glyph_is_really_in_its_font():
             ink = draw(character, number)
             assert ink.max() > 128, (fonts()[number].name, character)
             assert not np.array_equal(ink, missing), (fonts()[number].name, character)
-
-
-def test_pieces():
-    whole = np.zeros((96, 96), np.uint8)
-    whole[10:80, 40:56] = 255
-    assert in_one_piece(whole)
-    dotted = whole.copy()
-    dotted[30:45] = 0
-    assert not in_one_piece(dotted)
 
 
 def test_train_and_val_share_no_class_and_no_script():
@@ -158,11 +155,17 @@ def test_drawn_twice_and_read_from_the_cache(own_cache: Path, monkeypatch: pytes
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_folder_that_cannot_be_written_is_no_obstacle_and_what_cannot_be_drawn_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("GLOCAL_CACHE", str(file))
     assert len(render("val", per_class=1).images) >= 40
+    with refused("data", "train, val and test, got 'dev'"):
+        render("dev")
+    with refused("data", "at least 1 image, got 0"):
+        render("train", per_class=0)
 
 
 def test_test_classes_are_the_digits_of_scikit_learn():
@@ -204,10 +207,3 @@ def test_a_missing_package_is_named_with_the_way_out(split, package, monkeypatch
     with refused("data", "pip install glocal[demo]"):
         render(split)
     fonts.cache_clear()
-
-
-def test_what_cannot_be_drawn_is_refused():
-    with refused("data", "train, val and test, got 'dev'"):
-        render("dev")
-    with refused("data", "at least 1 image, got 0"):
-        render("train", per_class=0)

@@ -65,11 +65,14 @@ def test_mirror_is_no_part_of_the_fingerprint_and_every_shot_of_a_range_comes_up
     assert all(set(task.mirror_support.tolist()) <= set(task.images().tolist()) for task in mirrored)
 
 
-def test_rows_restrict_support_and_query() -> None:
+def test_rows_restrict_tasks_and_take_starts_where_it_is_told() -> None:
     data = dataset()
     rows = np.concatenate([data.members(c)[:7] for c in range(6)])
     tasks = EpisodeSampler(data, SPEC, rows=rows).take(50)
     assert set(tasks.images().tolist()) == set(rows.tolist())
+    sampler = EpisodeSampler(dataset(), SPEC)
+    assert tables(sampler.take(3, start=4)) == tables(sampler.take(7))[4:]
+    assert sampler.take(3, start=4).fingerprint() != sampler.take(3).fingerprint()
 
 
 @pytest.mark.parametrize(
@@ -115,12 +118,6 @@ def test_the_smallest_feasible_class_is_enough() -> None:
         EpisodeSampler(dataset(), spec)[-1]
     with refused("data", "at least 1 task, got 0"):
         EpisodeSampler(dataset(), spec).take(0)
-
-
-def test_take_starts_where_it_is_told() -> None:
-    sampler = EpisodeSampler(dataset(), SPEC)
-    assert tables(sampler.take(3, start=4)) == tables(sampler.take(7))[4:]
-    assert sampler.take(3, start=4).fingerprint() != sampler.take(3).fingerprint()
 
 
 def test_a_task_list_survives_its_file(tmp_path: Path) -> None:

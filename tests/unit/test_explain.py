@@ -40,7 +40,7 @@ def test_the_level_is_what_nine_of_ten_foreign_patches_stay_below() -> None:
     assert abs(maps.level - np.quantile(foreign, FOREIGN)) < 1e-12
 
 
-def test_matching_counts_patches_above_the_level_of_that_class() -> None:
+def test_matching_counts_patches_above_the_level_and_a_support_photo_does_without_itself() -> None:
     views, label = support()
     maps = class_maps(views, label)
     query, of = np.random.default_rng(7).standard_normal((4, 5, 2, 3)) + 1, np.array([2, 0, 1, 1])
@@ -49,9 +49,6 @@ def test_matching_counts_patches_above_the_level_of_that_class() -> None:
         mean = views.local[label == of[i]].mean(axis=0)
         assert found[i].tolist() == [x >= maps.level for x in loop_best(query[i], mean)]
     assert 0 < found.sum() < found.size
-
-
-def test_a_support_photo_is_matched_without_itself() -> None:
     views, label = support()
     maps = class_maps(views, label)
     rows = np.array([1, 4])
@@ -61,15 +58,12 @@ def test_a_support_photo_is_matched_without_itself() -> None:
         assert found[i].tolist() == [x >= maps.level for x in loop_best(views.local[row], rest[i])]
 
 
-def test_classes_in_any_order_have_their_means() -> None:
+def test_maps_are_means_of_classes_in_any_order_and_need_rivals() -> None:
     views, _ = support()
     label = np.array([2, 0, 1, 0, 2, 2])
     maps = class_maps(views, label)
     for c in range(3):
         np.testing.assert_allclose(maps.mean[c], views.local[label == c].mean(axis=0), atol=1e-12)
-
-
-def test_nothing_to_match_without_maps_or_rivals() -> None:
     views, label = support()
     assert class_maps(Views(views.vec), label) is None
     assert class_maps(views.rows(label == 0), label[label == 0]) is None
@@ -79,16 +73,13 @@ def bank(vec: Array, local: Array | None = None) -> Bank:
     return Bank((), Views(vec, local), np.empty(0, np.uint8))
 
 
-def test_partners_are_the_patches_most_alike() -> None:
+def test_partners_are_the_patches_most_alike_and_that_photo_comes_first() -> None:
     local = np.random.default_rng(0).standard_normal((3, 6, 2, 3))
     query, photos = local[2].copy(), bank(local.reshape(3, -1), local)
     query[:, 0, 0], query[:, 1, 2] = local[0][:, 1, 1], 2 * local[1][:, 0, 2]
     found = {match.patch: (match.photo, match.partner) for match in partners(query, photos, [1, 0, 2], range(6))}
     assert found == {0: (0, 4), 1: (2, 1), 2: (2, 2), 3: (2, 3), 4: (2, 4), 5: (1, 2)}
     assert [match.patch for match in partners(query, photos, [1, 0, 2], {4})] == [4]
-
-
-def test_the_photo_most_alike_comes_first() -> None:
     assert nearest_photos(Views(np.array([[0.1, 0.9, 0.3]])), bank(np.eye(3))) == [1, 2, 0]
 
 

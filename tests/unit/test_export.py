@@ -83,16 +83,15 @@ def test_enrolling_with_the_graphs_of_a_file_is_what_torch_does(tmp_path: Path) 
         assert theirs.contents.decision.usual[name] == pytest.approx(range_, abs=1e-3)
 
 
-def test_graphs_that_answer_otherwise_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graphs_that_answer_otherwise_or_are_for_fewer_photos_are_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     other = recognizer()
     method = other.contents.model.model.method
     monkeypatch.setattr(method, "temperature", 1.01 * method.temperature)
     with refused("other-answers"):
         traced_once(other, tmp_path / "wrong.glocal")
     assert list(tmp_path.iterdir()) == []
-
-
-def test_more_photos_than_the_graphs_are_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     many = recognizer({"zero": 5, "one": 5})
     monkeypatch.setattr(type(many.contents.model.model.method), "most_exported", 9)
     with refused("too-many-photos", "9", "10"):

@@ -21,15 +21,12 @@ def sets(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_attention_equals_its_loops():
+def test_attention_equals_its_loops_also_within_groups():
     layer = build().attend
     torch.nn.init.normal_(layer.layer_norm.weight)
     x = sets(3, 5, DIM)
     expected = torch.stack([slow.attend(layer, rows) for rows in x])
     torch.testing.assert_close(layer(x), expected, rtol=0, atol=1e-10)
-
-
-def test_attention_within_groups_equals_attention_of_each_group():
     layer, x, group = build().attend, sets(6, DIM), torch.tensor([1, 0, 1, 1, 0, 2])
     found = layer(x, group[:, None] == group)
     for g in range(3):

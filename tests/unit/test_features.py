@@ -120,7 +120,9 @@ def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank
     assert torch.equal(few(np.array([5, 17])), whole(np.array([5, 17])))
 
 
-def test_indices_outside_the_data_are_refused(build: Callable[..., FeatureBank]) -> None:
+def test_indices_outside_the_data_and_a_backbone_in_training_mode_are_refused(
+    build: Callable[..., FeatureBank],
+) -> None:
     bank = build(Doubling(), dataset())
     for wrong in ([0, N], [-1, 2]):
         with refused("data", f"must be in 0..20, got {wrong[0]}..{wrong[1]}"):
@@ -130,6 +132,10 @@ def test_indices_outside_the_data_are_refused(build: Callable[..., FeatureBank])
     for make in (build, FeatureBank.in_memory):
         with refused("data", "at least one image"):
             make(Doubling(), dataset(), wanted=np.array([], np.int64))
+    backbone = build_backbone("conv4", width=2, image_size=16).train()
+    for make in (build, FeatureBank.in_memory):
+        with refused("data", "training mode", "call backbone.eval() first"):
+            make(backbone, dataset())
 
 
 def test_a_view_changes_the_picture_before_it_is_encoded(build: Callable[..., FeatureBank]) -> None:
@@ -164,13 +170,6 @@ def test_in_memory_is_the_same_bank_without_a_file(own_cache: Path) -> None:
     with refused("not-in-bank", "image 5"):
         bank(np.array([5]))
     assert list(own_cache.iterdir()) == []
-
-
-def test_a_backbone_in_training_mode_is_refused(build: Callable[..., FeatureBank]) -> None:
-    backbone = build_backbone("conv4", width=2, image_size=16).train()
-    for make in (build, FeatureBank.in_memory):
-        with refused("data", "training mode", "call backbone.eval() first"):
-            make(backbone, dataset())
 
 
 def test_encode_leaves_the_caller_in_the_mode_it_was_in() -> None:
@@ -285,7 +284,7 @@ def test_a_cache_that_is_deleted_while_it_is_written_is_begun_again(
     assert deleted
 
 
-def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(build: Callable[..., FeatureBank], monkeypatch):
+def test_a_full_disk_or_a_file_in_the_way_is_a_sentence(build: Callable[..., FeatureBank], monkeypatch, tmp_path: Path):
     original, written = BankFiles.write, []
 
     def write(self: Any, indices: np.ndarray, maps: Tensor) -> None:
@@ -303,9 +302,6 @@ def test_a_full_disk_is_a_sentence_and_keeps_what_was_written(build: Callable[..
     bank = build(Doubling(), data)
     assert sorted(data.read) == list(range(16, N))
     np.testing.assert_allclose(bank(np.arange(N)), [by_hand(data, i) for i in range(N)], rtol=1e-6)
-
-
-def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with refused("cache", "file"):
         FeatureBank.build(Doubling(), dataset(), folder=tmp_path / "file")

@@ -66,15 +66,12 @@ def test_coefficients_start_at_one(coefficients: str):
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
 
 
-def test_learnable_coefficients_weigh_the_energies():
+def test_coefficients_weigh_the_energies_and_may_come_from_the_prototypes():
     method, t = build(coefficients="learnable"), small_task()
     with torch.no_grad():
         method.coefficient.value.copy_(torch.tensor([2.0, -0.5]))
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t, 2.0, -0.5)["E"], abs=1e-10)
     assert method.loss(t)["energy"].item() == pytest.approx(slow.loss(method, t, "E", 2.0, -0.5)["energy"], abs=1e-10)
-
-
-def test_task_adaptive_coefficients_come_from_the_prototypes():
     method, t = build(coefficients="task-adaptive"), small_task()
     torch.nn.init.normal_(method.coefficient.linear.weight)
     mean = slow.class_mean(slow.pooled(t.support), t.support_label).mean(0)

@@ -62,12 +62,15 @@ def test_lossless_formats_agree(format: str) -> None:
     np.testing.assert_array_equal(decode(encoded(Image.fromarray(COLOUR), format, **settings)), COLOUR)
 
 
-def test_grey_and_one_bit() -> None:
+def test_grey_of_one_eight_and_sixteen_bits() -> None:
     grey = COLOUR[..., 0]
     np.testing.assert_array_equal(decode(encoded(Image.fromarray(grey))), np.stack([grey] * 3, axis=2))
     bits = grey > 127
     expected = np.repeat((bits * 255).astype(np.uint8)[..., None], 3, axis=2)
     np.testing.assert_array_equal(decode(encoded(Image.fromarray(bits))), expected)
+    wide = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
+    for format in ("PNG", "TIFF"):
+        np.testing.assert_array_equal(decode(encoded(Image.fromarray(wide), format))[..., 1], wide >> 8)
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA"])
@@ -81,7 +84,7 @@ def test_alpha_is_laid_on_white(mode: str) -> None:
     assert (decode(encoded(Image.fromarray(pixels))) == 153).all()
 
 
-def test_transparent_colours_of_palette_and_rgb_are_white() -> None:
+def test_transparent_colours_are_white_and_cmyk_has_the_right_ones() -> None:
     image = Image.new("P", (8, 8), 1)
     image.putpalette([0, 0, 255, 200, 10, 20])
     image.paste(0, (0, 0, 8, 4))
@@ -90,21 +93,12 @@ def test_transparent_colours_of_palette_and_rgb_are_white() -> None:
     for picture, transparency in ((image, 0), (image, b"\x00\xff"), (image.convert("RGB"), (0, 0, 255))):
         clear = decode(encoded(picture, transparency=transparency))
         assert (clear[0, 0].tolist(), clear[7, 0].tolist()) == ([255, 255, 255], [200, 10, 20])
-
-
-def test_cmyk_has_the_right_colours() -> None:
     image = Image.new("CMYK", (16, 16), (0, 255, 255, 0))  # magenta and yellow ink: red
     red = decode(encoded(image, "JPEG", quality=95)).astype(int)
     assert (abs(red - [255, 0, 0]) < 12).all()
 
 
-def test_sixteen_bit_grey_keeps_its_upper_byte() -> None:
-    wide = np.linspace(0, 65535, 64).astype(np.uint16).reshape(8, 8)
-    for format in ("PNG", "TIFF"):
-        np.testing.assert_array_equal(decode(encoded(Image.fromarray(wide), format))[..., 1], wide >> 8)
-
-
-def test_wide_integers_are_stretched_and_nothing_clips() -> None:
+def test_wide_integers_and_floats_are_stretched_and_nothing_clips() -> None:
     wide = (np.arange(64, dtype=np.int32) * 100_000 - 1_000_000).reshape(8, 8)
     image = decode(encoded(Image.fromarray(wide), "TIFF"))[..., 0].ravel()
     assert image[0] == 0
@@ -112,9 +106,6 @@ def test_wide_integers_are_stretched_and_nothing_clips() -> None:
     assert (np.diff(image.astype(int)) >= 4).all()
     flat = np.full((8, 8), -7, dtype=np.int32)
     assert (decode(encoded(Image.fromarray(flat), "TIFF")) == 0).all()
-
-
-def test_float_grey() -> None:
     ramp = np.linspace(0, 1, 64, dtype=np.float32).reshape(8, 8)
     for scale, expected in ((1, np.rint(ramp * 255)), (200, np.rint(ramp * 200)), (-5000, np.rint((1 - ramp) * 255))):
         image = decode(encoded(Image.fromarray(ramp * np.float32(scale)), "TIFF"))
@@ -140,16 +131,13 @@ def test_exif_orientation_is_applied_once(format: str) -> None:
         np.testing.assert_array_equal(decode(data), COLOUR, f"orientation {orientation}")
 
 
-def test_a_damaged_exif_block_does_not_cost_the_picture() -> None:
-    data = encoded(Image.fromarray(COLOUR), exif=b"Exif\0\0MM\0*\xff\xff\xff\xff damaged")
-    np.testing.assert_array_equal(decode(data), COLOUR)
-
-
-def test_animation_gives_its_first_frame() -> None:
+def test_animation_gives_its_first_frame_and_damaged_exif_does_not_cost_the_picture() -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "blue")]
     for format in ("GIF", "PNG"):
         image = decode(encoded(frames[0], format, save_all=True, append_images=frames[1:]))
         assert image[0, 0].tolist() == [255, 0, 0]
+    data = encoded(Image.fromarray(COLOUR), exif=b"Exif\0\0MM\0*\xff\xff\xff\xff damaged")
+    np.testing.assert_array_equal(decode(data), COLOUR)
 
 
 @pytest.mark.parametrize("format", ["JPEG", "PNG", "WEBP", "GIF", "BMP", "TIFF"])
@@ -161,7 +149,7 @@ def test_truncated_anywhere_is_a_sentence(format: str) -> None:
             decode(data[:part], name="half")
 
 
-def test_empty_missing_folder_and_text_are_told_apart(tmp_path: Path) -> None:
+def test_what_is_no_picture_is_told_apart_and_postscript_never_interpreted(tmp_path: Path) -> None:
     (tmp_path / "empty.jpg").touch()
     (tmp_path / "notes.png").write_text("this is not a picture, whatever it is called")
     (tmp_path / "IMG_1.HEIC").write_bytes(b"\0\0\0\x18ftypheic\0\0\0\0mif1heic")
@@ -179,9 +167,6 @@ def test_empty_missing_folder_and_text_are_told_apart(tmp_path: Path) -> None:
         with pytest.raises(DataError, match=words) as caught:
             decode(tmp_path / name)
         assert str(tmp_path / name) in str(caught.value)
-
-
-def test_postscript_is_never_handed_to_an_interpreter() -> None:
     data = encoded(Image.fromarray(COLOUR), "EPS")
     assert Image.open(io.BytesIO(data)).format == "EPS"
     with pytest.raises(UnusableImage, match="not a picture in any format read here"):
@@ -259,9 +244,10 @@ def test_fit_resizes_the_short_side_then_cuts_the_centre(interpolation: str, sha
     out = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
     np.testing.assert_array_equal(out, whole[top : top + 32, left : left + 32])
     assert out.flags.c_contiguous
-    monkeypatch.setattr(images, "RESIZED_PIXELS", 0)
-    middle = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
-    assert np.abs(middle.astype(int) - out).max() <= 1, "in its middle alone, when there is too much of it"
+    if max(shape) >= 5 * min(shape):  # a banner: in its middle alone, when there is too much of it
+        monkeypatch.setattr(images, "RESIZED_PIXELS", 0)
+        middle = fit(image, Preprocess(32, resize=48, interpolation=interpolation))  # type: ignore[arg-type]
+        assert np.abs(middle.astype(int) - out).max() <= 1
 
 
 def test_heic_is_read_once_its_plugin_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:

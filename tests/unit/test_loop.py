@@ -86,7 +86,7 @@ class TestSplits:
         stage = "pretrain" if kind == "pretrain" else "train"
         assert opened == {stage: ["train"], "loop": ["val"]}
 
-    def test_held_out_pictures_are_apart(self, dataset: Path) -> None:
+    def test_held_out_pictures_are_apart_and_a_part_too_small_is_refused(self, dataset: Path) -> None:
         data = registry.open_dataset(dataset, "train")
         parts = [
             pretrain.part_of(data, recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.25, "part": part}))
@@ -95,40 +95,32 @@ class TestSplits:
         assert [len(part) for part in parts] == [40, 30, 10]
         assert sorted(np.concatenate(parts[1:]).tolist()) == parts[0].tolist()
         assert np.bincount(data.label[parts[2]]).tolist() == [2] * 5
-
-    def test_a_part_without_pictures_is_refused(self, dataset: Path) -> None:
         recipe = recipe_of(dataset, data={"dataset": str(dataset), "holdout": 0.99, "part": "pretrained"})
         with refused("no-pictures", "data.holdout = 0.99"):
             PretrainStage(recipe, torch.device("cpu"))
-
-    def test_a_part_too_small_for_a_task_is_refused_with_the_setting_that_made_it_small(self, dataset: Path) -> None:
         recipe = recipe_of(dataset, "train", data={"dataset": str(dataset), "holdout": 0.25, "part": "held-out"})
         with refused("data", "data.holdout = 0.25", "data.part=all"):
             TrainStage(recipe, torch.device("cpu"))
 
 
 class TestFolder:
-    def test_a_folder_with_a_run_is_refused(self, dataset: Path, pretrained: Path) -> None:
+    def test_a_folder_with_a_run_is_refused_and_resumed_only_with_its_recipe(
+        self, dataset: Path, pretrained: Path, tmp_path: Path
+    ) -> None:
         before = snapshot(pretrained)
         with refused("run-exists", "--resume"):
             run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained)
         assert snapshot(pretrained) == before
-
-    def test_a_folder_without_a_run_cannot_be_resumed(self, dataset: Path, tmp_path: Path) -> None:
-        with refused("no-run"):
-            run(recipe_of(dataset), tmp_path / "none", resume=True)
-        assert not (tmp_path / "none").exists()
-
-    def test_another_recipe_is_refused_and_the_keys_are_named(self, dataset: Path, pretrained: Path) -> None:
         other = recipe_of(dataset, pretrain={"epochs": 2}, optimizer={"lr": 0.07}, augment={"flip": True})
         changes = "augment.flip (False there, True now), optimizer.lr (0.05 there, 0.07 now);"
         with refused("other-recipe", changes):
             run(other, pretrained, resume=True)
-
-    def test_resuming_a_finished_run_changes_nothing(self, dataset: Path, pretrained: Path) -> None:
         before = snapshot(pretrained)
         run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained, resume=True)
         assert snapshot(pretrained) == before
+        with refused("no-run"):
+            run(recipe_of(dataset), tmp_path / "none", resume=True)
+        assert not (tmp_path / "none").exists()
 
     def test_other_pictures_under_the_same_name_are_refused(self, tmp_path: Path) -> None:
         data = make_dataset(tmp_path / "data")

@@ -32,7 +32,7 @@ def section(page: str, heading: str) -> str:
     return page.partition(f"## {heading}\n\n")[2].partition("\n## ")[0].strip()
 
 
-def test_the_pages_are_current() -> None:
+def test_the_pages_are_current_and_the_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
     made = pages(ROOT / "docs/results")
     kept = {path.name: path.read_text("utf-8") for path in (ROOT / "docs/methods").glob("*.md")}
     stale = [name for name in made if made[name] != kept.get(name)]
@@ -41,6 +41,8 @@ def test_the_pages_are_current() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
     assert with_methods(readme) == readme, f"the README lists other methods; run {COMMAND}"
     assert all(f"`{name}`" in readme for name in METHODS)
+    assert main([]) == 2
+    assert "docs/methods" in capsys.readouterr().err
 
 
 class TestCards:
@@ -129,8 +131,3 @@ def test_our_numbers_from_a_comparison(tmp_path: Path, glocal: Any) -> None:
         assert re.search(rf"tasks \| {re.escape(row)} \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \|", ours)
         assert re.search(r"6 known \+ 6 unknown queries per task .* Not comparable with the paper", ours)
     assert section(made["gel.md"], "Our numbers") == "No result of ours yet."
-
-
-def test_the_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([]) == 2
-    assert "docs/methods" in capsys.readouterr().err

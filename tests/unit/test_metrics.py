@@ -30,15 +30,12 @@ def test_values_by_hand():
     assert metrics.oscr(SCORE, KNOWN, np.array([0, 1, 0, 1, 0, 1], dtype=bool)) == pytest.approx((3 + 1) / 9)
 
 
-def test_the_true_rate_cut_includes_its_ties_and_a_given_threshold_does_not():
+def test_cuts_include_their_ties_and_reach_exactly_95_percent():
     score, known = np.array([3.0, 1.0, 1.0, 1.0, 0.0]), np.array([False, False, True, True, True])
     assert metrics.f1_at_true_rate(score, known) == pytest.approx(2 * 2 / (4 + 2))
     assert metrics.f1_at(score, known, 1.0) == pytest.approx(2 * 1 / (1 + 2))
     assert metrics.f1_at(score, known, np.nextafter(1.0, 0.0)) == metrics.f1_at_true_rate(score, known)
     assert metrics.f1_at(score, known, 3.0) == 0.0  # nobody is called unknown
-
-
-def test_fpr95_reaches_exactly_95_percent():
     score = np.r_[np.arange(40.0, 20.0, -1), [21.5, 20.5, 20.0]]  # 20 unknown, then known: one above the last unknown
     known = np.r_[np.zeros(20, dtype=bool), np.ones(3, dtype=bool)]
     assert metrics.fpr95(score, known) == 0.0  # 19 of 20 are found before the first known query
@@ -169,7 +166,7 @@ def iou(*tasks: tuple[np.ndarray, np.ndarray]) -> float:
     return metrics.score_histogram(tasks).iou
 
 
-def test_histogram_survives_extremes_and_does_not_move_with_the_mixture():
+def test_histogram_survives_extremes_refuses_nonsense_and_does_not_move_with_the_mixture():
     known = np.array([True, False])
     for low, high in [(-1.7e308, 1.7e308), (0.0, 5e-324), (-5e-324, 5e-324), (1.0, 1e300)]:
         assert iou((np.array([low, high]), known)) == 0.0
@@ -178,9 +175,6 @@ def test_histogram_survives_extremes_and_does_not_move_with_the_mixture():
     score, known = np.array([0.0, 0.5, 0.5, 1.0]), np.array([True, True, False, False])
     many = (np.r_[score, 0.0, 0.5], np.r_[known, True, True])  # the known side twice
     assert iou(many) == pytest.approx(iou((score, known))) == pytest.approx(1 / 3)
-
-
-def test_histogram_refuses():
     for tasks, words in (
         ([(np.arange(3.0), np.ones(3, dtype=bool))], "3 known and 0 unknown"),
         ([], "0 known and 0 unknown"),

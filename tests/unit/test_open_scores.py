@@ -73,9 +73,7 @@ def test_open_scores_by_hand():
         {"entropy": 1.5 * math.log(2), "doubt": 0.5, "distance": math.log(2), "energy": 0.0, "margin": -math.log(2)},
         abs=1e-6,
     )
-
-
-def test_one_class_has_no_rival():
+    # One class has no rival.
     logits = torch.tensor([[-3.0], [2.0]])
     assert OPEN_SCORES["margin"](logits).tolist() == [0.0, 0.0]
     assert OPEN_SCORES["entropy"](logits).abs().tolist() == [0.0, 0.0]

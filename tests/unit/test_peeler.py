@@ -66,11 +66,7 @@ def test_sigma_comes_from_the_early_maps_and_final_maps_stay(training: bool):
     assert sigma.max() > 0.5
 
 
-def test_full_model_remembers_base_classes_by_their_final_maps():
-    assert torch.equal(build(**FULL).base.rows, toy_base().centre[:, :8].double())
-
-
-def test_adapter_of_the_full_model_turns_final_maps_alone():
+def test_full_model_remembers_and_adapts_final_maps_alone():
     plain, adapted = build(**FULL), build(**FULL, adapter=True)
     adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.eye(8)})
     t = double_task()
@@ -79,16 +75,14 @@ def test_adapter_of_the_full_model_turns_final_maps_alone():
     query[:, :8] *= 2
     twice = replace(t, support=support, query=query)
     torch.testing.assert_close(adapted(t).logits, plain(twice).logits, rtol=0, atol=1e-10)
+    assert torch.equal(build(**FULL).base.rows, toy_base().centre[:, :8].double())
 
 
-def test_without_an_early_stage_nothing_is_added():
+def test_without_an_early_stage_nothing_is_added_and_gaussian_starts_at_class_means():
     torch.manual_seed(0)
     plain = Peeler(DIM, **GAUSSIAN, auxiliary_weight=0)
     assert {name.split(".")[0] for name in plain.state_dict()} == {"precision"}
     assert plain.embed(double_task().support.float()).local.shape == (6, DIM, 2, 2)
-
-
-def test_gaussian_starts_at_class_means():
     t, plain = double_task(), Peeler(DIM, variant="gaussian").double().eval()
     proto = torch.stack([t.support[t.support_label == n].mean(dim=(0, 2, 3)) for n in range(3)])
     torch.testing.assert_close(plain(t).logits, -torch.cdist(t.query.mean(dim=(2, 3)), proto), rtol=0, atol=1e-10)

@@ -92,14 +92,11 @@ def mixed(images: list[Pixels]) -> Iterator[Sample]:
         yield Sample("ab"[i % 2], png(picture) if i % 3 else picture, f"row {i}")
 
 
-def test_files_are_kept_byte_by_byte_when_they_are_large(tmp_path: Path) -> None:
+def test_large_files_and_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
     large = [png(np.full((129, 128, 3), i, np.uint8)) for i in range(4)]
     folder = prepared(tmp_path / "large", all=lambda: (Sample("ab"[i % 2], b, "") for i, b in enumerate(large)))
     assert (folder / "all.blobs.bin").read_bytes()[-sum(map(len, large[1:])) :] == b"".join(large[1:])
     assert {int(open_prepared(folder, "all").image(i)[0, 0, 0]) for i in range(4)} == {0, 1, 2, 3}
-
-
-def test_names_that_are_no_utf8_survive(tmp_path: Path) -> None:
     odd = os.fsdecode(b"caf\xe9")
     images = pictures(2)
     folder = prepared(tmp_path / "odd", all=lambda: iter([Sample(odd, images[0], ""), Sample("кот", images[1], "")]))

@@ -37,15 +37,12 @@ def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
     assert not torch.allclose(out.open_score, -out.logits.amax(dim=-1))
 
 
-def test_a_score_chosen_later_is_checked_too():
+def test_loss_without_known_queries_and_a_score_chosen_later():
+    assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
     method = ProtoNet(DIM)
     method.open_score = "E_f"
     with pytest.raises(RecipeError, match=r"open_score must be one of nearest, entropy, doubt, .*, got 'E_f'"):
         method(toy_task(0))
-
-
-def test_loss_without_known_queries_is_zero():
-    assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
 
 
 def build(**settings) -> OpenPrototype:
@@ -78,11 +75,6 @@ def test_score_and_loss_equal_their_loops(distance: str, calibrated: bool, shots
     assert terms == {"classes": pytest.approx(cross_entropy(expected, label), abs=1e-10)}
 
 
-def test_one_prototype_for_every_task_is_all_it_learns():
-    assert {name: p.shape for name, p in OpenPrototype(DIM, calibrated=False).named_parameters()} == {"open": (DIM,)}
-    assert set(OpenPrototype(DIM, calibrated=True).state_dict()) == {"open", "sharpness", "offset"}
-
-
 @pytest.mark.parametrize("distance", ["sq-euclidean", "cosine"])
 def test_it_learns_where_features_do_not_lie_around_the_origin(distance: str):
     torch.manual_seed(0)
@@ -100,7 +92,7 @@ def test_it_learns_where_features_do_not_lie_around_the_origin(distance: str):
     assert sum(unknown) > 1.1 * sum(known)
 
 
-def test_calibration_begins_as_nothing():
+def test_it_learns_one_prototype_and_a_calibration_that_begins_as_nothing():
     task = toy_task(0)
     torch.manual_seed(0)
     plain = OpenPrototype(DIM, calibrated=False)(task)
@@ -108,3 +100,5 @@ def test_calibration_begins_as_nothing():
     calibrated = OpenPrototype(DIM, calibrated=True)(task)
     assert torch.equal(plain.logits, calibrated.logits)
     assert torch.equal(plain.open_score, calibrated.open_score)
+    assert {name: p.shape for name, p in OpenPrototype(DIM, calibrated=False).named_parameters()} == {"open": (DIM,)}
+    assert set(OpenPrototype(DIM, calibrated=True).state_dict()) == {"open", "sharpness", "offset"}

@@ -25,12 +25,9 @@ REFERENCE = ROOT / "docs/reference"
 DIRECTIVE = re.compile(r"^::: ([\w.]+)$", re.MULTILINE)
 
 
-def test_the_pages_are_current() -> None:
+def test_the_pages_are_current_and_the_command_takes_one_folder(capsys: pytest.CaptureFixture[str]) -> None:
     stale = [name for name, text in pages().items() if (REFERENCE / name).read_text("utf-8") != text]
     assert not stale, f"{', '.join(stale)} out of date in docs/reference; run {COMMAND}"
-
-
-def test_it_takes_one_folder(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert COMMAND in capsys.readouterr().err
 
@@ -89,9 +86,6 @@ def test_comments_above_and_behind_belong_to_a_field(monkeypatch: pytest.MonkeyP
         "behind": "after a call over lines",
         "both": "and behind",
     }
-
-
-def test_docstrings_become_markdown() -> None:
     written = "First.\n\n.. math:: a_b\n\n>>> 1 + 1\n2"
     assert as_markdown(written) == "First.\n\n$$\na_b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```"
 

@@ -78,7 +78,7 @@ def whole_page() -> str:
     )
 
 
-def test_page_is_well_formed_and_escaped() -> None:
+def test_page_is_well_formed_escaped_and_has_anchors() -> None:
     html = whole_page()
     reader = Reader(html)
     assert reader.all("script") == []
@@ -87,6 +87,12 @@ def test_page_is_well_formed_and_escaped() -> None:
     for text in ("Report <1>", "<script>alert(1)</script>", "1 < 2 & 3", "a<b", "<i>x</i>", "a && b > c"):
         assert text in words
     assert 'a "quoted" <alt>' in [image["alt"] for image in reader.all("img")]
+    reader = Reader(whole_page())
+    assert [tag for tag, _ in reader.tags if tag in ("h1", "h2")] == ["h1", "h2", "h2", "h2"]
+    assert [section["id"] for section in reader.all("section")] == ["same", "same-2", "section"]
+    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert reader.all("html") == [{"lang": "en"}]
 
 
 def test_page_needs_nothing_from_outside() -> None:
@@ -101,15 +107,6 @@ def test_page_needs_nothing_from_outside() -> None:
     assert all(source.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for source in sources)
     assert reader.all("link") == []
     assert [link["href"] for link in reader.all("a")] == ["#same", "#same-2", "#section"]
-
-
-def test_headings_and_anchors() -> None:
-    reader = Reader(whole_page())
-    assert [tag for tag, _ in reader.tags if tag in ("h1", "h2")] == ["h1", "h2", "h2", "h2"]
-    assert [section["id"] for section in reader.all("section")] == ["same", "same-2", "section"]
-    ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    assert reader.all("html") == [{"lang": "en"}]
 
 
 def test_ready_markup_stays_as_it_is_and_two_sections_need_no_links() -> None:

@@ -33,7 +33,7 @@ def test_density_draws_both_sides_with_area_one() -> None:
     assert axes.get_title(loc="left") == "GEL"
 
 
-def test_roc_averages_tasks_at_equal_false_positive_rates() -> None:
+def test_roc_averages_tasks_at_equal_false_positive_rates_in_curves_of_many_looks() -> None:
     figure = plots.roc({"both": [APART, MIXED], "tied": [TIED]})
     axes = figure.axes[0]
     x, y = axes.lines[0].get_data()
@@ -43,23 +43,22 @@ def test_roc_averages_tasks_at_equal_false_positive_rates() -> None:
     assert np.allclose(axes.lines[1].get_xdata(), axes.lines[1].get_ydata())
     texts = [entry.get_text() for entry in axes.get_legend().get_texts()]
     assert texts == ["both, 87.5", "tied, 50.0", "chance, 50.0"]
-
-
-def test_curves_differ_by_more_than_color() -> None:
     figure = plots.roc({f"m{i}": [APART] for i in range(28)})
     looks = {(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines[:28]}
     assert len(looks) == 28
 
 
-def test_svg_is_the_same_every_time() -> None:
+def test_svg_is_the_same_every_time_and_no_global_state_changes() -> None:
     first, again = (plots.to_svg(plots.density(score_histogram([APART, MIXED]))) for _ in range(2))
     assert first == again
     assert "<dc:date>" not in first
     assert "<metadata>" not in first
     assert "font-family" not in first
+    import matplotlib as mpl
 
-
-def test_png_is_a_picture_of_the_same_figure() -> None:
+    before = dict(mpl.rcParams)
+    plots.to_svg(plots.density(score_histogram([APART])))
+    assert dict(mpl.rcParams) == before
     figure = plots.roc({"$a$ and $b$": [APART]}, title="$100 & 50%")  # dollars are not mathematics here
     assert plots.to_png(figure) == plots.to_png(figure)
     image = Image.open(io.BytesIO(plots.to_png(figure, dpi=50)))
@@ -104,11 +103,3 @@ def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(GlocalError, match=r"pip install glocal\[plots\]"):
         plots.roc({"a": [APART]})
-
-
-def test_no_global_state() -> None:
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    plots.to_svg(plots.density(score_histogram([APART])))
-    assert dict(mpl.rcParams) == before

@@ -65,7 +65,7 @@ def test_latex() -> None:
     assert lines[2] == rf"\caption{{mini, 1-shot. {caption}}}"
 
 
-def test_csv_holds_plain_fractions() -> None:
+def test_csv_and_json_hold_plain_fractions() -> None:
     assert to_csv([(TABLE, {})]).splitlines() == [
         "name,auroc,auroc_half,auroc_tasks,auroc_diff,auroc_diff_low,auroc_diff_high,auroc_diff_p,"
         "fpr95,fpr95_half,fpr95_tasks,note",
@@ -73,13 +73,11 @@ def test_csv_holds_plain_fractions() -> None:
         "GEL,0.737,0.0082,600,0.0543,-0.0001,0.11,0.001,,,,ours",
         "bound,,,,,,,,0.25,,1,",
     ]
-
-
-def test_json_survives_a_strict_reader() -> None:
     rows = json.loads(json.dumps(to_json(TABLE), allow_nan=False))["rows"]
     assert rows[1]["values"] == {"auroc": {"mean": 0.737, "half": 0.0082, "n": 600}}
     assert rows[1]["difference"]["auroc"]["wins"] == 400
     assert rows[2]["values"]["fpr95"] == {"mean": 0.25, "half": None, "n": 1}
+    assert [p_text(p) for p in (1.0, 0.0512, 0.001, 0.00099, 0.0)] == ["1.000", "0.051", "0.001", "<0.001", "<0.001"]
 
 
 def test_html_row() -> None:
@@ -122,20 +120,14 @@ def test_best_value(metric: str, means: tuple[float, ...], best: set[str]) -> No
     assert Table("t", [metric], rows).best(metric) == best
 
 
-def test_html_escapes() -> None:
+def test_hostile_names_are_escaped_in_every_format() -> None:
     html = to_html(hostile())
     assert "<script>" not in html
     assert '<th scope="row">&lt;script&gt;a &amp; b_c 50% #1' in html
     assert 'aria-label="t &amp; &lt;b&gt;"' in html
     assert '<span class="note">a,&quot;b&quot;</span>' in html
-
-
-def test_markdown_escapes() -> None:
     line = to_markdown(hostile()).splitlines()[4]
     assert line.startswith(r"| &lt;script&gt;a &amp; b\_c 50% #1 $x$ {y} \~^\\ \*z\* \| \[q\] 2 | 50.00 ± 10.00 |")
-
-
-def test_latex_escapes() -> None:
     line = to_latex(hostile()).splitlines()[7]
     assert line.startswith(
         r"\textless{}script\textgreater{}a \& b\_c 50\% \#1 \$x\$ \{y\} \textasciitilde{}\textasciicircum{}"
@@ -143,9 +135,6 @@ def test_latex_escapes() -> None:
     )
     # "\\" followed by "[" would be a length in LaTeX
     assert "\n{}[ours] & 50.00" in to_latex(Table("t", ["auroc"], [Row("[ours]", HOSTILE.values)]))
-
-
-def test_csv_escapes() -> None:
     (row,) = csv.DictReader(io.StringIO(to_csv([(hostile(), {"shot": 5})])))
     numbers = {"auroc": "0.5", "auroc_half": "0.1", "auroc_tasks": "9"}
     assert row == {"shot": "5", "name": HOSTILE.name, **numbers, "note": 'a,"b"'}
@@ -170,7 +159,7 @@ SCORED = Table(
 )
 
 
-def test_columns_of_a_comparison() -> None:
+def test_a_comparison_in_every_format() -> None:
     lines = to_markdown(SCORED).splitlines()
     assert [cell.strip() for cell in lines[2].split("|")[1:-1]] == [
         "Method", "Open score", "AUROC ↑", "Δ AUROC", "p", "Rank", "Published",
@@ -181,9 +170,6 @@ def test_columns_of_a_comparison() -> None:
     assert [cell.strip() for cell in lines[4].split("|")[4:-1]] == ["–", "–", "1.75", "–"]
     assert "p: exact sign test" in lines[-1]
     assert "Rank: mean place" in lines[-1]
-
-
-def test_a_comparison_in_the_formats_of_programs() -> None:
     found = list(csv.DictReader(io.StringIO(to_csv([(SCORED, {})]))))
     assert list(found[0])[1] == "open_score"
     assert (found[0]["auroc_rank"], found[1]["auroc_rank"]) == ("1.75", "1.25")
@@ -191,13 +177,6 @@ def test_a_comparison_in_the_formats_of_programs() -> None:
     row = to_json(SCORED)["rows"][1]
     assert (row["open_score"], row["rank"], row["published"]["auroc"]["half"]) == ("entropy", {"auroc": 1.25}, 0.008)
     assert "open_score" not in to_json(TABLE)["rows"][0]
-
-
-def test_a_comparison_on_a_page() -> None:
     second = str(to_html(SCORED)).split("<tr>")[3]
     assert second.startswith('<th scope="row">b</th><td>entropy</td><td><strong>60.00 ± 10.00</strong>')
     assert '<span class="delta">Δ +5.43<br>[−0.01, +11.00] p 0.001</span></td><td>1.25</td>' in second
-
-
-def test_small_p_values() -> None:
-    assert [p_text(p) for p in (1.0, 0.0512, 0.001, 0.00099, 0.0)] == ["1.000", "0.051", "0.001", "<0.001", "<0.001"]

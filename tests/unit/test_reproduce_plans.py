@@ -147,14 +147,11 @@ def test_sweeps_hold_the_setting_of_the_tables_once() -> None:
                 assert [x for x, _ in points] == sorted({x for x, _ in points})
 
 
-def test_margins_are_swept_around_their_own_middle() -> None:
+def test_margins_are_swept_around_their_own_middle_and_delay_is_the_run_of_pixel() -> None:
     for distance, run in SCALES["cpu"].margin_distances("cifar-fs", 1):
         settings = run.resolved().method.settings
         assert settings["m_known"] + settings["m_unknown"] == pytest.approx(-26)
         assert settings["m_unknown"] - settings["m_known"] == pytest.approx(distance)
-
-
-def test_delay_and_pixel_are_one_run() -> None:
     scale = SCALES["cpu"]
     assert runs_of(["combine"], scale, ["tiered-64"])[0] in runs_of(["ablation"], scale, ["tiered-64"])
 
@@ -222,10 +219,6 @@ def test_the_verdict_is_what_the_intervals_allow(gaps: list[tuple[float, float]]
     assert _verdict([gap(*each) for each in gaps]) == words
 
 
-def test_places_begin_with_the_most_unknown_and_ties_share_the_better_one() -> None:
-    assert _places(np.array([0.1, 0.9, 0.5, 0.9])).tolist() == [4, 1, 3, 1]
-
-
 def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair() -> None:
     pairs = ["ab", "ab", "cd", "ef", "ab", "gh", "ij", "kl", "mn"]
     kinds = ["look-alike"] * 3 + ["shared background"] + ["look-alike"] * 5
@@ -241,3 +234,4 @@ def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair()
     shown = _choose(found, draw)
     assert [each.truth + each.taken_for for each in shown] == ["ab", "ef", "cd", "gh", "ij", "kl"]
     assert [each.kind for each in shown][:2] == ["look-alike", "shared background"]
+    assert _places(np.array([0.1, 0.9, 0.5, 0.9])).tolist() == [4, 1, 3, 1]

@@ -133,15 +133,12 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
     assert order == [folder_of(run, home).name for run in (second, first)]
 
 
-def test_steps_come_after_what_they_need(recipes: dict[str, str]) -> None:
+def test_steps_come_after_what_they_need_and_each_seed_is_one(recipes: dict[str, str]) -> None:
     encoder = Run(recipes["encoder"])
     heads = [Run(recipes["head"], (f"seed={i}",), encoder) for i in range(2)]
     tested = MeasureStep("data", 1, tuple(Line(f"{i}", head) for i, head in enumerate(heads)))
     steps = in_order([tested, RunStep(heads[1])])
     assert steps == [RunStep(encoder), RunStep(heads[0]), RunStep(heads[1]), tested]
-
-
-def test_a_run_of_every_seed_is_a_step(recipes: dict[str, str]) -> None:
     encoder = Run(recipes["encoder"])
     head = Run(recipes["head"], init=encoder)
     tested = MeasureStep("data", 1, (Line("a", head), Line("b", head, "other")), seeds=2)

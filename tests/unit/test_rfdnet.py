@@ -76,7 +76,7 @@ def test_own_classes_are_hidden_in_training_alone():
     assert touched.sum() == 20 - len(set(hidden))
 
 
-def test_starts_as_published():
+def test_it_starts_as_released_and_old_heads_load_with_a_bias_of_zero():
     torch.manual_seed(0)
     method, base = RFDNet(DIM), toy_base()
     method.set_base(base)
@@ -84,16 +84,6 @@ def test_starts_as_published():
     assert method.key.rows.shape == base.centre.shape
     assert method.key.rows.std().item() == pytest.approx(math.sqrt(2 / DIM), rel=0.1)
     assert (method.scale.item(), method.attention_scale.item(), method.bias.item()) == (1, 1, 0)
-
-
-def test_gradient_of_the_products():
-    torch.manual_seed(0)
-    method, label = build(), torch.tensor([0, 1, 1])
-    x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
-    assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))
-
-
-def test_linear_maps_start_as_released_and_old_heads_load_with_a_bias_of_zero():
     torch.manual_seed(0)
     method = RFDNet(64)
     for layer in method.relate:
@@ -104,3 +94,10 @@ def test_linear_maps_start_as_released_and_old_heads_load_with_a_bias_of_zero():
     loaded.load_state_dict(old)
     assert not any(layer.bias.any() for layer in loaded.relate)
     assert torch.equal(loaded.relate[1].weight, old["relate.1.weight"])
+
+
+def test_gradient_of_the_products():
+    torch.manual_seed(0)
+    method, label = build(), torch.tensor([0, 1, 1])
+    x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
+    assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))

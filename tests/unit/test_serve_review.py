@@ -38,6 +38,9 @@ def test_things_alike_are_together_the_largest_group_first() -> None:
     found = group(vectors[order], 0.7)
     assert [len(rows) for rows in found] == [4, 4, 2]
     assert all(len({label[order][i] for i in rows}) == 1 for rows in found)
+    # Their names do not depend on the order.
+    assert group_id(["a", "b"]) == group_id(["b", "a"]) != group_id(["a", "c"])
+    assert len(group_id(["a"])) == 16
 
 
 def test_a_chain_of_small_steps_is_no_group() -> None:
@@ -72,11 +75,6 @@ def test_the_level_is_learned_from_the_classes() -> None:
     assert likeness(vectors[::4], label[::4]) == pytest.approx(one_each.max())  # one photo per class
     assert likeness(vectors[:1], label[:1]) == WITHOUT_PAIRS
     assert -1 <= likeness(vectors[:4], label[:4]) <= 1  # one class
-
-
-def test_ids_do_not_depend_on_the_order() -> None:
-    assert group_id(["a", "b"]) == group_id(["b", "a"]) != group_id(["a", "c"])
-    assert len(group_id(["a"])) == 16
 
 
 def query(seed: int, *, name: str = "a.png", asked: float | None = None) -> Query:

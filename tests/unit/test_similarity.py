@@ -92,13 +92,10 @@ def test_similarities_equal_their_loops_and_have_a_gradient(distance: str):
     assert gradcheck(SIMILARITIES[distance], (maps(4, 3).requires_grad_(), maps(2, 3, seed=1).requires_grad_()))
 
 
-def test_squared_distance_keeps_batches_apart():
+def test_squared_distance_keeps_batches_apart_and_its_digits_far_from_the_origin():
     query, proto = maps(4, 6, 5), maps(4, 3, 5, seed=1)
     expected = torch.stack([slow.neg_sq_euclidean(q, p) for q, p in zip(query, proto, strict=True)])
     torch.testing.assert_close(neg_sq_euclidean(query, proto), expected, rtol=0, atol=1e-12)
-
-
-def test_squared_distance_far_from_the_origin_keeps_its_digits():
     query, proto = maps(6, 5, dtype=torch.float32) + 1000, maps(3, 5, seed=1, dtype=torch.float32) + 1000
     expected = slow.neg_sq_euclidean(query.double(), proto.double())
     torch.testing.assert_close(neg_sq_euclidean(query, proto).double(), expected, rtol=1e-4, atol=1e-4)
@@ -110,8 +107,12 @@ def test_euclid_at_distance_zero_has_gradient_zero():
     assert query.grad.tolist() == [[0.0, 0.0]]
 
 
-def test_class_mean_of_many_photos(monkeypatch: pytest.MonkeyPatch):
-    """Added up row by row: the same values and gradients, without a table of photos by classes."""
+def test_class_mean_of_unequal_classes_and_of_many_photos(monkeypatch: pytest.MonkeyPatch):
+    label = torch.tensor([2, 0, 1, 0, 2, 2])
+    x = maps(6, 3, 2, 2)
+    torch.testing.assert_close(class_mean(x, label), slow.class_mean(x, label), rtol=0, atol=1e-12)
+    torch.testing.assert_close(pool(x), x.sum((2, 3)) / 4, rtol=0, atol=1e-12)
+    # Added up row by row: the same values and gradients, without a table of photos by classes.
     label = torch.arange(40) * 7 % 11
     x, weight = maps(40, 3, 2).requires_grad_(), maps(11, 3, 2, seed=1)
     whole = class_mean(x, label)
@@ -120,10 +121,3 @@ def test_class_mean_of_many_photos(monkeypatch: pytest.MonkeyPatch):
     rows = class_mean(x, label)
     torch.testing.assert_close(rows, whole, rtol=0, atol=1e-14)
     torch.testing.assert_close(torch.autograd.grad((weight * rows).sum(), x)[0], expected, rtol=0, atol=1e-14)
-
-
-def test_class_mean_of_unequal_classes():
-    label = torch.tensor([2, 0, 1, 0, 2, 2])
-    x = maps(6, 3, 2, 2)
-    torch.testing.assert_close(class_mean(x, label), slow.class_mean(x, label), rtol=0, atol=1e-12)
-    torch.testing.assert_close(pool(x), x.sum((2, 3)) / 4, rtol=0, atol=1e-12)

@@ -65,7 +65,7 @@ def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, floats: i
     assert max(sizes) <= max(1, min(queries, floats // (3 * DIM)))
 
 
-def test_a_query_equal_to_its_prototype_moves_nothing():
+def test_a_query_equal_to_its_prototype_moves_nothing_and_trust_starts_at_one_half():
     method = build()
     state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.arange(3))
     proto = state.raw.clone()
@@ -74,6 +74,8 @@ def test_a_query_equal_to_its_prototype_moves_nothing():
     moved = movement(method.attend.swapped, state, proto, logits.roll(1, dims=0))
     assert still.max() < 1e-20
     assert moved.min() > 1e-3
+    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.arange(3))
+    assert state.trust.item() == 0.5
 
 
 BOTH = pytest.mark.parametrize("method_type", [SnaTCHerT, SnaTCHerL])
@@ -105,11 +107,6 @@ def test_logits_and_open_score_equal_the_loop_over_queries(method_type: type[Sna
     torch.testing.assert_close(out.logits, logits, rtol=0, atol=1e-10)
     torch.testing.assert_close(out.open_score, slow.movement(normalise, raw, query, logits), rtol=0, atol=1e-10)
     assert out.open_score.min() > 0
-
-
-def test_trust_starts_at_one_half():
-    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.arange(3))
-    assert state.trust.item() == 0.5
 
 
 def test_moments_of_a_swapped_stack_far_from_the_origin_keep_their_digits():

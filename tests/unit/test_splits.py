@@ -88,8 +88,5 @@ def test_a_shared_class_is_an_error_and_shared_pictures_are_named() -> None:
     ]
     with refused("data", "train and test share 2 classes, 'b' first"):
         check_apart(train, of_arrays("test", "cdb", images[6:]))
-
-
-def test_the_embedded_splits_are_apart() -> None:
     for a, b in combinations([embedded(split, per_class=1) for split in ("train", "val", "test")], 2):
         assert check_apart(a, b) == []

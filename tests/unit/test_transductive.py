@@ -93,20 +93,24 @@ def test_adam_is_the_one_of_torch():
     assert ours.abs().max() > 0.5
 
 
-def test_inference_mode_gives_the_same():
+def test_edges_of_eol():
+    method, task = build(), double_task()
+    support, query = method.views(task)
+    out = method.score(method.enroll(support, task.support_label), query.rows(slice(0)))
+    assert out.logits.shape == (0, 3)
+    # Extreme settings stay finite.
+    method = EOL(DIM, scale=1e4, rate=1.0)
+    method.set_base(toy_base())
+    out = method(toy_task(0))
+    assert out.logits.isfinite().all()
+    assert out.open_score.isfinite().all()
+    # Inference mode gives the same.
     method, task = build(), double_task()
     outside = method(task)
     with torch.inference_mode():
         inside = method(task)
     assert torch.equal(outside.logits, inside.logits)
     assert torch.equal(outside.open_score, inside.open_score)
-
-
-def test_a_task_without_queries():
-    method, task = build(), double_task()
-    support, query = method.views(task)
-    out = method.score(method.enroll(support, task.support_label), query.rows(slice(0)))
-    assert out.logits.shape == (0, 3)
 
 
 def test_a_backbone_may_learn_through_it():
@@ -116,14 +120,6 @@ def test_a_backbone_may_learn_through_it():
     assert maps.grad is not None
     assert maps.grad.isfinite().all()
     assert maps.grad.abs().max() > 0
-
-
-def test_extreme_settings_stay_finite():
-    method = EOL(DIM, scale=1e4, rate=1.0)
-    method.set_base(toy_base())
-    out = method(toy_task(0))
-    assert out.logits.isfinite().all()
-    assert out.open_score.isfinite().all()
 
 
 @pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,)])
@@ -145,7 +141,7 @@ def test_oslo_equals_its_loops(shots: tuple[int, ...], steps: int, inlier: float
     assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(cosines, task.query_label), abs=1e-10)
 
 
-def test_oslo_gives_unknown_queries_the_larger_score():
+def test_oslo_gives_unknown_queries_the_larger_score_and_sure_inliers_keep_their_order():
     scores, known = [], []
     for seed in range(8):
         task = toy_task(seed, shots=(3, 3, 3))
@@ -153,10 +149,7 @@ def test_oslo_gives_unknown_queries_the_larger_score():
         known.append(task.query_label != UNKNOWN)
     score, mask = torch.cat(scores), torch.cat(known)
     assert (score[~mask][:, None] > score[mask]).float().mean() > 0.8  # AUROC
-
-
-def test_sure_inliers_keep_their_order():
-    """1 - ξ is not computed by a subtraction that rounds all of them to 0."""
+    # 1 - ξ is not computed by a subtraction that rounds all of them to 0.
     x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.02], [-1.0, -0.2]])
     state = OSLO.State(x[:2], torch.tensor([0, 1]))
     score = OSLO(2, inlier_temperature=0.03).score(state, Views(x[2:])).open_score

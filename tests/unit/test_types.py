@@ -111,7 +111,13 @@ def test_to_changes_the_type_of_images_only() -> None:
     assert episode().to("cpu").mirror_support is None
 
 
-def test_views_refuse_rows_that_do_not_belong_together() -> None:
+def test_views_give_rows_and_refuse_those_that_do_not_belong_together() -> None:
+    views = Views(torch.arange(6.0).view(3, 2), torch.arange(3.0).view(3, 1, 1, 1))
+    assert len(views) == 3
+    picked = views.rows(torch.tensor([2, 0]))
+    assert picked.vec.tolist() == [[4, 5], [0, 1]]
+    assert picked.local.flatten().tolist() == [2, 0]
+    assert Views(torch.zeros(3, 4)).rows(slice(1)).local is None
     for shapes, sentence in (
         ([(3,)], r"Views.vec must be \(B, D\), got shape \(3,\)"),
         ([(3, 4), (2, 4, 1, 1)], r"with B = 3 as in vec, got \(2, 4, 1, 1\)"),
@@ -119,15 +125,6 @@ def test_views_refuse_rows_that_do_not_belong_together() -> None:
     ):
         with pytest.raises(DataError, match=sentence):
             Views(*map(torch.zeros, shapes))
-
-
-def test_views_rows() -> None:
-    views = Views(torch.arange(6.0).view(3, 2), torch.arange(3.0).view(3, 1, 1, 1))
-    assert len(views) == 3
-    picked = views.rows(torch.tensor([2, 0]))
-    assert picked.vec.tolist() == [[4, 5], [0, 1]]
-    assert picked.local.flatten().tolist() == [2, 0]
-    assert Views(torch.zeros(3, 4)).rows(slice(1)).local is None
 
 
 @pytest.mark.parametrize(
