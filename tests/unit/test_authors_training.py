@@ -13,46 +13,41 @@ from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import TrainStage, train
-from tiny_runs import fields, make_dataset
+from tiny_runs import fields
 
 CPU = torch.device("cpu")
 COUNTER = "backbone.layer3.drop.step"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_dataset(tmp_path_factory.mktemp("authors") / "data")
-
-
-@pytest.fixture(scope="module")
-def before(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def before(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("before")
-    pretrain(parse_recipe(fields(data, "pretrain", pretrain={"epochs": 2})), folder)
+    pretrain(parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 2})), folder)
     assert load_model(folder).tensors()[COUNTER] > 0
     return folder
 
 
-def recipe(data: Path, before: Path, **settings: Any) -> Any:
-    return parse_recipe(fields(data, "train", backbone=None, init=str(before), train={"tasks": 4} | settings))
+def recipe(dataset: Path, before: Path, **settings: Any) -> Any:
+    return parse_recipe(fields(dataset, "train", backbone=None, init=str(before), train={"tasks": 4} | settings))
 
 
-def test_the_ramp_of_dropblock_restarts_or_goes_on(data: Path, before: Path, tmp_path: Path) -> None:
+def test_the_ramp_of_dropblock_restarts_or_goes_on(dataset: Path, before: Path, tmp_path: Path) -> None:
     old = read_checkpoint(before / "best.safetensors")[0][COUNTER].item()
-    on = train(recipe(data, before), tmp_path / "on")
+    on = train(recipe(dataset, before), tmp_path / "on")
     assert on.tensors()[COUNTER] == old + 4
-    anew = train(recipe(data, before, dropblock_ramp=50), tmp_path / "anew")
+    anew = train(recipe(dataset, before, dropblock_ramp=50), tmp_path / "anew")
     assert anew.tensors()[COUNTER] == 4
     ramps = [part for part in anew.backbone.modules() if isinstance(part, DropBlock)]
     assert [part.steps for part in ramps] == [50, 50], "not cut to a third of the run"
     assert ramps[0].keep.item() == pytest.approx(1 - 0.1 * 4 / 50)
-    resumed = train(recipe(data, before, dropblock_ramp=50), tmp_path / "anew", resume=True)
+    resumed = train(recipe(dataset, before, dropblock_ramp=50), tmp_path / "anew", resume=True)
     assert read_checkpoint(tmp_path / "anew" / LAST)[0][COUNTER] == resumed.tensors()[COUNTER] == 4
 
 
-def test_unknown_support_is_seen_by_batch_norm_alone(data: Path, before: Path) -> None:
+def test_unknown_support_is_seen_by_batch_norm_alone(dataset: Path, before: Path) -> None:
     seen, losses = [], []
     for unknown_support in (False, True):
-        stage = TrainStage(recipe(data, before, unknown_support=unknown_support, shot=2), CPU)
+        stage = TrainStage(recipe(dataset, before, unknown_support=unknown_support, shot=2), CPU)
         stage.model.eval()  # statistics as they are: then the additional pictures change nothing
         stage.model.backbone.register_forward_hook(lambda module, images, maps: seen.append(len(images[0])))
         losses.append({name: term.item() for name, term in stage.losses(3).items()})
@@ -60,8 +55,8 @@ def test_unknown_support_is_seen_by_batch_norm_alone(data: Path, before: Path) -
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_two_encodings_move_the_statistics_as_one_of_a_larger_momentum(data: Path, before: Path) -> None:
-    twice, once = (TrainStage(recipe(data, before, **s), CPU).model.backbone for s in ({}, {"norm_momentum": 0.19}))
+def test_two_encodings_move_the_statistics_as_one_of_a_larger_momentum(dataset: Path, before: Path) -> None:
+    twice, once = (TrainStage(recipe(dataset, before, **s), CPU).model.backbone for s in ({}, {"norm_momentum": 0.19}))
     images = torch.randn(12, 3, 16, 16)
     for backbone in (twice, once):
         backbone.train()

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from faults import killed
 from glocal.data import digests, layouts
 from glocal.data.dataset import ClassDataset
 from glocal_runtime.errors import DataError
@@ -117,11 +118,8 @@ def test_bad_pictures_are_listed_up_to_eight_and_counted(tmp_path: Path, tree: T
 
 
 def test_an_interruption_gets_out(tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupt(image: np.ndarray) -> bytes:
-        raise KeyboardInterrupt
-
     root, before = write_tree(tmp_path / "pets", tree), threading.active_count()
-    monkeypatch.setattr(digests, "content_digest", interrupt)
+    monkeypatch.setattr(digests, "content_digest", killed)
     with pytest.raises(KeyboardInterrupt):
         ClassDataset.from_folder(root)
     assert threading.active_count() == before

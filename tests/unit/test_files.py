@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
+from faults import noted
 from glocal_runtime.files import remove, replacing, stamp, write_text
 from refusal import refused
 
@@ -49,28 +49,18 @@ def test_a_failure_half_way_or_a_folder_in_the_way_leaves_what_was_there(tmp_pat
     (tmp_path / "taken").mkdir()
     with pytest.raises(OSError, match="taken"):
         write_text(tmp_path / "taken", "text")
-    assert [path.name for path in tmp_path.iterdir()] == ["taken"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["note.txt", "taken"]
 
 
 def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybody_is_told(tmp_path: Path, monkeypatch):
-    target, done = tmp_path / "note.txt", []
-    sync, replace = os.fsync, os.replace
-
-    def fsync(opened: int) -> None:
-        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{opened}')).suffix or 'folder'}")
-        sync(opened)
-
-    def renamed(source: Path, to: Path) -> None:
-        done.append("rename")
-        replace(source, to)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", renamed)
+    target, done = tmp_path / "note.txt", noted(monkeypatch)
     write_text(target, "kept")
-    assert done == ["sync .partial", "rename", "sync folder"]
+    partial, *rest = done
+    assert partial.endswith(".partial")
+    assert rest == ["rename", f"sync {tmp_path.name}"]
     done.clear()
     remove(target)
-    assert done == ["sync folder"]
+    assert done == [f"sync {tmp_path.name}"]
 
 
 def test_permissions_and_links_stay(tmp_path: Path) -> None:

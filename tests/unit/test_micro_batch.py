@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 
+from faults import Stop
 from glocal.backbones.resnet12 import DropBlock
 from glocal.data.ahead import Ahead
 from glocal.engine import loop
@@ -71,17 +72,9 @@ def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(datase
     steps = 2 * (5 * 8 // 8)
     assert [(part.passes, int(part.step)) for part in ramps] == [(2, 2 * steps)] * 2
     whole = (tmp_path / "whole" / LAST).read_bytes()
-
-    class Stop:
-        def step(self, step: int, *_: Any) -> None:
-            if step == 3:
-                raise KeyboardInterrupt
-
-        def validated(self, *_: Any) -> None: ...
-
     monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
-        pretrain(recipe, tmp_path / "run", callback=Stop())
+        pretrain(recipe, tmp_path / "run", callback=Stop(3))
     pretrain(recipe, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / LAST).read_bytes() == whole
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import io
 import json
@@ -18,6 +17,7 @@ import torch
 from PIL import Image
 
 from exports import onnx_recognizer
+from faults import full
 from glocal_runtime import Recognizer
 from glocal_runtime import file as glocal_file
 from glocal_runtime.errors import DataError, GlocalError
@@ -263,10 +263,6 @@ def test_what_a_file_says_about_its_model_is_checked(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     who = Recognizer.load(path, device="cpu")
     who.rename_class("one", "uno")
-
-    def full(*args: object, **how: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     monkeypatch.setattr(glocal_file.zipfile.ZipFile, "writestr", full)
     with refused("not-written", "(No space left on device); what was there before is unchanged"):
         who.save(path)

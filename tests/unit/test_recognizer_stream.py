@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import threading
@@ -12,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from faults import full, noted, read_only
 from glocal.recognizer.results import COLUMNS, ResultFile, plain
 from glocal_runtime import Prediction, Unreadable
 from glocal_runtime.encoder import AHEAD, BATCH, Encoder
@@ -170,13 +170,8 @@ def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
         raise DataError("no picture")
     assert list(tmp_path.iterdir()) == []
     with refused("not-written", "out.csv.partial"), results.writing() as write:
-        _fill_the_disk(write)
+        full(write(answers(2)))
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
-
-
-def _fill_the_disk(write) -> None:
-    write(answers(2))
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 def test_every_answer_has_the_same_keys() -> None:
@@ -200,9 +195,6 @@ def test_two_at_one_file_of_answers_do_not_mix(tmp_path: Path) -> None:
 
 
 def test_a_lock_in_a_folder_that_takes_nothing_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(*given: object, **how: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
-
     monkeypatch.setattr(os, "open", read_only)
     with refused("not-written", "Read-only file system"), ResultFile(tmp_path / "out.csv", "me").alone():
         pass
@@ -227,14 +219,6 @@ def test_a_link_to_the_answers_stays_one_and_the_permissions_stay(tmp_path: Path
 
 
 def test_the_name_of_the_answers_is_on_the_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done: list[str] = []
-    sync, rename = os.fsync, os.replace
-
-    def fsync(opened: int) -> None:
-        done.append(f"sync {Path(os.readlink(f'/proc/self/fd/{opened}')).name}")
-        sync(opened)
-
-    monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", lambda *given: done.append("rename") or rename(*given))
+    done = noted(monkeypatch)
     write_all(tmp_path / "out.csv", answers(2))
     assert done[-3:] == ["sync out.csv.partial", "rename", f"sync {tmp_path.name}"]

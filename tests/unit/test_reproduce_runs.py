@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
 
+from faults import Stop
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.reproduce import runs
@@ -37,17 +37,9 @@ def recipes(dataset: Path, tmp_path: Path) -> dict[str, str]:
     return {name: str(tmp_path / f"{name}.json") for name in wanted}
 
 
-class Stop:
-    """Ends training at a step, as a signal does."""
-
-    def __init__(self, at: int):
-        self.at = at
-
-    def step(self, step: int, steps: int, terms: Any) -> None:
-        if step == self.at:
-            raise Interrupted("stopped", 15)
-
-    def validated(self, *_: Any) -> None: ...
+def stopped(title: str) -> Stop | None:
+    """As a signal does, in the seventh step of a head."""
+    return Stop(7, Interrupted("stopped", 15)) if "snatcher" in title else None
 
 
 def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path, monkeypatch):
@@ -96,7 +88,7 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
     assert whole is not None
     home = tmp_path / "broken"
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(home, callback=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(home, callback=stopped))
     folder = folder_of(head, home / "runs")
     assert (folder / LAST).exists()
     assert not (folder / DONE).exists()
@@ -108,7 +100,7 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
 def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(tmp_path / "old", callback=lambda title: Stop(7) if "snatcher" in title else None))
+        ensure_run(head, Settings(tmp_path / "old", callback=stopped))
     (tmp_path / "old").rename(tmp_path / "new")
     folder = ensure_run(head, Settings(tmp_path / "new"))
     assert folder == folder_of(head, tmp_path / "new" / "runs")

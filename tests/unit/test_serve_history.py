@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 import pytest
 
+from faults import full, killed
 from glocal.serve import history
 from glocal.serve.history import History
 from refusal import refused
@@ -79,10 +79,6 @@ def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.Mo
     """The journal is ahead of the file: the file is the truth, and the change can be done again."""
     versions = History(file)
     push(versions, "one")
-
-    def killed(*given: object, **how: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr(history, "put", killed)
     with pytest.raises(KeyboardInterrupt):
         push(versions, "two")
@@ -162,9 +158,6 @@ def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(file: Path, 
     versions = History(file)
     push(versions, "one", "two", "three")
     versions.step(-1)
-
-    def full(*given: object, **how: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
 
     def change(text: str) -> None:
         save = full if step == "save" and text == "lost" else lambda path: path.write_text(text) and None

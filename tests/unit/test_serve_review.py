@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import logging
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
+from faults import full, read_only
 from glocal.serve import recent_queries
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
 from glocal.serve.recent_queries import Query, RecentQueries
@@ -191,12 +191,12 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(recent_queries, "QUIET", 0.02)
     tries, write = [], recent_queries._write
 
-    def full(*given: object) -> None:
+    def still_full(*given: object) -> None:
         tries.append(given)
-        raise OSError(errno.ENOSPC, "No space left on device")
+        full()
 
     with opened(tmp_path) as some, caplog_of("glocal.serve") as told:
-        monkeypatch.setattr(recent_queries, "_write", full)
+        monkeypatch.setattr(recent_queries, "_write", still_full)
         some.add(query(1), "m")
         wait_for(lambda: len(tries) > 2)
         assert some.forget(query(1).id)  # needs no room
@@ -209,9 +209,6 @@ def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_what_cannot_be_deleted_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def read_only(*given: object, **how: object) -> None:
-        raise OSError(errno.EROFS, "Read-only file system")
-
     with opened(tmp_path) as some:
         some.add(query(1), "m")
         some.write()
@@ -224,9 +221,6 @@ def test_what_cannot_be_deleted_is_not_forgotten(tmp_path: Path, monkeypatch: py
 
 
 def test_a_disk_that_is_full_to_the_end_does_not_stop_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*given: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with opened(tmp_path) as some:
         monkeypatch.setattr(recent_queries, "_write", full)
         some.add(query(1), "m")

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 
+from faults import Stop
 from glocal.backbones.base import Backbone
 from glocal.data import features
 from glocal.engine import loop, run_folder
@@ -105,16 +106,8 @@ class TestPrecision:
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         monkeypatch.setattr(loop, "LOG_EVERY", 1)
         train(recipe, tmp_path / "whole")
-
-        class KilledInStep4:
-            def step(self, step: int, steps: int, terms: Any) -> None:
-                if step == 4:
-                    raise KeyboardInterrupt
-
-            def validated(self, step: int, metrics: Any, best: bool) -> None: ...
-
         with pytest.raises(KeyboardInterrupt):
-            train(recipe, tmp_path / "run", callback=KilledInStep4())
+            train(recipe, tmp_path / "run", callback=Stop(4))
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 3
         train(recipe, tmp_path / "run", resume=True)
         assert files(tmp_path / "run") == files(tmp_path / "whole")
