@@ -111,16 +111,7 @@ def test_paths_may_be_addresses_not_unicode_or_relative(
     assert source_of("photos/003.png", str(home)).read().shape == (32, 32, 3)
 
 
-def test_what_a_glob_takes_is_there(tmp_path: Path) -> None:
-    write(tmp_path / "flat", "one", 0, 1)
-    for given in (tmp_path / "flat" / "**" / "*.png", tmp_path / "**" / "*.png", tmp_path / "fl?t", "s3://bucket/x"):
-        check_there(given)
-    for gone in (tmp_path / "**" / "*.gif", tmp_path / "gone"):
-        with refused("no-file", str(gone)):
-            check_there(gone)
-
-
-def test_what_is_refused(home: Path, tmp_path: Path) -> None:
+def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> None:
     with refused("needs-client", "nosuch://x"):
         check_clients([str(home), "nosuch://x"])
     with refused("needs-client", "nosuch://x"):
@@ -139,3 +130,9 @@ def test_what_is_refused(home: Path, tmp_path: Path) -> None:
     (tmp_path / "x.zip").write_text("no")
     with refused("data", "x.zip"):
         list(addresses([str(tmp_path / "x.zip")]))
+    write(tmp_path / "flat", "one", 0, 1)
+    for given in (tmp_path / "flat" / "**" / "*.png", tmp_path / "**" / "*.png", tmp_path / "fl?t", "s3://bucket/x"):
+        check_there(given)
+    for gone in (tmp_path / "**" / "*.gif", tmp_path / "gone"):
+        with refused("no-file", str(gone)):
+            check_there(gone)

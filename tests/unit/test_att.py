@@ -68,7 +68,7 @@ def test_a_task_without_a_mirror_is_learnt_from_one_side(kind: type[ATT], settin
     assert found["negatives"].item() == pytest.approx(negatives, abs=1e-10)
 
 
-def test_training_hides_the_classes_of_the_task():
+def test_training_hides_the_classes_of_the_task_which_are_no_matter_at_test():
     method, t = build(ATTG, dropout=0.0, attention_dropout=0.0).train(), double_task()
     t = replace(t, drawn=(19, 3, 0, 7, 11, 12, 5, 2))
     sides = [slow.terms(method, side, base_of(method), hidden=t.drawn) for side in (t, t.mirrored())]
@@ -78,9 +78,6 @@ def test_training_hides_the_classes_of_the_task():
         assert method.loss(t)[name].item() == pytest.approx(expected, abs=1e-10)
         assert abs(expected - sum(terms[i] for terms in shown)) > 1e-4
     assert method.eval().loss(t)["classes"].item() == pytest.approx(sum(a for a, _ in shown), abs=1e-10)
-
-
-def test_at_test_class_ids_beyond_the_base_classes_are_no_matter():
     method, t = build(ATTG), double_task()
     elsewhere = replace(t, drawn=tuple(range(100, 108)))
     assert torch.equal(method(elsewhere).logits, method(t).logits)

@@ -256,7 +256,7 @@ def test_zip_refusals(tmp_path: Path, tree: Tree, code: str, words: str, names: 
         ClassDataset.from_zip(path)
 
 
-def test_a_damaged_zip_entry_is_a_bad_picture(tmp_path: Path, tree: Tree) -> None:
+def test_a_damaged_zip_entry_is_a_bad_picture_and_one_that_packs_well_is_read(tmp_path: Path, tree: Tree) -> None:
     path = tmp_path / "pets.zip"
     with zipfile.ZipFile(path, "w") as archive:  # stored, so that the picture can be found in it
         for name, pixels in tree.items():
@@ -267,9 +267,6 @@ def test_a_damaged_zip_entry_is_a_bad_picture(tmp_path: Path, tree: Tree) -> Non
     data = ClassDataset.from_zip(path, skip_bad=True)
     assert (len(data), [bad.where for bad in data.skipped]) == (4, [f"{path}:cat/1.png"])
     assert "zip entry is damaged" in data.skipped[0].reason
-
-
-def test_an_honest_white_picture_that_packs_well_is_read(tmp_path: Path, tree: Tree) -> None:
     buffer = io.BytesIO()
     Image.new("RGB", (800, 800), "white").save(buffer, "BMP")
     path = zip_of(tmp_path / "pets.zip", tree, white=buffer.getvalue())

@@ -57,15 +57,22 @@ def test_tasks_are_those_of_every_version_and_machine() -> None:
     assert tasks.fingerprint() == "c4c36c4dbcd017b26500bd732e633dc9e0bccbfa3d23c84ffc47e3ec8d56a70d"
 
 
-def test_mirror_is_no_part_of_the_fingerprint_and_every_shot_of_a_range_comes_up() -> None:
+def test_the_fingerprint_tells_seeds_data_and_roles_apart_and_not_mirrors() -> None:
     spec = EpisodeSpec(way=3, shot=(1, 3), query=4, unknown_way=2, unknown_query=3)
     plain, mirrored = (EpisodeSampler(dataset(), spec, seed=5, mirror=mirror).take(30) for mirror in (False, True))
     assert plain.fingerprint() == mirrored.fingerprint()
     assert {int(n) for task in plain for n in np.bincount(task.support_label)} == {1, 2, 3}
     assert all(set(task.mirror_support.tolist()) <= set(task.images().tolist()) for task in mirrored)
+    prints = {
+        EpisodeSampler(dataset(seed=data), spec, seed=seed).take(3).fingerprint()
+        for data in (0, 1)
+        for spec in (SPEC, EpisodeSpec(way=2, shot=3, query=4, unknown_way=3, unknown_query=3))
+        for seed in (0, 1)
+    }
+    assert len(prints) == 8
 
 
-def test_rows_restrict_tasks_and_take_starts_where_it_is_told() -> None:
+def test_rows_restrict_tasks_take_starts_where_told_and_the_smallest_class_is_enough() -> None:
     data = dataset()
     rows = np.concatenate([data.members(c)[:7] for c in range(6)])
     tasks = EpisodeSampler(data, SPEC, rows=rows).take(50)
@@ -73,6 +80,12 @@ def test_rows_restrict_tasks_and_take_starts_where_it_is_told() -> None:
     sampler = EpisodeSampler(dataset(), SPEC)
     assert tables(sampler.take(3, start=4)) == tables(sampler.take(7))[4:]
     assert sampler.take(3, start=4).fingerprint() != sampler.take(3).fingerprint()
+    spec = EpisodeSpec(way=4, shot=3, query=4, unknown_way=2, unknown_query=7)
+    assert len(EpisodeSampler(dataset(), spec).take(5).images()) > 30
+    with pytest.raises(IndexError, match="must not be negative"):
+        EpisodeSampler(dataset(), spec)[-1]
+    with refused("data", "at least 1 task, got 0"):
+        EpisodeSampler(dataset(), spec).take(0)
 
 
 @pytest.mark.parametrize(
@@ -109,15 +122,6 @@ def test_impossible_specs_are_refused(settings: dict[str, Any], sentence: str) -
 def test_infeasible_tasks_are_refused_at_construction(spec: EpisodeSpec, how: dict[str, Any], words: str) -> None:
     with refused("data", words):
         EpisodeSampler(dataset(), spec, **how)
-
-
-def test_the_smallest_feasible_class_is_enough() -> None:
-    spec = EpisodeSpec(way=4, shot=3, query=4, unknown_way=2, unknown_query=7)
-    assert len(EpisodeSampler(dataset(), spec).take(5).images()) > 30
-    with pytest.raises(IndexError, match="must not be negative"):
-        EpisodeSampler(dataset(), spec)[-1]
-    with refused("data", "at least 1 task, got 0"):
-        EpisodeSampler(dataset(), spec).take(0)
 
 
 def test_a_task_list_survives_its_file(tmp_path: Path) -> None:
@@ -230,16 +234,6 @@ def test_a_deep_task_list_is_refused_at_every_depth(tmp_path: Path, place: str) 
         with pytest.raises(DataError, match=r"tasks\.json") as caught:
             TaskList.load(tmp_path / "tasks.json", data)
         assert len(str(caught.value)) < 400 + len(str(tmp_path))
-
-
-def test_the_fingerprint_tells_seeds_data_and_roles_apart() -> None:
-    prints = {
-        EpisodeSampler(dataset(seed=data), spec, seed=seed).take(3).fingerprint()
-        for data in (0, 1)
-        for spec in (SPEC, EpisodeSpec(way=2, shot=3, query=4, unknown_way=3, unknown_query=3))
-        for seed in (0, 1)
-    }
-    assert len(prints) == 8
 
 
 def test_episode_fetches_each_part_in_order() -> None:

@@ -71,18 +71,6 @@ def test_rows_stay_on_disk(build: Callable[..., FeatureBank], tmp_path: Path) ->
     assert bank(np.arange(3)).abs().sum() > 0
 
 
-def test_the_cache_folder_is_where_banks_live(own_cache: Path) -> None:
-    FeatureBank.build(Doubling(), dataset())
-    sizes = bank_sizes()
-    assert list(sizes) == [folder_of(own_cache / "banks").name]
-    assert sum(sizes.values()) >= N * 6 * 8 * 8 * 4
-    clear_banks()
-    assert bank_sizes() == {}
-    found = Path(__file__).stat()
-    assert _bytes_on_disk(found) == found.st_blocks * 512
-    assert _bytes_on_disk(SimpleNamespace(st_size=1000)) == 1000  # Windows does not count blocks
-
-
 def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     data = dataset()
     keys = {
@@ -164,12 +152,21 @@ def test_the_map_of_an_image_never_depends_on_the_others(tmp_path: Path, size: i
         assert torch.equal(grown(np.arange(N)), whole)
 
 
-def test_in_memory_is_the_same_bank_without_a_file(own_cache: Path) -> None:
+def test_in_memory_is_the_same_bank_without_a_file_and_others_live_in_the_cache_folder(own_cache: Path) -> None:
     bank = FeatureBank.in_memory(Doubling(), dataset(), wanted=np.array([4, 19, 7]), batch_size=2)
     assert bank._maps.shape == (3, 6, 8, 8)
     with refused("not-in-bank", "image 5"):
         bank(np.array([5]))
     assert list(own_cache.iterdir()) == []
+    FeatureBank.build(Doubling(), dataset())
+    sizes = bank_sizes()
+    assert list(sizes) == [folder_of(own_cache / "banks").name]
+    assert sum(sizes.values()) >= N * 6 * 8 * 8 * 4
+    clear_banks()
+    assert bank_sizes() == {}
+    found = Path(__file__).stat()
+    assert _bytes_on_disk(found) == found.st_blocks * 512
+    assert _bytes_on_disk(SimpleNamespace(st_size=1000)) == 1000  # Windows does not count blocks
 
 
 def test_encode_leaves_the_caller_in_the_mode_it_was_in() -> None:

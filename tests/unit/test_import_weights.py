@@ -216,7 +216,7 @@ def test_the_record_says_where_the_weights_came_from(tmp_path):
     assert entry == {"to": "backbone.layer2.downsample.0.weight", "shape": [6, 4, 1, 1]}
 
 
-def test_the_dataset_is_told_by_351_base_classes_and_otherwise_asked_for(tmp_path):
+def test_the_dataset_is_told_by_351_base_classes_or_asked_for_and_settings_follow(tmp_path):
     tiered = import_weights(write(tmp_path / "t.pth", shaken(Feat(base_classes=351)))).report
     assert tiered.dataset == "tiered-imagenet"
     assert "351" in tiered.dataset_why
@@ -224,9 +224,6 @@ def test_the_dataset_is_told_by_351_base_classes_and_otherwise_asked_for(tmp_pat
         import_weights(write(tmp_path / "m.pth", shaken(Feat(base_classes=64))))
     with pytest.raises(RecipeError, match="no classifier of the base classes; add --dataset"):
         import_weights(write(tmp_path / "n.pth", shaken(Feat())))
-
-
-def test_published_settings_follow_dataset_and_shot(tmp_path):
     gel, feat = write(tmp_path / "g.pth", Gel()), write(tmp_path / "f.pth", Feat())
     top_k = [
         import_weights(gel, dataset=dataset, shot=shot).model.method.top_k

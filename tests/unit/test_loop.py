@@ -330,12 +330,9 @@ class TestStages:
         run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
         assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
 
-    def test_tasks_are_dealt_out_evenly(self, dataset: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(train, "world", lambda: World(0, 2))
-        with refused("unequal-tasks", "processes, 2", "got 3"):
-            TrainStage(recipe_of(dataset, "train", train={"tasks_per_step": 3}), torch.device("cpu"))
-
-    def test_settings_that_would_have_no_effect_are_refused(self, dataset: Path, pretrained: Path) -> None:
+    def test_settings_that_would_have_no_effect_or_deal_tasks_unevenly_are_refused(
+        self, dataset: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         device = torch.device("cpu")
         flipped = recipe_of(dataset, augment={"flip": True}).augment
         augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})
@@ -347,6 +344,9 @@ class TestStages:
             TrainStage(recipe_of(dataset, "train", init=str(pretrained), backbone={"width": 8}), device)
         with refused("recipe", "at most 10"):
             views(11, 32)
+        monkeypatch.setattr(train, "world", lambda: World(0, 2))
+        with refused("unequal-tasks", "processes, 2", "got 3"):
+            TrainStage(recipe_of(dataset, "train", train={"tasks_per_step": 3}), torch.device("cpu"))
 
     def test_every_step_has_its_own_seed(self) -> None:
         seeds = {step_seed(seed, step, salt) for seed in range(3) for step in range(50) for salt in range(3)}

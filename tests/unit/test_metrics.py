@@ -218,7 +218,7 @@ def test_paired_difference_sees_what_unpaired_intervals_hide():
     assert verdict.high == pytest.approx(normal.mean + normal.half, abs=0.05 * normal.half)
 
 
-def test_paired_difference_is_a_function_of_its_seed():
+def test_paired_difference_is_a_function_of_its_seed_also_in_chunks():
     a, b = np.random.default_rng(1).random((2, 30))
     assert paired_difference(a, b, seed=3) == paired_difference(a, b, seed=3)
     assert paired_difference(a, b, seed=3).low != paired_difference(a, b, seed=4).low
@@ -227,9 +227,6 @@ def test_paired_difference_is_a_function_of_its_seed():
     assert (same.mean, same.low, same.high, same.p_value, same.wins, same.losses) == (0, 0, 0, 1, 0, 0)
     with refused("data", "2 and 3"):
         paired_difference([0.1, 0.2], [0.1, 0.2, 0.3])
-
-
-def test_bootstrap_draws_every_resample_when_it_works_in_chunks():
     value = np.r_[np.zeros(150_000), np.ones(150_000)]  # 3 resamples fit into a chunk
     verdict = paired_difference(value, np.zeros_like(value), resamples=40)
     assert verdict.low < 0.5 < verdict.high
@@ -245,14 +242,7 @@ def test_sign_test_against_scipy_by_hand_and_far_out(wins: int, losses: int):
     assert sign_test(5000, 0) == 0.0  # below the smallest float, not an error
 
 
-def test_draws_are_left_out_of_the_sign_test():
-    a = np.r_[np.full(9, 0.6), np.full(3, 0.4), np.full(88, 0.5)]
-    verdict = paired_difference(a, np.full(100, 0.5), resamples=10)
-    assert (verdict.wins, verdict.losses, verdict.n) == (9, 3, 100)
-    assert verdict.p_value == pytest.approx(stats.binomtest(9, 12).pvalue)
-
-
-def test_bootstrap_interval_against_scipy():
+def test_bootstrap_interval_and_sign_test_without_draws_against_scipy():
     rng = np.random.default_rng(5)
     a, b = rng.beta(8, 2, 300), rng.beta(7, 2, 300)
     verdict = paired_difference(a, b)
@@ -261,6 +251,10 @@ def test_bootstrap_interval_against_scipy():
     width = verdict.high - verdict.low
     assert verdict.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
     assert verdict.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
+    a = np.r_[np.full(9, 0.6), np.full(3, 0.4), np.full(88, 0.5)]
+    verdict = paired_difference(a, np.full(100, 0.5), resamples=10)
+    assert (verdict.wins, verdict.losses, verdict.n) == (9, 3, 100)
+    assert verdict.p_value == pytest.approx(stats.binomtest(9, 12).pvalue)
 
 
 @pytest.mark.parametrize("higher_is_better", [True, False])

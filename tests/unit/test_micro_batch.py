@@ -47,15 +47,12 @@ def step_of(stage: PretrainStage) -> tuple[dict[str, float], list[torch.Tensor],
     return terms, [p.grad.clone() for p in forward.parameters() if p.grad is not None], seen
 
 
-def test_parts_of_a_batch_add_up_to_its_gradient(dataset: Path) -> None:
+def test_parts_of_a_batch_add_up_to_its_gradient_and_have_all_rotations(dataset: Path) -> None:
     whole, parts = step_of(stage_of(dataset)), step_of(stage_of(dataset, micro_batch=11))
     assert (whole[2], parts[2]) == ([40], [10, 10, 10, 10])
     assert parts[0] == pytest.approx(whole[0], rel=1e-5)
     for ours, theirs in zip(parts[1], whole[1], strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
-
-
-def test_every_part_has_all_rotations_of_its_pictures(dataset: Path) -> None:
     stage = stage_of(dataset, batch_size=8, micro_batch=8)
     batch = stage.batch(0)
     part = batch.images[1 :: stage.parts]

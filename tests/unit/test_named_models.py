@@ -48,7 +48,7 @@ def test_half_names_are_refused(home: Path, text: str) -> None:
         parse_name(text)
 
 
-def test_scores_of_one_model(home: Path) -> None:
+def test_scores_of_one_model_and_equal_backbones_are_held_once(home: Path) -> None:
     found = load_models(["proto=runs/first", "plain.safetensors:E,entropy"])
     assert [(each.name, each.score) for each in found] == [
         ("proto", found[0].model.method.open_score),
@@ -59,9 +59,6 @@ def test_scores_of_one_model(home: Path) -> None:
     assert [each.method for each in found] == ["protonet", "gel", "gel"]
     every = load_models(["plain.safetensors:all"])
     assert [each.score for each in every] == list(found[1].model.method.score_names)
-
-
-def test_equal_backbones_are_held_once(home: Path) -> None:
     save_model(home / "other.safetensors", tiny_model(seed=1))
     proto, gel, other = load_models(["runs/first", "plain.safetensors", "other.safetensors"])
     assert proto.model.backbone is gel.model.backbone

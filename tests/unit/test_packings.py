@@ -61,7 +61,7 @@ def test_every_packing_is_the_same_data_set(tmp_path: Path, form: str) -> None:
     assert found.variant == VARIANTS.get(form, found.variant)
 
 
-def test_the_same_pictures_make_cifar_fs_and_fc100(tmp_path: Path) -> None:
+def test_the_same_pictures_make_cifar_fs_and_fc100_also_undivided(tmp_path: Path) -> None:
     folder = by_split(tmp_path / "in", CONTENT["cifar-fs"])
     home = {name: split for split, names in published_classes("fc100").items() for name in names}
     found = recognise("fc100", folder)
@@ -70,9 +70,6 @@ def test_the_same_pictures_make_cifar_fs_and_fc100(tmp_path: Path) -> None:
     for split, record in index.splits.items():
         assert set(record.classes) == {name for name in every if home[name] == split}
     assert sum(record.total for record in index.splits.values()) == PER_CLASS * len(every)
-
-
-def test_undivided_classes_get_the_published_split(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (1, 8, 8, 3), dtype=np.uint8)
     folder = by_class(tmp_path / "cifar", {"": dict.fromkeys(CIFAR100, pixels)})
     assert recognise("cifar-fs", folder).counts == {"train": 64, "val": 16, "test": 20}
@@ -146,7 +143,7 @@ def test_ones_own_classes_are_divided_by_a_seed(tmp_path: Path) -> None:
     )
 
 
-def test_ones_own_splits_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_ones_own_splits_are_taken_as_they_are_and_shares_must_be_shares(tmp_path: Path) -> None:
     names = [*OWN[""]]
     content = {s: {name: OWN[""][name] for name in names[i::3]} for i, s in enumerate(("train", "val", "test"))}
     folder = by_split(tmp_path / "folder", content)
@@ -155,6 +152,10 @@ def test_ones_own_splits_are_taken_as_they_are(tmp_path: Path) -> None:
         for split, classes in content.items():
             assert index.splits[split].manifest == of_arrays(classes).manifest
             assert set(index.splits[split].classes) == classes.keys()
+    folder = by_class(tmp_path / "classes", OWN)
+    for shares in ((0.5, 0.5, 0.5), (0, 0.5, 0.5), (1.5, -0.5, 0)):
+        with pytest.raises(DataError, match="three numbers that add up to 1"):
+            recognise("own", folder, shares=shares)
 
 
 def test_another_input_has_another_key(tmp_path: Path) -> None:
@@ -179,13 +180,6 @@ def test_a_damaged_picture_in_a_zip_can_be_left_out(tmp_path: Path) -> None:
         prepare(tmp_path / "out", found.splits, name="mine", packing=found.words, key=found.key)
     index = prepare(tmp_path / "out", found.splits, name="mine", packing="", key="", skip_bad=True)
     assert sum(len(record.skipped) for record in index.splits.values()) == 1
-
-
-def test_shares_must_be_shares(tmp_path: Path) -> None:
-    folder = by_class(tmp_path, OWN)
-    for shares in ((0.5, 0.5, 0.5), (0, 0.5, 0.5), (1.5, -0.5, 0)):
-        with pytest.raises(DataError, match="three numbers that add up to 1"):
-            recognise("own", folder, shares=shares)
 
 
 def test_the_real_cifar_fs_is_recognised() -> None:

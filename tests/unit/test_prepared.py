@@ -301,7 +301,7 @@ def test_input_that_makes_no_data_set(tmp_path: Path) -> None:
     none_left(tmp_path, "must be letters, digits", **{"../up": samples(images, "ab")})
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_and_only_one_process_prepares(tmp_path: Path) -> None:
     folder = prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
     before = {path: path.read_bytes() for path in folder.iterdir()}
     with refused("exists", "toy holds a prepared data set already"):
@@ -310,14 +310,11 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with refused("exists", "empty exists already"):
         prepared(tmp_path / "empty", all=samples(pictures(4), "ab"))
-
-
-def test_only_one_process_prepares(tmp_path: Path) -> None:
-    work = work_folder(tmp_path / "toy")
+    work = work_folder(tmp_path / "busy")
     work.mkdir()
-    with FileLock(work / "lock"), refused("busy", "toy"):
-        prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
-    prepared(tmp_path / "toy", all=samples(pictures(4), "ab"))
+    with FileLock(work / "lock"), refused("busy", str(tmp_path / "busy")):
+        prepared(tmp_path / "busy", all=samples(pictures(4), "ab"))
+    prepared(tmp_path / "busy", all=samples(pictures(4), "ab"))
 
 
 def interrupted(folder: Path, images: Pixels, *, key: str = "k") -> list[str]:

@@ -137,7 +137,7 @@ def test_a_change_that_is_refused_changes_nothing(change, code: str, word: str) 
     assert who.predict(some("one", 20, 21)) == answer
 
 
-def test_a_threshold_by_hand_is_kept_and_told_of() -> None:
+def test_a_threshold_by_hand_is_kept_and_those_by_class_decide_by_the_nearest() -> None:
     who = recognizer()
     computed = who.threshold
     assert who.set_threshold(1e9).source == "user"
@@ -152,9 +152,6 @@ def test_a_threshold_by_hand_is_kept_and_told_of() -> None:
         who.set_threshold(1.0, per_class=True)
     with refused("recipe", "a share between"):
         who.set_threshold(max_false_unknown=5)
-
-
-def test_thresholds_by_class_decide_by_the_nearest_class() -> None:
     who = recognizer()
     values = who.set_threshold(per_class=True).per_class
     assert values is not None

@@ -92,7 +92,7 @@ def test_encode_runs_the_backbone_once_and_keeps_rows_apart(with_mirror: bool) -
     assert (after.mirror_support is None) is not with_mirror
 
 
-def test_mirrored_exchanges_the_roles() -> None:
+def test_mirrored_exchanges_the_roles_and_to_changes_the_type_of_images_only() -> None:
     seen = episode(**mirror()).mirrored()
     assert seen.drawn == (8, 9, 3, 5)
     assert seen.support.flatten().tolist() == [20, 21, 22]
@@ -101,9 +101,6 @@ def test_mirrored_exchanges_the_roles() -> None:
     assert seen.query_label.tolist() == [UNKNOWN, 1, UNKNOWN, 0]
     with pytest.raises(DataError, match="draw it with mirror=True"):
         episode().mirrored()
-
-
-def test_to_changes_the_type_of_images_only() -> None:
     moved = episode(**mirror()).to("cpu", torch.float64)
     assert moved.support.dtype == moved.query.dtype == moved.mirror_support.dtype == torch.float64
     assert moved.support_label.dtype == moved.query_label.dtype == torch.int64
