@@ -93,9 +93,7 @@ def test_object_storage_and_the_web(home: Path, web: str) -> None:
         assert "cannot be read" in found.error
 
 
-def test_paths_may_be_addresses_not_unicode_or_relative(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_paths_of_every_kind(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     assert list(addresses([f"file://{home}/photos"])) == list(addresses([str(home / "photos")]))
     Store(f"file://{tmp_path}/a%20folder").write("x", b"1")
     assert (tmp_path / "a folder" / "x").read_bytes() == b"1"

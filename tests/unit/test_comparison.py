@@ -217,9 +217,7 @@ def test_what_all_rows_share_stands_under_the_table(narrow: Backbone, measured: 
     assert found.table.rows[0].difference["acc"].mean < 0
 
 
-def test_a_model_that_knows_the_test_classes_says_so_and_without_unknown_only_accuracy(
-    full: Backbone, measured: dict[str, Any]
-) -> None:
+def test_a_model_that_knows_the_test_classes_and_tasks_without_unknown(full: Backbone, measured: dict[str, Any]):
     each = made(full, trained_on="data/cifar-fs")
     (found,) = results([each], measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
     assert "was trained on 1 of these 20 classes" in found.table.rows[0].note

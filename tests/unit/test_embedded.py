@@ -151,9 +151,7 @@ def test_drawn_twice_and_read_from_the_cache(own_cache: Path, monkeypatch: pytes
     assert [path.name for path in kept.parent.iterdir()] == [kept.name]
 
 
-def test_a_folder_that_cannot_be_written_is_no_obstacle_and_what_cannot_be_drawn_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_folder_that_cannot_be_written_and_what_cannot_be_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     file = tmp_path / "file"
     file.write_text("")
     monkeypatch.setenv("GLOCAL_CACHE", str(file))

@@ -83,9 +83,7 @@ def test_enrolling_with_the_graphs_of_a_file_is_what_torch_does(tmp_path: Path) 
         assert theirs.contents.decision.usual[name] == pytest.approx(range_, abs=1e-3)
 
 
-def test_graphs_that_answer_otherwise_or_are_for_fewer_photos_are_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_graphs_that_would_answer_otherwise_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     other = recognizer()
     method = other.contents.model.model.method
     monkeypatch.setattr(method, "temperature", 1.01 * method.temperature)

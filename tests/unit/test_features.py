@@ -108,9 +108,7 @@ def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank
     assert torch.equal(few(np.array([5, 17])), whole(np.array([5, 17])))
 
 
-def test_indices_outside_the_data_and_a_backbone_in_training_mode_are_refused(
-    build: Callable[..., FeatureBank],
-) -> None:
+def test_indices_outside_the_data_and_training_mode_are_refused(build: Callable[..., FeatureBank]):
     bank = build(Doubling(), dataset())
     for wrong in ([0, N], [-1, 2]):
         with refused("data", f"must be in 0..20, got {wrong[0]}..{wrong[1]}"):

@@ -104,9 +104,7 @@ class TestSplits:
 
 
 class TestFolder:
-    def test_a_folder_with_a_run_is_refused_and_resumed_only_with_its_recipe(
-        self, dataset: Path, pretrained: Path, tmp_path: Path
-    ) -> None:
+    def test_a_folder_with_a_run_is_only_resumed(self, dataset: Path, pretrained: Path, tmp_path: Path):
         before = snapshot(pretrained)
         with refused("run-exists", "--resume"):
             run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained)
@@ -330,9 +328,7 @@ class TestStages:
         run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
         assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
 
-    def test_settings_that_would_have_no_effect_or_deal_tasks_unevenly_are_refused(
-        self, dataset: Path, pretrained: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_settings_that_cannot_be_kept_are_refused(self, dataset: Path, pretrained: Path, monkeypatch):
         device = torch.device("cpu")
         flipped = recipe_of(dataset, augment={"flip": True}).augment
         augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})

@@ -246,9 +246,7 @@ class TestExtends:
         assert recipe.method.settings == {"top_k": 2, "variant": "energy"}
         assert "extends" not in recipe.model_dump()
 
-    def test_a_shipped_recipe_is_named_as_on_the_command_line_and_another_name_makes_a_new_section(
-        self, write: Any
-    ) -> None:
+    def test_a_shipped_recipe_is_named_as_on_the_command_line_and_a_section_by_its_name(self, write: Any):
         mine = load_recipe(write("mine.toml", 'extends = "cifar-fs-cpu-5shot"\n[train]\ntasks = 7\n'))
         assert mine == load_recipe("cifar-fs-cpu-5shot", ["train.tasks=7"])
         recipe = load_recipe(write("other.toml", 'extends = "base.toml"\n[method]\nname = "feat"\n'))
