@@ -132,27 +132,25 @@ def test_what_is_no_pickle_is_refused(tmp_path, content):
 
 
 def test_files_that_cannot_be_opened_and_wrong_choices(tmp_path):
-    with pytest.raises(WeightsError, match="cannot be read: No such file"):
-        import_weights(tmp_path / "none.pth")
-    with pytest.raises(WeightsError, match="cannot be read: Is a directory"):
-        import_weights(tmp_path)
     file = write(tmp_path / "f.pth", Feat())
-    for wrong, match in (
+    layouts = "auto, feat, snatcher, gel-maps, gel, att-g, att, tane, pretrained"
+    for path, wrong, error, match in (
+        (tmp_path / "none.pth", {}, WeightsError, "cannot be read: No such file"),
+        (tmp_path, {}, WeightsError, "cannot be read: Is a directory"),
+        (file, {"layout": "peeler"}, RecipeError, f"layout must be one of {layouts}, got 'peeler'"),
         (
-            {"layout": "peeler"},
-            "layout must be one of auto, feat, snatcher, gel-maps, gel, att-g, att, tane, pretrained, got 'peeler'",
+            file,
+            {"dataset": "cub"},
+            RecipeError,
+            "dataset must be one of mini-imagenet, tiered-imagenet, cifar-fs, got 'cub'",
         ),
-        ({"dataset": "cub"}, "dataset must be one of mini-imagenet, tiered-imagenet, cifar-fs, got 'cub'"),
-        ({"shot": 3}, "shot must be one of 1, 5, got 3"),
+        (file, {"shot": 3}, RecipeError, "shot must be one of 1, 5, got 3"),
+        (file, {"layout": "gel"}, WeightsError, r"layout of GEL lacks conv\.0\.weight, conv\.0\.bias, .* and 5 more"),
+        (file, {"layout": "tane"}, WeightsError, r"layout of TANE lacks feature\.layer1\.conv1\.weight"),
+        (file, {"layout": "pretrained"}, WeightsError, r"has slf_attn\.fc\.bias, .* and 4 more, which have no place"),
     ):
-        with pytest.raises(RecipeError, match=match):
-            import_weights(file, **wrong)
-    with pytest.raises(WeightsError, match=r"layout of GEL lacks conv\.0\.weight, conv\.0\.bias, .* and 5 more"):
-        import_weights(file, layout="gel", dataset="cifar-fs")
-    with pytest.raises(WeightsError, match=r"layout of TANE lacks feature\.layer1\.conv1\.weight"):
-        import_weights(file, layout="tane", dataset="cifar-fs")
-    with pytest.raises(WeightsError, match=r"has slf_attn\.fc\.bias, .* and 4 more, which have no place"):
-        import_weights(file, layout="pretrained", dataset="cifar-fs")
+        with pytest.raises(error, match=match):
+            import_weights(path, **({"dataset": "cifar-fs"} | wrong))
 
 
 def test_the_command_never_overwrites_the_file_it_reads(tmp_path):

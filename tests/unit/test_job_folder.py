@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -68,12 +69,9 @@ def test_jobs_are_not_mixed(tmp_path: Path) -> None:
     with refused("interrupted-run", where):
         begun(where, ["a"])
     folder = JobFolder(Store(where))
-    with refused("other-recognizer"):
-        folder.begin(Job("answers", "x.glocal", "another", ("photos",)), resume=True)
-    with refused("other-recognizer"):
-        folder.begin(Job("vectors", "x.glocal", "maker", ("photos",)), resume=True)
-    with refused("other-photos"):
-        folder.begin(Job("answers", "x.glocal", "maker", ("others",)), resume=True)
+    for other in ({"maker": "another"}, {"kind": "vectors"}, {"given": ("others",)}):
+        with refused("other-photos" if "given" in other else "other-recognizer"):
+            folder.begin(replace(JOB, **other), resume=True)
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "letter.txt").touch()
     with refused("bad-target", "letter.txt"):
