@@ -56,12 +56,6 @@ def test_lossless_rgb_is_kept_pixel_for_pixel_from_path_and_bytes(tmp_path: Path
         assert image.flags.writeable
 
 
-@pytest.mark.parametrize("format", ["PNG", "BMP", "TIFF", "PPM", "WEBP"])
-def test_lossless_formats_agree(format: str) -> None:
-    settings = {"lossless": True} if format == "WEBP" else {}
-    np.testing.assert_array_equal(decode(encoded(Image.fromarray(COLOUR), format, **settings)), COLOUR)
-
-
 def test_grey_of_one_eight_and_sixteen_bits() -> None:
     grey = COLOUR[..., 0]
     np.testing.assert_array_equal(decode(encoded(Image.fromarray(grey))), np.stack([grey] * 3, axis=2))

@@ -51,20 +51,13 @@ class TestCards:
         assert sorted(claimed) == sorted({row.method for row in published()})
 
     @pytest.mark.parametrize("name", METHODS)
-    def test_learns_what_has_a_gradient(self, name: str) -> None:
+    def test_it_says_what_the_method_and_its_docstring_say(self, name: str) -> None:
+        card, docstring = METHODS[name].card, sys.modules[METHODS[name].__module__].__doc__ or ""
         learned = [p for p in METHODS[name](8).parameters() if p.requires_grad]
-        assert bool(METHODS[name].card.learns) == bool(learned)
-
-    @pytest.mark.parametrize("name", METHODS)
-    def test_the_docstring_names_the_same_paper(self, name: str) -> None:
-        paper, docstring = METHODS[name].card.paper, sys.modules[METHODS[name].__module__].__doc__ or ""
+        assert bool(card.learns) == bool(learned)
         named = re.match(r"(\w+ et al\.) (\d{4}), ", docstring)
-        assert (named and named.groups()) == (paper and (paper.authors, str(paper.year)))
-
-    @pytest.mark.parametrize("name", METHODS)
-    def test_a_reconstruction_is_called_one_in_both_places(self, name: str) -> None:
-        docstring = sys.modules[METHODS[name].__module__].__doc__ or ""
-        assert bool(METHODS[name].card.reconstruction) == ("reconstruction**" in docstring)
+        assert (named and named.groups()) == (card.paper and (card.paper.authors, str(card.paper.year)))
+        assert bool(card.reconstruction) == ("reconstruction**" in docstring)
 
     def test_a_method_without_one_is_called_by_its_class(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ProtoNet, "card", MethodCard())
@@ -99,13 +92,10 @@ class TestPage:
         assert not re.search(r":math:|\.\. math|``|>>>", page)
 
 
-class TestDocstring:
-    @pytest.mark.parametrize(
-        "text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."]
-    )
-    def test_a_docstring_of_another_kind(self, text: str) -> None:
-        with pytest.raises(DataError, match="must begin with 'Author et al"):
-            explain(text)
+@pytest.mark.parametrize("text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."])
+def test_a_docstring_of_another_kind(text: str) -> None:
+    with pytest.raises(DataError, match="must begin with 'Author et al"):
+        explain(text)
 
 
 def test_our_numbers_from_a_comparison(tmp_path: Path, glocal: Any) -> None:
