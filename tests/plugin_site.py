@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from tiny_runs import PATIENCE, SERVER, make_dataset
+from apart import PROCESSES
+from tiny_runs import PATIENCE, make_dataset
 
 METHOD = """
 from glocal.methods.feat import FEAT
@@ -91,7 +92,7 @@ class Site:
 
     def __call__(self, *arguments: Any, plugins: bool = True) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of ``glocal ARGUMENTS`` in a process of its own."""
-        process = SERVER.Process(target=_glocal, args=(str(self.home), tuple(map(str, arguments)), plugins))
+        process = PROCESSES.Process(target=_glocal, args=(str(self.home), tuple(map(str, arguments)), plugins))
         process.start()
         process.join(PATIENCE)
         out, err = ((self.home / name).read_text() for name in ("out", "err"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
@@ -15,6 +14,8 @@ from typing import Any
 
 import numpy as np
 from PIL import Image
+
+from apart import PROCESSES
 
 SETTLED = (1_000_000_000, 1_000_000_000)  # a file this old may be remembered by the digest cache
 PATIENCE = 120.0  # seconds after which a process that should have ended counts as hanging
@@ -54,14 +55,9 @@ def fields(dataset: Path, stage: str, **sections: Any) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if value is not None}
 
 
-# Imports what is slow once (optimizers load torch._dynamo); every command is then a process of its own.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["glocal.cli.main", "glocal.engine.train", "torch._dynamo", "sklearn.datasets"])
-
-
 def start_cli(*arguments: str, output: Path, cache: Path, save_seconds: float = 0.02) -> ForkServerProcess:
     """``glocal ARGUMENTS`` in a new process; what it says goes to ``output``."""
-    process = SERVER.Process(target=run_cli, args=(arguments, str(output), str(cache), save_seconds))
+    process = PROCESSES.Process(target=run_cli, args=(arguments, str(output), str(cache), save_seconds))
     process.start()
     return process
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 import time
@@ -14,14 +13,12 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from apart import PROCESSES
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank
 from glocal.types import Preprocess
 
 N, BATCH, KILLS = 320, 16, 8
-
-PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.data.features"])
 
 
 class Logging:

@@ -16,10 +16,10 @@ import fsspec
 import numpy as np
 import pyarrow.dataset as ds
 import pytest
-from PIL import Image
 
 from exports import onnx_recognizer
 from glocal_runtime.enrolled import TOLERANCE, relative
+from hostile_files import png_claiming
 from photos import WORDS, recognizer, write
 from web import served
 
@@ -44,7 +44,7 @@ def spoil(folder: Path, good: Path) -> None:
     (folder / "truncated.png").write_bytes(good.read_bytes()[:200])
     (folder / "text.jpg").write_text("no picture")
     (folder / "empty.jpg").touch()
-    Image.new("L", (12000, 12000)).save(folder / "bomb.png")
+    (folder / "bomb.png").write_bytes(png_claiming(12_000, 12_000))
     (folder / "gone.png").symlink_to(folder / "nowhere.png")
     os.mkfifo(folder / "pipe.png")
 

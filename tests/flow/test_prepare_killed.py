@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import time
@@ -14,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
+from apart import PROCESSES
 from glocal.data.dataset import ClassDataset
 from glocal.data.prepare import prepare, work_folder
 from glocal.data.prepared import open_prepared
@@ -21,9 +21,6 @@ from glocal.data.prepared_writer import Sample
 
 PER_SPLIT, KILLS = 24, 6
 CLASSES = {"train": "abc", "val": "de", "test": "fgh"}
-
-PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.data.prepare"])
 
 
 def pictures(split: str) -> np.ndarray:
