@@ -7,7 +7,34 @@ server for all tests of a process, and what it imports is settled by who asks la
 from __future__ import annotations
 
 import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
 
 SLOW = ("glocal.cli.main", "glocal.engine.train", "glocal.data.prepare", "glocal.serve.workspace")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([*SLOW, "glocal.recognizer.torch_model", "torch._dynamo", "sklearn.datasets"])
+
+
+def start(*words: object, out: Path, err: Path, **environment: str) -> ForkServerProcess:
+    """``glocal WORDS`` in a new process; what it says goes to those files."""
+    process = PROCESSES.Process(target=glocal, args=(list(map(str, words)), str(out), str(err)), kwargs=environment)
+    process.start()
+    return process
+
+
+def glocal(words: Sequence[str], out: str, err: str, **environment: str) -> None:
+    """In such a process."""
+    import torch
+
+    from glocal.cli.main import main
+
+    for number, path in ((1, out), (2, err)):
+        with open(path, "ab") as file:
+            os.dup2(file.fileno(), number)
+    os.environ |= environment
+    torch.set_num_threads(1)
+    sys.argv = ["glocal", *words]
+    main()

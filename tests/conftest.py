@@ -22,12 +22,27 @@ from tiny_runs import make_dataset
 settings.register_profile("glocal", deadline=None)
 settings.load_profile("glocal")
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
+# The files that take longest.  They come first: nobody waits at the end for one of them, which has a process to itself.
+LONGEST = ("test_train_resume", "test_docs", "test_wheel", "test_reproduce", "test_tutorial", "test_demo")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+
+
+@pytest.fixture(scope="module")
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all tests of a file."""
+    return tmp_path_factory.mktemp(request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the cache of whoever runs it."""
-    folder = tmp_path_factory.mktemp("cache")
+def own_cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """No test reads or writes the cache of whoever runs it; those of a file that says ``ONE_CACHE`` share theirs."""
+    together = getattr(request.module, "ONE_CACHE", False)
+    folder = request.getfixturevalue("home") / "cache" if together else tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("GLOCAL_CACHE", str(folder))
     return folder
 

@@ -20,7 +20,7 @@ from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from photos import some
 from tiny_models import tiny_model
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 PAGE = {"X-Glocal": "1"}  # what the page sends with every change
 HERE = "http://127.0.0.1"
@@ -68,7 +68,7 @@ def client(file: Path, *, model: str = "embedded-gel", settings: Settings | None
     """The same as the page asks it."""
     with (
         listening(file, model=model, settings=settings) as address,
-        httpx.Client(base_url=address, headers=PAGE, timeout=60) as asking,
+        httpx.Client(base_url=address, headers=PAGE, timeout=PATIENCE) as asking,
     ):
         yield asking
 

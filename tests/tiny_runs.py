@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
@@ -15,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from apart import PROCESSES
+from apart import PROCESSES, glocal
 
 SETTLED = (1_000_000_000, 1_000_000_000)  # a file this old may be remembered by the digest cache
 PATIENCE = 120.0  # seconds after which a process that should have ended counts as hanging
@@ -63,19 +62,10 @@ def start_cli(*arguments: str, output: Path, cache: Path, save_seconds: float = 
 
 
 def run_cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: float) -> None:
-    import torch
-
-    from glocal.cli.main import main
     from glocal.engine import loop
 
-    with open(output, "ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.environ["GLOCAL_CACHE"] = cache
-    torch.set_num_threads(1)
     loop.SAVE_SECONDS, loop.LOG_EVERY = save_seconds, 1
-    sys.argv = ["glocal", *arguments]
-    main()
+    glocal(arguments, output, output, GLOCAL_CACHE=cache)
 
 
 def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:

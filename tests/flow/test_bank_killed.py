@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from multiprocessing.process import BaseProcess
@@ -74,7 +73,7 @@ def test_killed_builders_leave_a_bank_that_the_next_one_completes(tmp_path: Path
         while process.is_alive() and (len(encoded(log)) < until or not list(tmp_path.glob("bank/*/lock"))):
             time.sleep(0.0005)
         time.sleep(float(rng.uniform(0, 0.006)))
-        os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.join()
         killed += process.exitcode == -signal.SIGKILL
     assert killed > 0

@@ -21,6 +21,7 @@ from glocal.engine.recipe import shipped_recipes
 from glocal.methods import METHODS
 from glocal.metrics import METRICS
 
+ONE_CACHE = True  # pictures are drawn and encoded once for all pages
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 PAGES = [ROOT / name for name in TOP] + sorted(ROOT.glob("docs/**/*.md"))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import signal
 import time
 from collections import Counter
@@ -64,8 +62,7 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
         while process.is_alive() and read(log).total() < until and not target.exists():
             time.sleep(0.0005)
         time.sleep(float(rng.uniform(0, 0.01)))
-        with contextlib.suppress(ProcessLookupError):  # it may have finished meanwhile
-            os.kill(process.pid, signal.SIGKILL)
+        process.kill()
         process.join()
         killed += process.exitcode == -signal.SIGKILL
         if target.exists():

@@ -41,8 +41,8 @@ def open_(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 @pytest.fixture(scope="module")
 def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Waits two seconds for an upload; only tests that are too slow on purpose use it."""
-    limits = replace(SMALL, upload_seconds=2.0)
+    """Waits half a second for an upload; only tests that are too slow on purpose use it."""
+    limits = replace(SMALL, upload_seconds=0.5)
     with client(tiny_file(tmp_path_factory.mktemp("hurried")), settings=Settings(limits=limits)) as asking:
         yield asking
 
@@ -237,11 +237,12 @@ def test_who_keeps_sending_a_little_is_dropped_too(
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "head_seconds", 1.0)
+    monkeypatch.setattr(Connection, "head_seconds", 0.3)
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):
         with connect(open_) as slow:
             slow.sendall(begun)
             assert heard(slow) == ""
+    monkeypatch.setattr(Connection, "head_seconds", 1.0)
     with connect(open_) as slow:
         slow.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(4096).startswith(b"HTTP/1.1 200")
