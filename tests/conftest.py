@@ -47,6 +47,13 @@ def own_cache(
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A folder that the processes of a run share."""
+    base = tmp_path_factory.getbasetemp()
+    os.environ["GLOCAL_TEST_RUN"] = str(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+
+
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of 16 pixels, divided into train, val and test; nobody changes them."""

@@ -1,11 +1,16 @@
-"""Exports of small recognizers; tracing takes seconds, so each model is traced once."""
+"""Exports of small recognizers; tracing takes ten seconds, so each model is traced once for all processes of a run."""
 
 from __future__ import annotations
 
+import os
+import pickle
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from tempfile import mkdtemp
 from unittest.mock import patch
+
+from filelock import FileLock
 
 from glocal.export import onnx as exporting
 from glocal.export.graphs import trace
@@ -17,7 +22,12 @@ from photos import recognizer
 
 @cache
 def graphs(model: str) -> dict[str, bytes]:
-    return trace(recognizer(model=model).contents.model.model)
+    kept = Path(os.environ.get("GLOCAL_TEST_RUN") or mkdtemp()) / f"graphs-{model.replace('/', '-')}"  # see conftest.py
+    with FileLock(f"{kept}.lock"):
+        if not kept.exists():
+            kept.write_bytes(pickle.dumps(trace(recognizer(model=model).contents.model.model)))
+        found: dict[str, bytes] = pickle.loads(kept.read_bytes())
+    return found
 
 
 def traced_once(who: Recognizer, path: Path, *, int8: bool = False) -> Exported:

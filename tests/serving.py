@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -71,6 +73,20 @@ def client(file: Path, *, model: str = "embedded-gel", settings: Settings | None
         httpx.Client(base_url=address, headers=PAGE, timeout=PATIENCE) as asking,
     ):
         yield asking
+
+
+def place(address: str) -> tuple[str, int]:
+    where = urlsplit(address)
+    return str(where.hostname), int(where.port or 0)
+
+
+def connect(address: str) -> socket.socket:
+    return socket.create_connection(place(address), timeout=PATIENCE)
+
+
+def everything(one: socket.socket) -> bytes:
+    """All that is said until the end."""
+    return b"".join(iter(lambda: one.recv(65536), b""))
 
 
 def detail(response: httpx.Response, status: int, kind: str) -> str:

@@ -17,7 +17,6 @@ from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -31,7 +30,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance, response
 from glocal.serve.connections import Connection
 from glocal.serve.security import Limits, Settings
 from hostile_requests import Hostile, hostile_requests, slow_ones
-from serving import PAGE, listening, tiny_file, uploads
+from serving import PAGE, connect, everything, listening, tiny_file, uploads
 from waiting import PATIENCE
 
 SLOW = 3.0  # seconds: who takes longer is dropped; on a busy machine the others may take a second
@@ -105,15 +104,12 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 def send(address: str, hostile: Hostile) -> str:
     """The status, or how the connection ended."""
-    where = urlsplit(address)
-    with socket.create_connection((where.hostname, where.port), timeout=PATIENCE) as one:
+    with connect(address) as one:
         try:
             one.sendall(hostile.raw)
             if not hostile.slow and not select.select([one], [], [], ENOUGH)[0]:
                 one.shutdown(socket.SHUT_WR)  # the server waits for more: there is no more
-            said = b""
-            while more := one.recv(65536):
-                said += more
+            said = everything(one)
         except TimeoutError:
             raise  # the server hangs
         except OSError:

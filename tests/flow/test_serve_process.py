@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -22,7 +20,7 @@ from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import DataError, GlocalError
 from refusal import refused
-from serving import HERE, PAGE, tiny_file, uploads
+from serving import HERE, PAGE, connect, everything, place, tiny_file, uploads
 from waiting import PATIENCE, wait_for, wait_until_closed
 
 
@@ -57,15 +55,14 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
         form = httpx.Request("POST", f"{where}predict", files=uploads("one", 0, 3), headers={"Connection": "close"})
         body = form.read()
         head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
-        place = (urlsplit(where).hostname, urlsplit(where).port)
-        with socket.create_connection(place, timeout=PATIENCE) as begun:
+        with connect(where) as begun:
             begun.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + body[:-50])
             wait_for(lambda: 'glocal_requests_total{method="GET",route="/health"' in asking.get("/metrics").text)
             os.kill(process.pid, signal.SIGTERM)
-            wait_until_closed(place)
+            wait_until_closed(place(where))
             assert process.is_alive()
             begun.sendall(body[-50:])
-            said = b"".join(iter(lambda: begun.recv(65536), b""))
+            said = everything(begun)
         assert said.startswith(b"HTTP/1.1 200")
         assert said.count(b'"ok":true') == 3
         process.join(PATIENCE)
@@ -122,9 +119,9 @@ def test_what_cannot_be_served_is_a_sentence(arguments: list[str], words: str, t
 def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
-    for place in (file, tmp_path):
+    for wrong in (file, tmp_path):
         with pytest.raises(DataError):
-            Workspace(place)
+            Workspace(wrong)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

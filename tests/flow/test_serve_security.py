@@ -12,19 +12,19 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
 import pytest
 
+import serving
 from glocal.serve import forms
 from glocal.serve.connections import Connection
 from glocal.serve.security import COOKIE, Limits, Settings, cookie_of
 from glocal.serve.server import Worker
 from glocal.serve.snapshot import Snapshot
 from glocal_runtime.images import decode as small
-from serving import PAGE, client, detail, png, tiny_file, uploads
+from serving import PAGE, client, detail, everything, png, tiny_file, uploads
 from waiting import PATIENCE, wait_for
 
 TOKEN = "correct horse battery"
@@ -55,12 +55,11 @@ def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def connect(asking: httpx.Client) -> socket.socket:
-    where = urlsplit(str(asking.base_url))
-    return socket.create_connection((where.hostname, where.port), timeout=PATIENCE)
+    return serving.connect(str(asking.base_url))
 
 
 def heard(connection: socket.socket) -> str:
-    return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    return everything(connection).decode()
 
 
 def test_every_answer_has_the_safe_headers(open_: httpx.Client) -> None:
