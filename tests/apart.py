@@ -8,14 +8,28 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import random
+import signal
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from multiprocessing.context import ForkServerProcess
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 SLOW = ("glocal.cli.main", "glocal.engine.train", "glocal.data.prepare", "glocal.serve.workspace")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload([*SLOW, "glocal.recognizer.torch_model", "torch._dynamo", "sklearn.datasets"])
+
+
+def kill_after(process: BaseProcess, count: Callable[[], float], until: float, *, within: float) -> bool:
+    """Kill it when it has got so far, and a moment more, of at most so many seconds; False when it ended before."""
+    while process.is_alive() and count() < until:
+        time.sleep(0.0005)
+    time.sleep(random.uniform(0, within))
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
 
 
 def start(*words: object, out: Path, err: Path, **environment: str) -> ForkServerProcess:

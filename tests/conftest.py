@@ -22,12 +22,13 @@ from tiny_runs import make_dataset
 settings.register_profile("glocal", deadline=None)
 settings.load_profile("glocal")
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
-# The files that take longest.  They come first: nobody waits at the end for one of them, which has a process to itself.
-LONGEST = ("test_train_resume", "test_docs", "test_wheel", "test_reproduce", "test_tutorial", "test_demo")
+# The files that take longest come first: with two processes, nobody waits at the end for one that has just begun.
+LONGEST = ("train_resume", "docs", "wheel", "export", "reproduce", "many_photos", "distributed", "demo")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: LONGEST.index(item.path.stem) if item.path.stem in LONGEST else len(LONGEST))
+    place = {f"test_{name}": i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ import numpy as np
 from PIL import Image
 
 from apart import PROCESSES, glocal
+from waiting import PATIENCE, wait_for
 
 SETTLED = (1_000_000_000, 1_000_000_000)  # a file this old may be remembered by the digest cache
-PATIENCE = 120.0  # seconds after which a process that should have ended counts as hanging
 SPLITS = {"train": 5, "val": 4, "test": 4}  # classes
 
 
@@ -78,10 +78,7 @@ def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:
 
 
 def wait_for_lines(metrics: Path, n: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not metrics.exists() or metrics.read_bytes().count(b"\n") < n:
-        assert time.monotonic() < deadline, f"{metrics} never got {n} lines"
-        time.sleep(0.002)
+    wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= n, every=0.002)
 
 
 def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, cache: Path) -> list[int]:

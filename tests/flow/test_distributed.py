@@ -32,7 +32,7 @@ def torchrun(*arguments: object) -> str:
 
 
 def two_ranks(home: Path, *arguments: object) -> str:
-    """The same without torchrun, which takes longer to start than to train: processes with the environment it gives."""
+    """What the first of two says, without torchrun, which takes longer to start: they have the environment it gives."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
@@ -44,7 +44,6 @@ def two_ranks(home: Path, *arguments: object) -> str:
     for i, rank in enumerate(ranks):
         rank.join(PATIENCE)
         assert rank.exitcode == 0, (home / f"err-{i}").read_text()
-    assert (home / "out-1").read_text() == ""
     return (home / "out-0").read_text()
 
 

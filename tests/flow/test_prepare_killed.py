@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from apart import PROCESSES
+from apart import PROCESSES, kill_after
 from glocal.data.dataset import ClassDataset
 from glocal.data.prepare import prepare, work_folder
 from glocal.data.prepared import open_prepared
@@ -58,13 +57,7 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
     target, log, killed = tmp_path / "toy", tmp_path / "log", 0
     for kill in range(KILLS):
         until = read(log).total() + int(rng.integers(0, 2 * PER_SPLIT)) if kill else 5
-        process = preparer(target, log)
-        while process.is_alive() and read(log).total() < until and not target.exists():
-            time.sleep(0.0005)
-        time.sleep(float(rng.uniform(0, 0.01)))
-        process.kill()
-        process.join()
-        killed += process.exitcode == -signal.SIGKILL
+        killed += kill_after(preparer(target, log), lambda: read(log).total(), until, within=0.01)
         if target.exists():
             break
         assert [path.name for path in tmp_path.iterdir() if path.name != "log"] == [work_folder(target).name]

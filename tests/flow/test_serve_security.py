@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import httpx
 import numpy as np
@@ -33,25 +34,20 @@ UPLOAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/
 PART = b'--b\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n'
 
 
-@pytest.fixture(scope="module")
-def open_(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with client(tiny_file(tmp_path_factory.mktemp("open")), settings=Settings(limits=SMALL)) as asking:
-        yield asking
+def served(settings: Settings) -> Any:
+    """A server for all tests of this file."""
+
+    @pytest.fixture(scope="module")
+    def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+        with client(tiny_file(tmp_path_factory.mktemp("served")), settings=settings) as asking:
+            yield asking
+
+    return asking
 
 
-@pytest.fixture(scope="module")
-def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Waits half a second for an upload; only tests that are too slow on purpose use it."""
-    limits = replace(SMALL, upload_seconds=0.5)
-    with client(tiny_file(tmp_path_factory.mktemp("hurried")), settings=Settings(limits=limits)) as asking:
-        yield asking
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """With a token that the client does not send."""
-    with client(tiny_file(tmp_path_factory.mktemp("closed")), settings=Settings(token=TOKEN)) as asking:
-        yield asking
+open_ = served(Settings(limits=SMALL))
+closed = served(Settings(token=TOKEN))  # which the client does not send
+hurried = served(Settings(limits=replace(SMALL, upload_seconds=0.5)))  # for those who are too slow on purpose
 
 
 def connect(asking: httpx.Client) -> socket.socket:
