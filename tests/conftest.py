@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,6 +17,8 @@ import typer.main
 from hypothesis import settings
 
 from glocal.cli import main
+from glocal.data.benchmarks import embedded
+from glocal.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet
 from tiny_runs import make_dataset
 
 settings.register_profile("glocal", deadline=None)
@@ -49,16 +51,25 @@ def own_cache(
 
 
 @pytest.fixture(scope="session", autouse=True)
-def of_the_run(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A folder that the processes of a run share."""
-    base = tmp_path_factory.getbasetemp()
-    os.environ["GLOCAL_TEST_RUN"] = str(base.parent if "PYTEST_XDIST_WORKER" in os.environ else base)
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A folder that all processes of this run share, for what takes long to make."""
+    own = tmp_path_factory.getbasetemp()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GLOCAL_TEST_RUN", str(own.parent if "PYTEST_XDIST_WORKER" in os.environ else own))
+        yield
 
 
 @pytest.fixture(scope="session")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of 16 pixels, divided into train, val and test; nobody changes them."""
     return make_dataset(tmp_path_factory.mktemp("pictures") / "data")
+
+
+@pytest.fixture
+def few_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen printed characters to learn from and a dozen to validate with: all of them take ten seconds to draw."""
+    of_val = {val: [each for each in alphabet() if (each.script in VAL_SCRIPTS) == val] for val in (True, False)}
+    monkeypatch.setattr(embedded, "alphabet", lambda: [*of_val[True][:12], *of_val[False][:12]])
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Exports of small recognizers; tracing takes ten seconds, so each model is traced once for all processes of a run."""
+"""Exports of small recognizers; tracing takes twenty seconds, so each model is traced once."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from photos import recognizer
 
 @cache
 def graphs(model: str) -> dict[str, bytes]:
-    kept = Path(os.environ.get("GLOCAL_TEST_RUN") or mkdtemp()) / f"graphs-{model.replace('/', '-')}"  # see conftest.py
-    with FileLock(f"{kept}.lock"):
-        if not kept.exists():
-            kept.write_bytes(pickle.dumps(trace(recognizer(model=model).contents.model.model)))
-        found: dict[str, bytes] = pickle.loads(kept.read_bytes())
-    return found
+    """Of the first of the processes of this test run that asks; the others read them."""
+    place = Path(os.environ.get("GLOCAL_TEST_RUN") or mkdtemp()) / f"graphs-{model}.pkl"
+    with FileLock(place.with_suffix(".lock")):
+        if not place.exists():
+            place.write_bytes(pickle.dumps(trace(recognizer(model=model).contents.model.model)))
+        return pickle.loads(place.read_bytes())
 
 
 def traced_once(who: Recognizer, path: Path, *, int8: bool = False) -> Exported:

@@ -14,8 +14,7 @@ from typer.testing import CliRunner
 from glocal.backbones import build_backbone
 from glocal.cli.main import app
 from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset, registry
-from glocal.data.benchmarks import embedded as drawings
-from glocal.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet
+from glocal.data.benchmarks.embedded import embedded
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.evaluate import evaluate
 from glocal.engine.recipe import Recipe
@@ -39,10 +38,9 @@ def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero() -> None:
                 assert paired_difference(rows[metric], raw[metric]).low > 0, (tasks.spec, metric)
 
 
+@pytest.mark.usefixtures("few_characters")
 def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    few = [glyph for val in (True, False) for glyph in [g for g in alphabet() if (g.script in VAL_SCRIPTS) == val][:12]]
-    monkeypatch.setattr(drawings, "alphabet", lambda: few)
-    monkeypatch.setitem(registry.DATASETS, "embedded", partial(drawings.embedded, per_class=20))
+    monkeypatch.setitem(registry.DATASETS, "embedded", partial(embedded, per_class=20))
     load = demo.load_recipe
 
     def short(name: str, start: Sequence[str] = (), *more: str) -> Recipe:

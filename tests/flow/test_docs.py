@@ -68,7 +68,7 @@ def test_every_fence_is_closed_and_of_a_known_language(page: Path):
     assert text.count("```") == 2 * len(FENCE.findall(text))
 
 
-@pytest.mark.usefixtures("registries")
+@pytest.mark.usefixtures("registries", "few_characters")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
