@@ -111,3 +111,16 @@ def test_pre_training_goes_on_from_a_narrower_run(tmp_path: Path, monkeypatch: p
         PretrainStage(recipe([4, 4, 6, 15], other, widen=source), torch.device("cpu"))
     with refused("not-widened"):
         PretrainStage(recipe([4, 4, 6, 15], widen="photos-protonet"), torch.device("cpu"))
+
+
+def test_pre_training_that_goes_on_keeps_the_classifier_where_the_classes_are_the_same(tmp_path: Path) -> None:
+    known, other = make_dataset(tmp_path / "known", size=16), make_dataset(tmp_path / "other", size=16)
+    (other / "train").joinpath(sorted(path.name for path in (other / "train").iterdir())[0]).rename(
+        other / "train" / "new"
+    )
+    pretrain(parse_recipe(fields(known, "pretrain", pretrain={"epochs": 1})), tmp_path / "first")
+    before = load_model(tmp_path / "first").extra["base.weight"]
+    for folder, same in ((known, True), (other, False)):
+        more = parse_recipe(fields(folder, "pretrain", init=str(tmp_path / "first")))
+        stage = PretrainStage(more, torch.device("cpu"))
+        assert torch.equal(stage.classifier.weight.detach(), before) == same

@@ -116,7 +116,9 @@ def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() ->
 def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> None:
     narrow, wide = (SCALES[name].baseline("cifar-fs", 5).resolved() for name in ("cpu", "full"))
     assert wide.init == "cifar-fs-full/backbone"
-    assert wide == narrow.model_copy(update={"init": wide.init})
+    ours = {"init": narrow.init, "method": narrow.method}
+    assert wide.model_copy(update=ours) == narrow
+    assert wide.method.settings == narrow.method.settings | {"temperature": 64.0, "contrast_temperature": 64.0}
     elsewhere = SCALES["full"].set_as("paper", ["init=mine"])
     for run in (elsewhere.gel("cifar-fs", 1), elsewhere.peer("att", "cifar-fs", 1)):
         assert run.resolved().init == "mine"

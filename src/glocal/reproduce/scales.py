@@ -60,9 +60,17 @@ CPU = CpuScale(
 
 
 class FullScale(CpuScale):
-    """The same heads on a backbone of the paper's width, whose energies start where those of the narrow one do."""
+    """The same heads on a backbone of the paper's width, whose energies start where those of the narrow one do.
+
+    FEAT's attention has the published temperature, which validation prefers at this width.
+    """
 
     temperature = FULL_TEMPERATURE
+
+    def baseline(self, dataset: str, shot: int) -> Run:
+        run = super().baseline(dataset, shot)
+        own = [f"method.{name}={self.temperature}" for name in ("temperature", "contrast_temperature")]
+        return Run(run.recipe, (*own, *run.overrides), run.init)
 
 
 FULL = FullScale(
