@@ -35,9 +35,10 @@ docs-serve: $(DOCS)
 notebooks: $(DOCS)
 	$(BIN)/python tools/notebooks.py docs/notebooks
 
-# Two processes of one thread each: most tests keep one core busy.  A file's tests stay together, they share fixtures.
+# Two processes of one thread each: most tests keep one core busy.  A file's tests stay together, they share fixtures;
+# the longest files first, see tests/conftest.py.
 test: $(READY) lint
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The pages in the Chromium of the system; with npm, axe-core looks at their accessibility too.
 test-browser: $(READY)

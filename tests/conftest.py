@@ -17,17 +17,35 @@ import typer.main
 from hypothesis import settings
 
 from glocal.cli import main
+from glocal.data.benchmarks import embedded
+from glocal.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet
 from tiny_runs import make_dataset
 
 settings.register_profile("glocal", deadline=None)
 settings.load_profile("glocal")
 Command: TypeAlias = Callable[..., tuple[int, str, str]]
+# The files that take longest come first: with two processes, nobody waits at the end for one that has just begun.
+LONGEST = ("train_resume", "docs", "wheel", "export", "reproduce", "many_photos", "distributed", "demo")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    place = {f"test_{name}": i for i, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path.stem, len(place)))
+
+
+@pytest.fixture(scope="module")
+def home(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder for all tests of a file."""
+    return tmp_path_factory.mktemp(request.module.__name__.rpartition(".")[2])
 
 
 @pytest.fixture(autouse=True)
-def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """No test reads or writes the cache of whoever runs it."""
-    folder = tmp_path_factory.mktemp("cache")
+def own_cache(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> Path:
+    """No test reads or writes the cache of whoever runs it; those of a file that says ``ONE_CACHE`` share theirs."""
+    together = getattr(request.module, "ONE_CACHE", False)
+    folder = request.getfixturevalue("home") / "cache" if together else tmp_path_factory.mktemp("cache")
     monkeypatch.setenv("GLOCAL_CACHE", str(folder))
     return folder
 
@@ -45,6 +63,13 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Pictures of 16 pixels, divided into train, val and test; nobody changes them."""
     return make_dataset(tmp_path_factory.mktemp("pictures") / "data")
+
+
+@pytest.fixture
+def few_characters(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dozen printed characters to learn from and a dozen to validate with: all of them take ten seconds to draw."""
+    of_val = {val: [each for each in alphabet() if (each.script in VAL_SCRIPTS) == val] for val in (True, False)}
+    monkeypatch.setattr(embedded, "alphabet", lambda: [*of_val[True][:12], *of_val[False][:12]])
 
 
 @pytest.fixture(scope="session")

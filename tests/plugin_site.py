@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from tiny_runs import PATIENCE, SERVER, make_dataset
+from apart import PROCESSES, glocal
+from tiny_runs import PATIENCE, make_dataset
 
 METHOD = """
 from glocal.methods.feat import FEAT
@@ -91,24 +91,16 @@ class Site:
 
     def __call__(self, *arguments: Any, plugins: bool = True) -> tuple[int, str, str]:
         """Exit code, stdout and stderr of ``glocal ARGUMENTS`` in a process of its own."""
-        process = SERVER.Process(target=_glocal, args=(str(self.home), tuple(map(str, arguments)), plugins))
+        process = PROCESSES.Process(target=_glocal, args=(str(self.home), tuple(map(str, arguments)), plugins))
         process.start()
         process.join(PATIENCE)
-        out, err = ((self.home / name).read_text() for name in ("out", "err"))
-        return process.exitcode, out, err
+        said = [(self.home / name).read_text() for name in ("out", "err")]
+        for name in ("out", "err"):
+            (self.home / name).unlink()
+        return process.exitcode, said[0], said[1]
 
 
 def _glocal(home: str, arguments: tuple[str, ...], plugins: bool) -> None:
-    import torch
-
-    from glocal.cli.main import main
-
-    for number, name in ((1, "out"), (2, "err")):
-        with open(f"{home}/{name}", "wb") as file:
-            os.dup2(file.fileno(), number)
-    os.environ |= {"GLOCAL_CACHE": f"{home}/cache", "NOISE": f"{home}/noise"}
-    torch.set_num_threads(1)
     if plugins:
         sys.path.insert(0, f"{home}/site")
-    sys.argv = ["glocal", *arguments]
-    main()
+    glocal(arguments, f"{home}/out", f"{home}/err", GLOCAL_CACHE=f"{home}/cache", NOISE=f"{home}/noise")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import io
+import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
@@ -20,7 +22,7 @@ from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from photos import some
 from tiny_models import tiny_model
-from waiting import wait_for
+from waiting import PATIENCE, wait_for
 
 PAGE = {"X-Glocal": "1"}  # what the page sends with every change
 HERE = "http://127.0.0.1"
@@ -68,9 +70,23 @@ def client(file: Path, *, model: str = "embedded-gel", settings: Settings | None
     """The same as the page asks it."""
     with (
         listening(file, model=model, settings=settings) as address,
-        httpx.Client(base_url=address, headers=PAGE, timeout=60) as asking,
+        httpx.Client(base_url=address, headers=PAGE, timeout=PATIENCE) as asking,
     ):
         yield asking
+
+
+def place(address: str) -> tuple[str, int]:
+    where = urlsplit(address)
+    return str(where.hostname), int(where.port or 0)
+
+
+def connect(address: str) -> socket.socket:
+    return socket.create_connection(place(address), timeout=PATIENCE)
+
+
+def everything(one: socket.socket) -> bytes:
+    """All that is said until the end."""
+    return b"".join(iter(lambda: one.recv(65536), b""))
 
 
 def detail(response: httpx.Response, status: int, kind: str) -> str:

@@ -6,9 +6,10 @@ import os
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
+from apart import PROCESSES
 from glocal.reproduce.runs import Run
 from glocal.reproduce.scales import EmbeddedScale
-from tiny_runs import SERVER, make_dataset, run_cli
+from tiny_runs import make_dataset, run_cli
 
 NAME = "tiny"
 CLASSES = {"train": 12, "val": 10, "test": 10}  # 5 known and 5 unknown; base memories need others beside them
@@ -40,13 +41,13 @@ def tiny_scale() -> TinyScale:
 
 def make_data(home: Path) -> Path:
     """Returns what GLOCAL_DATA must be."""
-    make_dataset(home / NAME, size=32, per_class=40, splits=CLASSES)
+    make_dataset(home / NAME, size=32, per_class=20, splits=CLASSES)
     return home
 
 
 def start(home: Path, *arguments: str, output: Path, cache: Path) -> ForkServerProcess:
     """``glocal reproduce ARGUMENTS`` at the tiny scale, in a process of its own."""
-    process = SERVER.Process(target=_reproduce, args=(str(home), arguments, str(output), str(cache)))
+    process = PROCESSES.Process(target=_reproduce, args=(str(home), arguments, str(output), str(cache)))
     process.start()
     return process
 

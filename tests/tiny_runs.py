@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import random
 import signal
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
@@ -16,8 +14,10 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
+from apart import PROCESSES, glocal
+from waiting import PATIENCE, wait_for
+
 SETTLED = (1_000_000_000, 1_000_000_000)  # a file this old may be remembered by the digest cache
-PATIENCE = 120.0  # seconds after which a process that should have ended counts as hanging
 SPLITS = {"train": 5, "val": 4, "test": 4}  # classes
 
 
@@ -54,32 +54,18 @@ def fields(dataset: Path, stage: str, **sections: Any) -> dict[str, Any]:
     return {name: value for name, value in recipe.items() if value is not None}
 
 
-# Imports what is slow once (optimizers load torch._dynamo); every command is then a process of its own.
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload(["glocal.cli.main", "glocal.engine.train", "torch._dynamo", "sklearn.datasets"])
-
-
 def start_cli(*arguments: str, output: Path, cache: Path, save_seconds: float = 0.02) -> ForkServerProcess:
     """``glocal ARGUMENTS`` in a new process; what it says goes to ``output``."""
-    process = SERVER.Process(target=run_cli, args=(arguments, str(output), str(cache), save_seconds))
+    process = PROCESSES.Process(target=run_cli, args=(arguments, str(output), str(cache), save_seconds))
     process.start()
     return process
 
 
 def run_cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: float) -> None:
-    import torch
-
-    from glocal.cli.main import main
     from glocal.engine import loop
 
-    with open(output, "ab") as file:
-        os.dup2(file.fileno(), 1)
-        os.dup2(file.fileno(), 2)
-    os.environ["GLOCAL_CACHE"] = cache
-    torch.set_num_threads(1)
     loop.SAVE_SECONDS, loop.LOG_EVERY = save_seconds, 1
-    sys.argv = ["glocal", *arguments]
-    main()
+    glocal(arguments, output, output, GLOCAL_CACHE=cache)
 
 
 def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:
@@ -92,10 +78,7 @@ def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:
 
 
 def wait_for_lines(metrics: Path, n: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not metrics.exists() or metrics.read_bytes().count(b"\n") < n:
-        assert time.monotonic() < deadline, f"{metrics} never got {n} lines"
-        time.sleep(0.002)
+    wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= n, every=0.002)
 
 
 def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, cache: Path) -> list[int]:

@@ -104,9 +104,11 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     with page.expect_download() as taken:
         page.get_by_role("link", name="Download .glocal").click()
     assert taken.value.path().read_bytes()[:2] == b"PK"
+    assert taken.value.suggested_filename == "digits.glocal"
     with page.expect_download() as table:
         page.get_by_role("link", name="Download CSV").click()
     assert table.value.path().read_text().count("two-030.png") == 1
+    assert table.value.suggested_filename == "digits-answers.csv"
 
 
 def test_correct_rename_remove_and_photos_dropped_or_pasted(open_page: OpenPage, api: Any, tmp_path: Path) -> None:

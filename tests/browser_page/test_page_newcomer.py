@@ -131,12 +131,3 @@ def test_a_file_that_another_program_changed_is_read_again(
     expect(page.locator(".notice.info")).to_contain_text("Another program changed digits.glocal")
     page.get_by_role("button", name="Undo").click()
     expect(page.locator("#classes h3")).to_have_text(["zero", "one"])
-
-
-def test_downloads_have_the_name_of_the_recognizer(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
-    teach(api, tmp_path, {"zero": 3, "one": 3})
-    page = open_page("export")
-    for link, name in (("Download .glocal", "digits.glocal"), ("Download CSV", "digits-answers.csv")):
-        with page.expect_download() as taken:
-            page.get_by_role("link", name=link).click()
-        assert taken.value.suggested_filename == name

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tiny_runs import SERVER
+from apart import PROCESSES
 
 PATIENCE = 120.0  # seconds for a start on a busy machine
 
@@ -34,7 +34,7 @@ def serving(file: Path, *, descriptors: int | None = None) -> Iterator[Served]:
     """Killed at the end if it is still there."""
     log = Path(os.environ.get("TMPDIR", "/tmp")) / f"glocal-campaign-{os.getpid()}-{time.monotonic_ns()}.log"
     log.touch()
-    process = SERVER.Process(target=_serve, args=(str(file), str(log), descriptors))
+    process = PROCESSES.Process(target=_serve, args=(str(file), str(log), descriptors))
     process.start()
     try:
         until = time.monotonic() + PATIENCE

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import signal
 import time
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,14 +11,12 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from apart import PROCESSES, kill_after
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import FeatureBank
 from glocal.types import Preprocess
 
 N, BATCH, KILLS = 320, 16, 8
-
-PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.data.features"])
 
 
 class Logging:
@@ -71,15 +66,13 @@ def test_killed_builders_leave_a_bank_that_the_next_one_completes(tmp_path: Path
     rng = np.random.default_rng()  # other moments on every run
     log = tmp_path / "log"
     killed = 0
+
+    def batches_done() -> int:
+        return len(encoded(log)) if list(tmp_path.glob("bank/*/lock")) else -1
+
     for batches in (1, 0, *rng.integers(0, 4, KILLS - 2)):
         until = len(encoded(log)) + int(batches)
-        process = builder(tmp_path / "bank", log)
-        while process.is_alive() and (len(encoded(log)) < until or not list(tmp_path.glob("bank/*/lock"))):
-            time.sleep(0.0005)
-        time.sleep(float(rng.uniform(0, 0.006)))
-        os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        killed += process.exitcode == -signal.SIGKILL
+        killed += kill_after(builder(tmp_path / "bank", log), batches_done, until, within=0.006)
     assert killed > 0
     before = sum(encoded(log))
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +18,10 @@ from glocal.cli.main import app
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.methods import METHODS
 from glocal_runtime.errors import DataError
+from refusal import one_sentence
 from tiny_models import tiny_model
 from tiny_runs import fields, make_dataset
+from waiting import PATIENCE, wait_for
 
 SLOW = "{'torch', 'numpy', 'pydantic', 'PIL', 'sklearn', 'matplotlib', 'safetensors'} & set(sys.modules)"
 SHAPE = ["--query", "3", "--tasks", "3"]
@@ -39,14 +40,6 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def evaluating(home: Path, *more: Any, model: Any = None) -> list[str]:
     return ["evaluate", model or home / "m.safetensors", "--dataset", home / "data", "--way", "2", *SHAPE, *more]
-
-
-def refused(said: tuple[int, str, str], part: str) -> None:
-    code, out, err = said
-    assert (code, out) == (2, ""), err
-    assert err.startswith("glocal: ")
-    assert err.count("\n") == 1, "one line"
-    assert part in err
 
 
 def test_version_and_help(glocal: Any) -> None:
@@ -115,7 +108,7 @@ def test_list_of_one_kind_and_of_a_part_of_the_names(glocal: Any) -> None:
     _, shown, _ = glocal("list", "recipes", "tiered-64")
     assert len(shown.splitlines()) == 1 + len(found["recipes"])
     assert "tiered-64-cpu-pretrain " in shown
-    refused(glocal("list", "methods", "gell"), "none of the methods holds 'gell' in its name; did you mean 'gel'?")
+    one_sentence(glocal("list", "methods", "gell"), "none of the methods holds 'gell' in its name; did you mean 'gel'?")
 
 
 def test_cache_is_shown_and_cleared(glocal: Any, home: Path, own_cache: Path) -> None:
@@ -163,11 +156,11 @@ class TestEvaluate:
         ],
     )
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, more: list[str], part: str) -> None:
-        refused(glocal(*evaluating(home, *more)), part)
+        one_sentence(glocal(*evaluating(home, *more)), part)
 
     def test_models_that_are_missing(self, glocal: Any, home: Path) -> None:
         for model, part in (("nobody", "'nobody'"), (home / "data", "has no best.safetensors"), ("x" * 300, "x" * 300)):
-            refused(glocal(*evaluating(home, model=model)), part)
+            one_sentence(glocal(*evaluating(home, model=model)), part)
 
     @pytest.mark.parametrize("option", ["--way=0", "--tasks=0", "--seed=-1", "--tasks=many", "--workers=0", "--wya=3"])
     def test_values_that_are_no_values(self, glocal: Any, home: Path, option: str) -> None:
@@ -202,18 +195,21 @@ class TestTraining:
         assert record["recipe"]["init"] == str(tmp_path / "one")
         assert record["method"]["settings"] == {"temperature": 2}
         assert load_model(tmp_path / "two").method.temperature == 2
-        refused(glocal(*arguments), "already holds a run")
-        refused(glocal(*arguments, "--resume"), "method.temperature (2 there, None now)")
+        one_sentence(glocal(*arguments), "already holds a run")
+        one_sentence(glocal(*arguments, "--resume"), "method.temperature (2 there, None now)")
 
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, tmp_path: Path) -> None:
         recipe, out = home / "pretrain.json", ["--out", tmp_path / "run"]
-        refused(glocal("train", recipe, *out), "is for `glocal pretrain`, not for `glocal train`")
-        refused(glocal("pretrain", "no-recipe", *out), "recipe 'no-recipe' is neither")
-        refused(glocal("pretrain", recipe, *out, "--set", "optimiser.lr=1"), "did you mean 'optimizer'?")
-        refused(glocal("pretrain", recipe, *out, "--set", "optimizer.lr=0"), "optimizer.lr should be greater than 0")
-        refused(glocal("pretrain", recipe, *out, "--set", "data.dataset=nowhere"), "dataset 'nowhere'")
-        refused(glocal("pretrain", recipe, *out, "--resume"), "nothing to resume")
-        refused(glocal("pretrain", recipe, "--out", home / "m.safetensors"), str(home / "m.safetensors"))
+        for words, part in (
+            (["train", recipe], "is for `glocal pretrain`, not for `glocal train`"),
+            (["pretrain", "no-recipe"], "recipe 'no-recipe' is neither"),
+            (["pretrain", recipe, "--set", "optimiser.lr=1"], "did you mean 'optimizer'?"),
+            (["pretrain", recipe, "--set", "optimizer.lr=0"], "optimizer.lr should be greater than 0"),
+            (["pretrain", recipe, "--set", "data.dataset=nowhere"], "dataset 'nowhere'"),
+            (["pretrain", recipe, "--resume"], "nothing to resume"),
+        ):
+            one_sentence(glocal(*words, *out), part)
+        one_sentence(glocal("pretrain", recipe, "--out", home / "m.safetensors"), str(home / "m.safetensors"))
         assert not (tmp_path / "run").exists()
 
 
@@ -225,7 +221,7 @@ def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch
         monkeypatch.setattr(listing, "_listing", fail_instead)
 
     fail(DataError("the sentence"))
-    refused(glocal("list"), "the sentence")
+    one_sentence(glocal("list"), "the sentence")
     fail(KeyboardInterrupt())
     code, _, err = glocal("list")
     assert code == 130
@@ -252,11 +248,9 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
         text=True,
         preexec_fn=hear_ctrl_c,
     )
-    deadline = time.monotonic() + 120
-    while not (tmp_path / "banks").exists() and time.monotonic() < deadline:  # then the pictures are being encoded
-        time.sleep(0.01)
+    wait_for((tmp_path / "banks").exists)  # then the pictures are being encoded
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=120)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     assert out == ""
     assert "Traceback" not in err
@@ -264,14 +258,14 @@ def test_ctrl_c_while_evaluating(home: Path, tmp_path: Path) -> None:
 
 def test_a_wrong_path_is_told_before_anything_large_is_imported(tmp_path: Path) -> None:
     """Each of these takes a part of the second that a person waits for one sentence."""
+    gone = str(tmp_path / "gone")
     script = (
         "import sys\nfrom glocal.cli.main import main\n"
-        "sys.argv = ['glocal', *sys.argv[1:]]\n"
-        "try:\n    main()\nexcept SystemExit as stopped:\n    assert stopped.code == 2\n"
-        "print(sorted({'torch', 'numpy', 'PIL', 'pyarrow'} & set(sys.modules)))\n"
+        f"for words in (['predict', {gone!r}], ['embed', '-o', 'x', {gone!r}], ['check', {gone!r}]):\n"
+        f"    sys.argv = ['glocal', *words, {gone!r}]\n"
+        "    try:\n        main()\n    except SystemExit as stopped:\n        assert stopped.code == 2\n"
+        "    print(words[0], sorted({'torch', 'numpy', 'PIL', 'pyarrow'} & set(sys.modules)))\n"
     )
-    gone = str(tmp_path / "gone")
-    for words in (["predict", gone, gone], ["embed", gone, gone, "-o", gone], ["check", gone, gone]):
-        done = subprocess.run([sys.executable, "-c", script, *words], capture_output=True, text=True, check=True)
-        assert done.stdout == "[]\n", words
-        assert "there is no such file or folder" in done.stderr
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == "predict []\nembed []\ncheck []\n"
+    assert done.stderr.count("there is no such file or folder") == 3

@@ -23,6 +23,7 @@ from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import Recipe
 from glocal.engine.train import TrainStage
 from pictures import write_classes
+from refusal import one_sentence
 from tiny_models import tiny_model
 from tiny_runs import fields, make_dataset
 
@@ -157,9 +158,7 @@ def test_show(glocal: Any, tmp_path: Path) -> None:
         (["--split", "all", "-o", tmp_path / "no.jpg"], "its name must end in .png, got no.jpg"),
         (["-o", tmp_path / "no.png"], "use --split all"),
     ):
-        code, _, err = glocal("data", "show", source, *arguments)
-        assert (code, err.count("\n")) == (2, 1)
-        assert part in err
+        one_sentence(glocal("data", "show", source, *arguments), part)
     assert not list(tmp_path.glob("no.*"))
 
 
@@ -168,9 +167,7 @@ def test_what_the_user_can_mend(glocal: Any, home: Path, tmp_path: Path, monkeyp
     (tmp_path / "taken").mkdir()
 
     def refused(words: str, *arguments: Any) -> None:
-        code, out, err = glocal("data", *arguments)
-        assert (code, out, err.count("\n")) == (2, "", 1), (out, err)
-        assert words in err, err
+        one_sentence(glocal("data", *arguments), words)
 
     of_source = ("--from", source)
     refused("taken exists already and is not overwritten", "prepare", "x", *of_source, "--out", tmp_path / "taken")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset, registry
 from glocal.data.benchmarks.embedded import embedded
 from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.evaluate import evaluate
+from glocal.engine.recipe import Recipe
 from glocal.methods import METHODS
 from glocal.metrics import paired_difference
 from glocal.reproduce import demo
@@ -22,34 +25,30 @@ from glocal_runtime import Recognizer
 from photos import write, write_classes
 
 
-@pytest.mark.parametrize("shot", [1, 5])
-def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero(shot: int):
+def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero() -> None:
     digits = open_dataset("embedded", "test")
-    tasks = EpisodeSampler(digits, EpisodeSpec(shot=shot), seed=3).take(100)
-
-    def rows(model: Model):
-        return evaluate(model, digits, tasks=tasks, device="cpu").rows
-
+    drawn = [EpisodeSampler(digits, EpisodeSpec(shot=shot), seed=3).take(100) for shot in (1, 5)]
     pixels = build_backbone("pixels", image_size=32)
-    raw = rows(Model(pixels, METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")))
-    for name in ("embedded-protonet", "embedded-gel"):
-        trained = rows(load_model(name))
-        for metric in ("acc", "auroc"):
-            assert paired_difference(trained[metric], raw[metric]).low > 0, (name, metric)
+    method = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
+    models = [Model(pixels, method), load_model("embedded-protonet"), load_model("embedded-gel")]
+    for tasks in drawn:
+        raw, *trained = (evaluate(model, digits, tasks=tasks, device="cpu").rows for model in models)
+        for rows in trained:
+            for metric in ("acc", "auroc"):
+                assert paired_difference(rows[metric], raw[metric]).low > 0, (tasks.spec, metric)
 
 
+@pytest.mark.usefixtures("few_characters")
 def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(
-        registry.DATASETS, "embedded", lambda split: embedded(split, per_class=20 if split == "train" else 60)
-    )
+    monkeypatch.setitem(registry.DATASETS, "embedded", partial(embedded, per_class=20))
     load = demo.load_recipe
-    short = ["pretrain.epochs=1", "pretrain.batch_size=512", "train.tasks=6"]
-    short += ["validation.every=100", "validation.tasks=2"]
-    monkeypatch.setattr(demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name)]))
 
-    def views(name: str) -> list[str]:
-        return [] if name == "demo-protonet" else ["train.views=1"]
+    def short(name: str, start: Sequence[str] = (), *more: str) -> Recipe:
+        stage = ["backbone.width=[4, 4, 8, 8]"] if name == "demo-protonet" else ["train.views=1"]
+        stage += ["pretrain.epochs=1", "train.tasks=6", "validation.every=100", "validation.tasks=2"]
+        return load(name, [*start, *stage, *more])
 
+    monkeypatch.setattr(demo, "load_recipe", short)
     out = tmp_path / "out"
     first = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu"])
     assert first.exit_code == 0, first.output
@@ -81,9 +80,7 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     asked = json.loads(again.stdout)["outcome"]
     assert (asked["accuracy"]["n"], asked["caught"]["n"]) == (5 * demo.ASKED, 5 * demo.ASKED)
     assert (out / "gel" / "best.safetensors").stat().st_mtime_ns == weights  # reused, not trained again
-    monkeypatch.setattr(
-        demo, "load_recipe", lambda name, start=(): load(name, [*start, *short, *views(name), "seed=1"])
-    )
+    monkeypatch.setattr(demo, "load_recipe", lambda name, start=(): short(name, start, "seed=1"))
     other = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu"])
     assert other.exit_code != 0
     assert "delete" in str(other.exception)

@@ -4,27 +4,47 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
+from apart import start
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint, save_model
-from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import parse_recipe
-from tiny_runs import fields
+from tiny_models import tiny_model
+from tiny_runs import PATIENCE, fields
 
 GEL = {"name": "gel", "temperature": 4.0}
 
 
-def torchrun(*arguments: str, cache: Path, ranks: int = 2) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks)]
-    environment = os.environ | {"GLOCAL_CACHE": str(cache), "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, "-m", "glocal", *arguments], env=environment, capture_output=True, text=True, timeout=240
-    )
+def torchrun(*arguments: object) -> str:
+    """Standard output of ``glocal ARGUMENTS`` by two processes."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "glocal"]
+    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    command += map(str, arguments)
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10 * PATIENCE)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def two_ranks(home: Path, *arguments: object) -> str:
+    """What the first of two says, without torchrun, which takes longer to start: they have the environment it gives."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free.getsockname()[1]), "WORLD_SIZE": "2"}
+    where |= {"GLOCAL_CACHE": str(home / "cache")}
+    ranks = [
+        start(*arguments, out=home / f"out-{i}", err=home / f"err-{i}", RANK=f"{i}", LOCAL_RANK=f"{i}", **where)
+        for i in range(2)
+    ]
+    for i, rank in enumerate(ranks):
+        rank.join(PATIENCE)
+        assert rank.exitcode == 0, (home / f"err-{i}").read_text()
+    return (home / "out-0").read_text()
 
 
 def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
@@ -35,18 +55,17 @@ def close(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> None:
 
 
 @pytest.mark.parametrize("backbone", ["fine-tuned", pytest.param("frozen", marks=pytest.mark.long)])
-def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path, dataset: Path, backbone: str):
+def test_two_ranks_train_like_one_process_with_two_tasks_per_step(
+    tmp_path: Path, dataset: Path, glocal: Any, backbone: str
+) -> None:
     settings = {"tasks": 10, "backbone": backbone, "way": 2, "shot": 1, "query": 3, "unknown_way": 2}
     recipe = fields(dataset, "train", method=GEL, train=settings, validation={"every": 3}, optimizer={"lr": 0.01})
     file = tmp_path / "recipe.json"
     file.write_text(json.dumps(recipe))
-    done = torchrun("train", str(file), "--out", str(tmp_path / "two"), "--json", cache=tmp_path / "cache")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["run"] == str(tmp_path / "two")  # printed once, by the first rank
-
-    both = ["--set", "train.tasks_per_step=2"]
-    alone = torchrun("train", str(file), "--out", str(tmp_path / "one"), *both, cache=tmp_path / "cache", ranks=1)
-    assert alone.returncode == 0, alone.stderr
+    said = torchrun("train", file, "--out", tmp_path / "two", "--json")
+    assert json.loads(said)["run"] == str(tmp_path / "two")  # printed once, by the first rank
+    code, _, err = glocal("train", file, "--out", tmp_path / "one", "--set", "train.tasks_per_step=2")
+    assert code == 0, err
     (two, record), (one, alone_record) = (read_checkpoint(tmp_path / run / LAST) for run in ("two", "one"))
     assert record["recipe"] == alone_record["recipe"]
     assert record["step"] == 5
@@ -56,32 +75,25 @@ def test_two_ranks_train_like_one_process_with_two_tasks_per_step(tmp_path: Path
     assert [json.loads(line)["step"] for line in logs[0]] == [json.loads(line)["step"] for line in logs[1]] == [3, 5]
 
 
-def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dataset: Path):
-    model = pretrain(parse_recipe(fields(dataset, "pretrain")), tmp_path / "run")
-    save_model(tmp_path / "model.safetensors", model)
-    command = ["evaluate", str(tmp_path / "model.safetensors"), "--dataset", str(dataset), "--tasks", "7"]
+def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dataset: Path, glocal: Any) -> None:
+    save_model(tmp_path / "model.safetensors", tiny_model())
+    command = ["evaluate", tmp_path / "model.safetensors", "--dataset", dataset, "--tasks", "7"]
     command += ["--way", "2", "--query", "3", "--json"]
-    found = []
-    for ranks in (1, 2):
-        done = torchrun(*command, cache=tmp_path / f"cache{ranks}", ranks=ranks)
-        assert done.returncode == 0, done.stderr
-        found.append(json.loads(done.stdout))
-    assert found[0] == found[1]
-    assert found[0]["tasks"] == 7
+    both = json.loads(two_ranks(tmp_path, *command))
+    assert json.loads(glocal(*command)[1]) == both
+    assert both["tasks"] == 7
 
 
 @pytest.mark.long
-def test_a_reproduction_over_two_ranks_makes_each_run_once(tmp_path: Path):
+def test_a_reproduction_over_two_ranks_makes_each_run_once(tmp_path: Path) -> None:
     small = ["pretrain:pretrain.epochs=1", "pretrain:pretrain.batch_size=512", "pretrain:backbone.width=[4, 4, 8, 8]"]
     small += ["pretrain:backbone.image_size=32", "train:train.tasks=4", "validation.tasks=3"]
     options = [word for override in small for word in ("--set", override)]
     command = ["reproduce", "combine", "--scale", "embedded", "--tasks", "6", "--out", str(tmp_path / "out")]
-    done = torchrun(*command, *options, "--device", "cpu", "--json", cache=tmp_path / "cache")
-    assert done.returncode == 0, done.stderr
+    torchrun(*command, *options, "--device", "cpu", "--json")
     found = json.loads((tmp_path / "out" / "report.json").read_text())
     heads = [about for about in found["runs"].values() if about["recipe"]["stage"] == "train"]
     assert {about["recipe"]["train"]["tasks_per_step"] for about in heads} == {2}
     assert [piece["what"] for piece in found["pieces"]] == ["combine"]
-    again = torchrun(*command, *options, "--device", "cpu", "--json", cache=tmp_path / "cache")
-    assert again.returncode == 0, again.stderr
+    torchrun(*command, *options, "--device", "cpu", "--json")
     assert json.loads((tmp_path / "out" / "report.json").read_text())["pieces"] == found["pieces"]

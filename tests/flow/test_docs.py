@@ -21,6 +21,7 @@ from glocal.engine.recipe import shipped_recipes
 from glocal.methods import METHODS
 from glocal.metrics import METRICS
 
+ONE_CACHE = True  # pictures are drawn and encoded once for all pages
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 PAGES = [ROOT / name for name in TOP] + sorted(ROOT.glob("docs/**/*.md"))
@@ -67,7 +68,7 @@ def test_every_fence_is_closed_and_of_a_known_language(page: Path):
     assert text.count("```") == 2 * len(FENCE.findall(text))
 
 
-@pytest.mark.usefixtures("registries")
+@pytest.mark.usefixtures("registries", "few_characters")
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_python_runs(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

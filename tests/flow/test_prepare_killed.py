@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
-import os
-import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from apart import PROCESSES, kill_after
 from glocal.data.dataset import ClassDataset
 from glocal.data.prepare import prepare, work_folder
 from glocal.data.prepared import open_prepared
@@ -21,9 +18,6 @@ from glocal.data.prepared_writer import Sample
 
 PER_SPLIT, KILLS = 24, 6
 CLASSES = {"train": "abc", "val": "de", "test": "fgh"}
-
-PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.data.prepare"])
 
 
 def pictures(split: str) -> np.ndarray:
@@ -63,14 +57,7 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
     target, log, killed = tmp_path / "toy", tmp_path / "log", 0
     for kill in range(KILLS):
         until = read(log).total() + int(rng.integers(0, 2 * PER_SPLIT)) if kill else 5
-        process = preparer(target, log)
-        while process.is_alive() and read(log).total() < until and not target.exists():
-            time.sleep(0.0005)
-        time.sleep(float(rng.uniform(0, 0.01)))
-        with contextlib.suppress(ProcessLookupError):  # it may have finished meanwhile
-            os.kill(process.pid, signal.SIGKILL)
-        process.join()
-        killed += process.exitcode == -signal.SIGKILL
+        killed += kill_after(preparer(target, log), lambda: read(log).total(), until, within=0.01)
         if target.exists():
             break
         assert [path.name for path in tmp_path.iterdir() if path.name != "log"] == [work_folder(target).name]

@@ -11,17 +11,16 @@ import errno
 import io
 import json
 import shutil
-import sys
 import zipfile
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from PIL import Image
 
-from glocal.cli.main import main
+from hostile_files import png_claiming
+from packings import write_file
 from photos import recognizer, write, write_classes
 
 
@@ -66,12 +65,8 @@ def spoiled(spoil: Callable[[Path], object], *, alone: bool = False) -> Callable
     return enroll_it
 
 
-def add_file(name: str, content: bytes | Callable[[], bytes]) -> Callable[[Place], list[object]]:
-    def add(photos: Path) -> None:
-        (photos / name).parent.mkdir(exist_ok=True, parents=True)
-        (photos / name).write_bytes(content if isinstance(content, bytes) else content())
-
-    return spoiled(add)
+def add_file(name: str, content: bytes) -> Callable[[Place], list[object]]:
+    return spoiled(lambda photos: write_file(photos / name, content))
 
 
 def add_class(name: str) -> Callable[[Place], list[object]]:
@@ -141,7 +136,7 @@ CASES = [
     Case("unicode class name", add_class("größe 螺栓 🙂"), "3 classes", refused=False),
     Case("0-byte file", add_file("one/empty.jpg", b""), "the file is empty (0 bytes)"),
     Case("text as picture", add_file("one/text.png", b"Dear diary"), "not a picture in any format"),
-    Case("truncated picture", add_file("one/half.png", lambda: png(64)[:300]), "damaged, truncated"),
+    Case("truncated picture", add_file("one/half.png", png(64)[:300]), "damaged, truncated"),
     Case(
         "folder as picture",
         spoiled(lambda photos: (photos / "one" / "folder.png").mkdir()),
@@ -153,8 +148,12 @@ CASES = [
         spoiled(lambda photos: (photos / "one" / "link.png").symlink_to("nowhere.png")),
         "a link that leads nowhere",
     ),
-    Case("decompression bomb", add_file("one/huge.png", lambda: png(12_000)), "the limit against decompression bombs"),
-    Case("tiny picture", add_file("one/dot.png", lambda: png(3)), "at least 8 pixels"),
+    Case(
+        "decompression bomb",
+        add_file("one/huge.png", png_claiming(12_000, 12_000)),
+        "the limit against decompression bombs",
+    ),
+    Case("tiny picture", add_file("one/dot.png", png(3)), "at least 8 pixels"),
     Case(
         "same photo in two classes",
         spoiled(lambda photos: shutil.copy(photos / "zero" / "000.png", photos / "one" / "copy.png")),
@@ -185,96 +184,85 @@ CASES = [
 ]
 
 
+@pytest.fixture(scope="module")
+def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two classes of good photos, and a recognizer of them; every test gets a copy."""
+    root = tmp_path_factory.mktemp("good")
+    write_classes(root / "photos", ["zero", "one"], 0, 3)
+    recognizer({"zero": 3, "one": 3}).save(root / "good.glocal")
+    return root
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_bad_input(
-    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_classes(tmp_path / "photos", ["zero", "one"], 0, 3)
-    recognizer({"zero": 3, "one": 3}).save(tmp_path / "good.glocal")
+def test_bad_input(case: Case, good: Path, tmp_path: Path, glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(good, tmp_path, dirs_exist_ok=True)
     words = case.spoil(Place(tmp_path, monkeypatch))
     before = set(tmp_path.rglob("*"))
-    monkeypatch.setattr("sys.argv", ["glocal", *map(str, words)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    printed = capsys.readouterr()
-    text = " ".join((printed.out + printed.err).split())
+    code, out, err = glocal(*words)
+    text = " ".join((out + err).split())
     assert case.says in text
     assert "Traceback" not in text
-    new = set(tmp_path.rglob("*")) - before
+    new = {path.name for path in set(tmp_path.rglob("*")) - before}
     if case.refused:
-        assert end.value.code == 2
-        assert printed.out == ""
-        assert printed.err.startswith("glocal: ")
+        assert (code, out, err[:8]) == (2, "", "glocal: ")
         # A picture that cannot be used is an answer too, and the file of answers is whole.
-        assert {path.name for path in new} <= ({"out.csv"} if "bad picture" in case.name else set())
+        assert new <= ({"out.csv"} if "bad picture" in case.name else set())
     else:
-        assert end.value.code == 0
-        assert {path.name for path in new} <= {"out.glocal", "out.csv"}
+        assert (code, new <= {"out.glocal", "out.csv"}) == (0, True)
 
 
-def test_no_file_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Escapes in versions, models, photo names and refusals would move the cursor, or worse."""
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e"  # escapes that would move the cursor, or worse
+ESCAPES = {"\x1b", "\x07", "\u202e"}
+
+
+def test_no_file_speaks_to_the_terminal(good: Path, tmp_path: Path, glocal: Any) -> None:
+    """By versions, models, photo names and refusals."""
     path = tmp_path / "digits.glocal"
-    recognizer().save(path)
-    with zipfile.ZipFile(path) as archive:
+    with zipfile.ZipFile(good / "good.glocal") as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
-    evil = "\x1b]0;owned\x07\x1b[2J\u202e"
     manifest = json.loads(members["manifest.json"])
-    manifest |= {"version": evil, "identity": evil, "model": manifest["model"] | {"name": evil}}
-    manifest["classes"][0]["photos"][0]["name"] = evil
-    for more in ({}, {"schema_version": 99}, {"format": evil}, {"surprise": evil}):
+    manifest |= {"version": EVIL, "identity": EVIL, "model": manifest["model"] | {"name": EVIL}}
+    manifest["classes"][0]["photos"][0]["name"] = EVIL
+    said = ""
+    for more in ({}, {"schema_version": 99}, {"format": EVIL}, {"surprise": EVIL}):
         with zipfile.ZipFile(path, "w") as archive:
             for name, data in (members | {"manifest.json": json.dumps(manifest | more).encode()}).items():
                 archive.writestr(name, data)
         for command, *rest in (["inspect"], ["classes"], ["threshold"], ["remove", "nobody"]):
-            with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
-                patch.setattr(sys, "argv", ["glocal", command, str(path), *rest])
-                main()
-    said = capsys.readouterr()
-    assert "glocal:" in said.err
-    assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}
+            said += "".join(glocal(command, path, *rest)[1:])
+    assert "glocal:" in said
+    assert not ESCAPES & {*said}
 
 
-def test_no_photo_speaks_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_no_photo_speaks_to_the_terminal(good: Path, tmp_path: Path, glocal: Any) -> None:
     """By its name, as a photo that is answered, that cannot be read, and that is the worst of a check."""
-    file, evil = tmp_path / "digits.glocal", "\x1b]0;owned\x07\x1b[2J\u202e"
-    recognizer().save(file)
+    file = good / "good.glocal"
     folder = write_classes(tmp_path / "photos", ("zero", "one"), 20, 23)
     for photo in [*folder.rglob("*.png")]:
-        photo.rename(photo.with_name(f"{evil}{photo.name}"))
-    shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{evil}0.png")  # a mistake, which a check shows
-    (folder / "one" / f"{evil}.png").write_bytes(b"no picture")
-    out = tmp_path / f"{evil}.glocal"
+        photo.rename(photo.with_name(f"{EVIL}{photo.name}"))
+    shutil.move(next((folder / "zero").iterdir()), folder / "one" / f"{EVIL}0.png")  # a mistake, which a check shows
+    (folder / "one" / f"{EVIL}.png").write_bytes(b"no picture")
+    out = tmp_path / f"{EVIL}.glocal"
     sizes = ["--way", "1", "--unknown-way", "1", "--shot", "1", "--query", "1", "--tasks", "2"]
-    commands = (
+    for words in (
         ["predict", file, folder],
         ["check", file, folder],
         ["enroll", folder, "-o", out, "--model", "embedded-gel", "--device", "cpu", "--skip-bad"],
         ["rename", out, "one", "uno"],
-        ["inspect", tmp_path / f"{evil}.none"],
+        ["inspect", tmp_path / f"{EVIL}.none"],
         ["evaluate", "embedded-gel", "--dataset", folder, "--split", "all", "--skip-bad", *sizes],
-    )
-    for words in commands:
-        with pytest.MonkeyPatch.context() as patch, suppress(SystemExit):
-            patch.setattr(sys, "argv", ["glocal", *map(str, words)])
-            main()
-        said = capsys.readouterr()
-        assert "owned" in said.out + said.err, words
-        assert not {"\x1b", "\x07", "\u202e"} & {*said.out, *said.err}, words
+    ):
+        said = "".join(glocal(*words)[1:])
+        assert "owned" in said, words
+        assert not ESCAPES & {*said}, words
     assert out.exists()
 
 
-def test_a_folder_of_an_earlier_export_is_read_and_another_is_none(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_an_earlier_export_is_read_and_another_is_none(tmp_path: Path, glocal: Any) -> None:
     export = shutil.copytree(Path(__file__).parents[1] / "data" / "old-export", tmp_path / "export")
     photo = write(tmp_path, "one", 7, 8)[0]
-    for content, code in ((None, 0), ("{}", 2), ("[", 2)):
+    for content, code, words in ((None, 0, ""), ("{}", 2, "not one that glocal exported"), ("[", 2, "not one that")):
         if content is not None:
             (export / "manifest.json").write_text(content)
-        monkeypatch.setattr(sys, "argv", ["glocal", "predict", str(export), str(photo), "--json"])
-        with pytest.raises(SystemExit) as end:
-            main()
-        said = capsys.readouterr()
-        assert end.value.code == code, said.err
-        assert said.err == "" if code == 0 else "is a folder, but not one that glocal exported" in said.err
+        found, _, err = glocal("predict", export, photo, "--json")
+        assert (found, words in err, bool(err)) == (code, True, bool(words)), err

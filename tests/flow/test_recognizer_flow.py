@@ -17,8 +17,10 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
+from exports import graphs
 from glocal.cli import practical
 from glocal.cli.main import app
+from glocal.export import onnx as exporting
 from glocal.recognizer.results import ResultFile
 from glocal_runtime.file import read_manifest
 from photos import WORDS, write, write_classes
@@ -109,7 +111,7 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     """SIGKILL while rows are being written; --resume ends with the file of a run without a break."""
     file, many = home / "digits.glocal", tmp_path / "many"
     for word in WORDS:
-        write(many / word, word, 0, 100)
+        write(many / word, word, 0, 20)
     whole, out = tmp_path / "whole.csv", tmp_path / "out.csv"
     glocal("predict", file, many, "--csv", whole, "--device", "cpu")
     partial = tmp_path / "out.csv.partial"
@@ -142,6 +144,7 @@ def test_of_two_that_make_the_same_file_the_second_is_told(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
 ) -> None:
     """Both began when it was not there."""
+    monkeypatch.setattr(exporting, "trace", lambda _: graphs("embedded-gel"))
     out = tmp_path / "same.glocal"
     words = {
         "enroll": ("enroll", home / "photos", "-o", out, "--model", "embedded-gel", "--device", "cpu"),

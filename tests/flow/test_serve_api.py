@@ -25,11 +25,6 @@ JSON = {"content-type": "application/json"}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("api")
-
-
-@pytest.fixture(scope="module")
 def taught(home: Path) -> Iterator[httpx.Client]:
     """Three digits; tests leave them as they find them."""
     with client(home / "digits.glocal") as asking:

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -19,19 +18,19 @@ import uvicorn
 
 from glocal.serve import connections
 from glocal.serve.connections import BACKLOG, SPARE, Connection, OncePerMinute, most_connections
-from serving import client, listening, tiny_file
+from serving import client, connect, everything, listening, place, tiny_file
 from waiting import PATIENCE, wait_for, wait_until_closed
 
 BODY = b'{"value": 1.0}'
+HEALTH = b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 ASK = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def deaf(address: str, times: int) -> socket.socket:
     """Asks, and never reads what is said."""
-    where = urlsplit(address)
     one = socket.socket()
     one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-    one.connect((where.hostname, where.port))
+    one.connect(place(address))
     one.settimeout(PATIENCE)
     one.sendall(ASK * times)
     return one
@@ -82,14 +81,13 @@ def test_who_was_let_in_before_the_end_may_still_ask(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Connection, "last_seconds", PATIENCE)
     with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
         with listening(tiny_file(tmp_path)) as address:
-            where = (urlsplit(address).hostname, urlsplit(address).port)
-            one = stack.enter_context(socket.create_connection(where, timeout=PATIENCE))
+            one = stack.enter_context(connect(address))
             assert httpx.get(f"{address}/health", timeout=PATIENCE).status_code == 200  # so the first one is in
 
             def late() -> bytes:
-                wait_until_closed(where)  # then the end has begun
-                one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
-                return b"".join(iter(lambda: one.recv(65536), b""))
+                wait_until_closed(place(address))  # then the end has begun
+                one.sendall(HEALTH)
+                return everything(one)
 
             said = pool.submit(late)
         assert said.result().startswith(b"HTTP/1.1 200")
@@ -107,7 +105,7 @@ def test_who_stands_in_the_queue_at_the_end_is_answered(
             await asyncio.sleep(0.01)
         for _ in range(30):
             one = socket.create_connection(server.servers[0].sockets[0].getsockname(), timeout=PATIENCE)
-            one.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            one.sendall(HEALTH)
             crowd.append(one)
         for _ in range(turns):
             await asyncio.sleep(0)
@@ -129,12 +127,9 @@ def test_who_asks_nothing_at_the_end_is_sent_away_with_a_sentence(
     monkeypatch.setattr(Connection, "timeout_keep_alive", property(lambda _: PATIENCE, lambda *_: None), raising=False)
     with ExitStack() as stack:
         with listening(tiny_file(tmp_path)) as address:
-            where = (urlsplit(address).hostname, urlsplit(address).port)
-            silent, begun, used = (
-                stack.enter_context(socket.create_connection(where, timeout=PATIENCE)) for _ in range(3)
-            )
+            silent, begun, used = (stack.enter_context(connect(address)) for _ in range(3))
             begun.sendall(ASK[:20])
-            used.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            used.sendall(HEALTH)
             first = b""
             while not first.endswith(b"}"):
                 first += used.recv(65536)
@@ -151,12 +146,11 @@ def test_an_answer_at_the_end_says_that_it_is_the_last(tmp_path: Path) -> None:
     """Otherwise a client takes the same connection for its next question."""
     with ExitStack() as stack:
         with listening(tiny_file(tmp_path)) as address:
-            where = (urlsplit(address).hostname, urlsplit(address).port)
-            one = stack.enter_context(socket.create_connection(where, timeout=PATIENCE))
+            one = stack.enter_context(connect(address))
             head = f"PUT /threshold HTTP/1.1\r\nHost: localhost\r\nX-Glocal: 1\r\nContent-Length: {len(BODY)}\r\n"
             one.sendall(f"{head}Content-Type: application/json\r\nExpect: 100-continue\r\n\r\n".encode())
             assert one.recv(65536).startswith(b"HTTP/1.1 100")  # the route waits for the body
-            late = stack.enter_context(ThreadPoolExecutor(1)).submit(finish, one, where)
+            late = stack.enter_context(ThreadPoolExecutor(1)).submit(finish, one, place(address))
         said = late.result()
         assert said.startswith(b"HTTP/1.1 200")
         assert b"connection: close" in said.lower()
@@ -168,10 +162,6 @@ def finish(one: socket.socket, where: tuple[str, int]) -> bytes:
     wait_until_closed(where)
     one.sendall(BODY)
     return everything(one)
-
-
-def everything(one: socket.socket) -> bytes:
-    return b"".join(iter(lambda: one.recv(65536), b""))
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, name: str) -> list[Connection]:
@@ -192,8 +182,7 @@ def descriptors(n: int) -> Iterator[None]:
 
 def test_a_crowd_of_silent_ones_keeps_nobody_out(tmp_path: Path) -> None:
     with descriptors(BACKLOG + SPARE + 20), client(tiny_file(tmp_path)) as asking, ExitStack() as stack:
-        where = (asking.base_url.host, asking.base_url.port)
-        crowd = [stack.enter_context(socket.create_connection(where, timeout=PATIENCE)) for _ in range(100)]
+        crowd = [stack.enter_context(connect(str(asking.base_url))) for _ in range(100)]
         for _ in range(5):
             assert httpx.get(f"{asking.base_url}/health", timeout=PATIENCE).status_code == 200
         gone = [_is_closed(each) for each in crowd]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import multiprocessing
 import os
 import shutil
 import signal
@@ -13,11 +12,9 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+from apart import PROCESSES
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
-
-PROCESSES = multiprocessing.get_context("forkserver")  # every child a real process that holds nothing of this one
-PROCESSES.set_forkserver_preload(["glocal.serve.workspace", "glocal.recognizer.torch_model"])
 
 
 def sha(file: Path) -> str:

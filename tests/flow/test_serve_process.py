@@ -4,65 +4,68 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import httpx
 import pytest
 from typer.testing import CliRunner
 
+from apart import start
 from glocal.cli.main import app
 from glocal.serve.app import address, listen
 from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
 from glocal_runtime.errors import DataError, GlocalError
 from refusal import refused
-from serving import HERE, PAGE, tiny_file, uploads
+from serving import HERE, PAGE, connect, everything, place, tiny_file, uploads
 from waiting import PATIENCE, wait_for, wait_until_closed
 
 
 @contextmanager
-def serving(*arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """The process, and the address that it prints."""
-    command = [sys.executable, "-m", "glocal", "serve", *arguments, "--port", "0", "--device", "cpu"]
-    quiet = os.environ | {"OMP_NUM_THREADS": "1"} | environment
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=quiet) as process:
-        assert process.stderr is not None
-        try:
-            line = process.stderr.readline()
-            assert "open http://" in line, line + process.stderr.read()
-            yield process, line.split("open ")[1].split()[0]
-        finally:
-            process.kill()
+def serving(
+    file: Path, *words: str, ends: signal.Signals, **environment: str
+) -> Iterator[tuple[ForkServerProcess, str]]:
+    """The process and the address that it prints; at the end of the block that signal ends it."""
+    log = file.with_suffix(".log")
+    process = start("serve", file, *words, "--port", 0, "--device", "cpu", out=log, err=log, **environment)
+    try:
+        wait_for(lambda: not process.is_alive() or (log.exists() and "\n" in log.read_text()))
+        assert "open http://" in log.read_text(), log.read_text()
+        yield process, log.read_text().split("open ")[1].split()[0]
+        if process.is_alive():
+            os.kill(process.pid, ends)
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+        assert "Traceback" not in log.read_text()
+    finally:
+        process.kill()
 
 
 def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
     file = tiny_file(tmp_path)
-    with serving(str(file)) as (process, where), httpx.Client(base_url=where, headers=PAGE, timeout=PATIENCE) as asking:
+    with (
+        serving(file, ends=signal.SIGTERM) as (process, where),
+        httpx.Client(base_url=where, headers=PAGE, timeout=PATIENCE) as asking,
+    ):
         assert asking.get("/health").json()["classes"] == 2
         asking.post("/predict", files=uploads("six", 0, 2)).raise_for_status()
         form = httpx.Request("POST", f"{where}predict", files=uploads("one", 0, 3), headers={"Connection": "close"})
         body = form.read()
         head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
-        place = (urlsplit(where).hostname, urlsplit(where).port)
-        with socket.create_connection(place, timeout=PATIENCE) as begun:
+        with connect(where) as begun:
             begun.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + body[:-50])
             wait_for(lambda: 'glocal_requests_total{method="GET",route="/health"' in asking.get("/metrics").text)
-            process.send_signal(signal.SIGTERM)
-            wait_until_closed(place)
-            assert process.poll() is None
+            os.kill(process.pid, signal.SIGTERM)
+            wait_until_closed(place(where))
+            assert process.is_alive()
             begun.sendall(body[-50:])
-            said = b"".join(iter(lambda: begun.recv(65536), b""))
+            said = everything(begun)
         assert said.startswith(b"HTTP/1.1 200")
         assert said.count(b'"ok":true') == 3
-        assert process.wait(PATIENCE) == 0
-        assert process.stderr is not None
-        assert "Traceback" not in process.stderr.read()
+        process.join(PATIENCE)
     again = Workspace(file, device="cpu")  # nobody holds it any more
     assert len(again.queries.newest_first()) == 5  # what was asked is on the disk, the last request too
     again.close()
@@ -70,7 +73,8 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
 
 def test_a_token_and_a_new_file(tmp_path: Path) -> None:
     file = tmp_path / "new.glocal"
-    with serving(str(file), "--model", "embedded-gel", "--token", "long enough") as (process, where):
+    words = ("--model", "embedded-gel", "--token", "long enough")
+    with serving(file, *words, ends=signal.SIGINT) as (_, where):
         assert where.endswith("/?token=long%20enough")
         root = where.partition("?")[0]
         assert httpx.get(f"{root}state", timeout=PATIENCE).status_code == 401
@@ -81,13 +85,11 @@ def test_a_token_and_a_new_file(tmp_path: Path) -> None:
                 Workspace(file)
             asking.post(f"{root}classes", data={"name": "six"}, files=uploads("six", 0, 2)).raise_for_status()
         assert file.exists()
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
 
 
 def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_path: Path) -> None:
-    token = "übergroße Schlüssel"
-    with serving(str(tmp_path / "new.glocal"), "--model", "embedded-gel", GLOCAL_TOKEN=token) as (process, where):
+    token, words = "übergroße Schlüssel", ("--model", "embedded-gel")
+    with serving(tmp_path / "new.glocal", *words, ends=signal.SIGTERM, GLOCAL_TOKEN=token) as (_, where):
         assert where.endswith("/?token=...")
         root = where.partition("?")[0]
         for bearer in (token.encode(), token.encode("latin-1")):
@@ -97,8 +99,6 @@ def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_pa
         assert welcome.status_code == 303
         assert httpx.get(f"{root}state", cookies=welcome.cookies, timeout=PATIENCE).status_code == 200
         assert httpx.get(f"{root}health", timeout=PATIENCE).json()["uptime"] >= 0
-        process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize(
@@ -119,9 +119,9 @@ def test_what_cannot_be_served_is_a_sentence(arguments: list[str], words: str, t
 def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "notes.txt"
     file.write_text("mine")
-    for place in (file, tmp_path):
+    for wrong in (file, tmp_path):
         with pytest.raises(DataError):
-            Workspace(place)
+            Workspace(wrong)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

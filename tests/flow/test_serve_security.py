@@ -12,19 +12,20 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
-from urllib.parse import urlsplit
+from typing import Any
 
 import httpx
 import numpy as np
 import pytest
 
+import serving
 from glocal.serve import forms
 from glocal.serve.connections import Connection
 from glocal.serve.security import COOKIE, Limits, Settings, cookie_of
 from glocal.serve.server import Worker
 from glocal.serve.snapshot import Snapshot
 from glocal_runtime.images import decode as small
-from serving import PAGE, client, detail, png, tiny_file, uploads
+from serving import PAGE, client, detail, everything, png, tiny_file, uploads
 from waiting import PATIENCE, wait_for
 
 TOKEN = "correct horse battery"
@@ -33,34 +34,28 @@ UPLOAD = b"POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/
 PART = b'--b\r\nContent-Disposition: form-data; name="images"; filename="a"\r\n\r\n'
 
 
-@pytest.fixture(scope="module")
-def open_(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    with client(tiny_file(tmp_path_factory.mktemp("open")), settings=Settings(limits=SMALL)) as asking:
-        yield asking
+def served(settings: Settings) -> Any:
+    """A server for all tests of this file."""
+
+    @pytest.fixture(scope="module")
+    def asking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+        with client(tiny_file(tmp_path_factory.mktemp("served")), settings=settings) as asking:
+            yield asking
+
+    return asking
 
 
-@pytest.fixture(scope="module")
-def hurried(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """Waits two seconds for an upload; only tests that are too slow on purpose use it."""
-    limits = replace(SMALL, upload_seconds=2.0)
-    with client(tiny_file(tmp_path_factory.mktemp("hurried")), settings=Settings(limits=limits)) as asking:
-        yield asking
-
-
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """With a token that the client does not send."""
-    with client(tiny_file(tmp_path_factory.mktemp("closed")), settings=Settings(token=TOKEN)) as asking:
-        yield asking
+open_ = served(Settings(limits=SMALL))
+closed = served(Settings(token=TOKEN))  # which the client does not send
+hurried = served(Settings(limits=replace(SMALL, upload_seconds=0.5)))  # for those who are too slow on purpose
 
 
 def connect(asking: httpx.Client) -> socket.socket:
-    where = urlsplit(str(asking.base_url))
-    return socket.create_connection((where.hostname, where.port), timeout=PATIENCE)
+    return serving.connect(str(asking.base_url))
 
 
 def heard(connection: socket.socket) -> str:
-    return b"".join(iter(lambda: connection.recv(4096), b"")).decode()
+    return everything(connection).decode()
 
 
 def test_every_answer_has_the_safe_headers(open_: httpx.Client) -> None:
@@ -237,11 +232,12 @@ def test_who_keeps_sending_a_little_is_dropped_too(
 
 
 def test_a_head_that_does_not_come_is_not_waited_for(open_: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Connection, "head_seconds", 1.0)
+    monkeypatch.setattr(Connection, "head_seconds", 0.3)
     for begun in (b"", b"GET /state HTTP/1.1\r\nHost: local"):
         with connect(open_) as slow:
             slow.sendall(begun)
             assert heard(slow) == ""
+    monkeypatch.setattr(Connection, "head_seconds", 1.0)
     with connect(open_) as slow:
         slow.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert slow.recv(4096).startswith(b"HTTP/1.1 200")

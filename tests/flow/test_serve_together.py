@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -73,14 +74,20 @@ def test_undo_and_what_was_asked_survive_a_restart(tmp_path: Path) -> None:
         assert (taught_names(asking), file.exists()) == (["zero"], True)
 
 
+def elsewhere(file: Path, change: Callable[[Recognizer], object]) -> Recognizer:
+    """What another program made of the file."""
+    other = Recognizer.load(file, device="cpu")
+    change(other)
+    other.save(file)
+    return other
+
+
 def test_what_another_program_did_is_not_lost(tmp_path: Path) -> None:
     file = tmp_path / "new.glocal"
     with client(file) as asking:
         teach(asking, ("zero", "one"), 2)
         seen = ok(asking.get("/state"))["version"]
-        other = Recognizer.load(file, device="cpu")
-        other.add_class("two", some("two", 0, 2))
-        other.save(file)
+        elsewhere(file, lambda other: other.add_class("two", some("two", 0, 2)))
         late = asking.patch("/classes/one", json={"name": "uno"}, headers={"If-Match": str(seen)})
         assert detail(late, 409, "stale")
         ok(asking.patch("/classes/one", json={"name": "uno"}))
@@ -95,9 +102,7 @@ def test_who_only_asks_gets_the_answer_of_what_another_program_made(tmp_path: Pa
     with client(file) as asking:
         teach(asking, ("zero", "one"), 3)
         before = ok(asking.get("/health"))
-        other = Recognizer.load(file, device="cpu")
-        other.add_class("two", some("two", 0, 3))
-        other.save(file)
+        other = elsewhere(file, lambda other: other.add_class("two", some("two", 0, 3)))
         [answer] = ok(asking.post("/predict", files=uploads("two", 20, 21)))["answers"]
         assert "two" in answer["probabilities"]
         assert ok(asking.get("/health"))["version"] == before["version"] + 1
@@ -166,9 +171,7 @@ def test_what_another_program_writes_right_after_reading_is_not_lost(
             written_after_reading(patch, file, times=2)
         served = Workspace(file, device="cpu")
         if when != "start":
-            other = Recognizer.load(file, device="cpu")
-            other.set_threshold(value=1.0)
-            other.save(file)
+            elsewhere(file, lambda other: other.set_threshold(value=1.0))
             written_after_reading(patch, file, times=2)
             served.take_in() if when == "take in" else served.rename_class("zero", "null")
     served.rename_class("one", "uno")
@@ -183,9 +186,7 @@ def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
     file = tiny_file(tmp_path)
     served = Workspace(file, device="cpu")
     with monkeypatch.context() as patch:
-        other = Recognizer.load(file, device="cpu")
-        other.set_threshold(value=1.0)
-        other.save(file)
+        elsewhere(file, lambda other: other.set_threshold(value=1.0))
         written_after_reading(patch, file, times=6)
         with refused("changed-meanwhile", str(file)):
             served.rename_class("one", "uno")

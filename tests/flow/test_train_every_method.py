@@ -17,19 +17,10 @@ from glocal.engine.train import train
 from glocal.methods import METHODS, build_method
 from tiny_runs import fields, make_dataset
 
+ONE_CACHE = True
 FULL = {"name": "peeler", "variant": "gaussian", "early_channels": 8, "sigma_channels": 4}
 CASES: dict[str, dict[str, Any]] = {name: {"name": name} for name in METHODS}
 CASES |= {"peeler": {"name": "peeler", "adapter": True}, "peeler, full": FULL}
-
-
-@pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("every-method")
-
-
-@pytest.fixture(autouse=True)
-def own_cache(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GLOCAL_CACHE", str(home / "cache"))
 
 
 @pytest.fixture(scope="module")

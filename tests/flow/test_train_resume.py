@@ -20,11 +20,6 @@ from tiny_runs import PATIENCE, assert_kills_do_no_harm, fields, make_dataset, r
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("resume")
-
-
-@pytest.fixture(scope="module")
 def pretrained(home: Path) -> Path:
     """A finished pre-training run."""
     make_dataset(home / "data")

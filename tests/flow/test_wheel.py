@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import zipfile
-from importlib.metadata import version
+from importlib.metadata import distribution, requires, version
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from glocal import __version__
 from photos import write, write_classes
@@ -44,16 +46,45 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build(REPOSITORY, tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the commands of a new environment with the wheel and its demo extra."""
+@pytest.fixture(scope="module", params=["links", pytest.param("copies", marks=pytest.mark.long)])
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Path:
+    """The folder of the commands of a new environment with the wheel and its demo extra.
+
+    What they need, and no more, is installed by pip, which copies a gigabyte; or linked to from this environment.
+    """
     home = tmp_path_factory.mktemp("installed")
     run(sys.executable, "-m", "venv", "--without-pip", home / "env", cwd=home)
     commands = home / "env" / "bin"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", commands / "python", "install")
-    requirement = f"glocal[demo] @ {wheel.as_uri()}"
-    run(*pip, "--quiet", "--no-compile", "-c", REPOSITORY / "constraints.txt", requirement, cwd=home)
+    options = ["--no-deps"] if request.param == "links" else ["-c", str(REPOSITORY / "constraints.txt")]
+    run(*pip, "--quiet", "--no-compile", *options, f"glocal[demo] @ {wheel.as_uri()}", cwd=home)
+    if request.param == "links":
+        (site,) = home.glob("env/lib/python*/site-packages")
+        link_needed(wheel, site)
     return commands
+
+
+def link_needed(wheel: Path, site: Path) -> None:
+    """What the wheel says it needs with its demo extra, and what that needs, as links into this environment."""
+    with zipfile.ZipFile(wheel) as archive:
+        about = archive.read(f"glocal-{__version__}.dist-info/METADATA").decode()
+    stated = re.findall(r"^Requires-Dist: (.+)$", about, re.MULTILINE)
+    waiting, done = [(each, "demo") for each in stated], {"glocal"}
+    while waiting:
+        text, extra = waiting.pop()
+        needed = Requirement(text)
+        if needed.marker is not None and not needed.marker.evaluate({"extra": extra}):
+            continue
+        for wanted in needed.extras or {""}:
+            more = stated if needed.name == "glocal" else requires(needed.name) or []
+            if (name := f"{needed.name}[{wanted}]") not in done:
+                done.add(name)
+                waiting += [(each, wanted) for each in more]
+        if needed.name != "glocal":
+            dist = distribution(needed.name)
+            for top in {file.parts[0] for file in dist.files or ()} - {"..", "__pycache__"}:
+                if not (site / top).exists():
+                    (site / top).symlink_to(Path(str(dist.locate_file(top))))
 
 
 def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
@@ -91,8 +122,9 @@ def test_the_research_heads_are_a_wheel_of_their_own(tmp_path: Path) -> None:
 def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path) -> None:
     glocal = installed / "glocal"
     assert run(glocal, "--version", cwd=tmp_path) == f"glocal {__version__}\n"
-    where = run(installed / "python", "-c", "import glocal; print(glocal.__file__)", cwd=tmp_path)
-    assert Path(where.strip()).is_relative_to(installed.parent)
+    script = "import glocal; from importlib.metadata import version; print(glocal.__file__, version('torch'))"
+    where, torch = run(installed / "python", "-c", script, cwd=tmp_path).split()
+    assert (Path(where).is_relative_to(installed.parent), torch) == (True, version("torch"))
     listed = json.loads(run(glocal, "list", "--json", cwd=tmp_path))
     assert {"protonet", "gel"} <= set(listed["methods"])
     assert "embedded" in listed["datasets"]
@@ -101,13 +133,11 @@ def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path)
     shipped = [path.relative_to(weights).with_suffix("").as_posix() for path in weights.rglob("*.safetensors")]
     assert sorted(listed["models"]) == sorted(shipped)
     assert {MODEL, "photos-fast"} <= set(shipped)
-    script = "from importlib.metadata import version; print(version('torch'))"
-    assert run(installed / "python", "-c", script, cwd=tmp_path).strip() == version("torch")
 
 
 def test_a_shipped_model_evaluates(installed: Path, tmp_path: Path) -> None:
-    evaluate = (installed / "glocal", "evaluate", MODEL, "--dataset", "embedded", "--tasks", "20", "--json")
-    found = json.loads(run(*evaluate, cwd=tmp_path))
+    evaluate = ("evaluate", MODEL, "--dataset", "embedded", "--tasks", "20", "--query", "3", "--json")
+    found = json.loads(run(installed / "glocal", *evaluate, cwd=tmp_path))
     assert found["tasks"] == 20
     assert found["skipped"] == []
     assert 0.3 < found["metrics"]["acc"]["mean"] <= 1, "clearly better than naming one of five at random"
