@@ -8,16 +8,17 @@ unknown ones caught, names right.  Beside it cosine prototypes on the same encod
 thresholds.  What is fitted, the whitening, never saw the domain; the coefficients of ``one_photo`` did see it, so for
 one photo per class they are fitted again without it.  Intervals come from a bootstrap over the classes of a domain.
 
-Finished domains are kept in --work and not measured again.  Writes promise.json, and by promise_page.py promise.md and
-promise.png; about an hour on one core.
+Finished parts of a domain are kept in --work and not measured again: delete the files of what has changed.  Writes
+promise.json, and by promise_page.py promise.md and promise.png; about an hour on one core.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import copy
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -232,6 +233,13 @@ def one_photo_without(domain: str, fits: dict[str, Any]) -> None:
     one_photo.COEFFICIENTS = fit([rows for name, rows in fits.items() if name != domain])
 
 
+def kept_or(kept: Path, measured: Callable[[], Any]) -> Any:
+    """What an earlier run measured, or now."""
+    if not kept.exists():
+        write_text(kept, json.dumps(measured()))
+    return json.loads(kept.read_text())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
@@ -245,28 +253,33 @@ def main() -> None:
     fits = gather(every, given.work / f"{given.encoder}-one-photo.npz")
     result: dict[str, Any] = {"tasks": given.tasks, "encoder": given.encoder, "promises": PROMISES, "domains": {}}
     for name, domain in every.items():
-        kept = given.work / f"{given.encoder}-{name}-{given.tasks}.json"
-        if not kept.exists():
-            one_photo_without(name, fits)
-            head, views_of = head_without(every, name)
-            plain, plain_of = head_without(every, name, "protonet")
-            ours, theirs = views_of(domain), plain_of(domain)
-            one: dict[str, Any] = {
-                "classes": domain.classes,
-                "ours": {kind: measure_kind(head, ours, domain, kind, given.tasks) for kind in (*KINDS, UNEQUAL)},
-                "cosine": {kind: measure_kind(plain, theirs, domain, kind, given.tasks) for kind in ("1", "5", "10")},
-                "cut": measure_cut(head, ours, domain, given.tasks),
-                "mixed up": measure_mixed_up(head, ours, domain, max(20, given.tasks // 3)),
-                "known unknowns": measure_aside(head, ours, domain, max(20, given.tasks // 5)),
-            }
-            write_text(kept, json.dumps(one))
-        result["domains"][name] = json.loads(kept.read_text())
+        one_photo_without(name, fits)
+        head, views_of = head_without(every, name)
+        plain, plain_of = head_without(every, name, "protonet")
+        ours, theirs = views_of(domain), plain_of(domain)
+        kept = f"{given.encoder}-{name}-{given.tasks}"
+
+        def part(what: str, measured: Callable[[], Any], kept: str = kept) -> Any:
+            return kept_or(given.work / f"{kept}-{what}.json", measured)
+
+        result["domains"][name] = {
+            "classes": domain.classes,
+            "ours": {
+                kind: part(f"ours {kind}", partial(measure_kind, head, ours, domain, kind, given.tasks))
+                for kind in (*KINDS, UNEQUAL)
+            },
+            "cosine": {
+                kind: part(f"cosine {kind}", partial(measure_kind, plain, theirs, domain, kind, given.tasks))
+                for kind in ("1", "5", "10")
+            },
+            "cut": part("cut", partial(measure_cut, head, ours, domain, given.tasks)),
+            "mixed up": part("mixed up", partial(measure_mixed_up, head, ours, domain, max(20, given.tasks // 3))),
+            "known unknowns": part("aside", partial(measure_aside, head, ours, domain, max(20, given.tasks // 5))),
+        }
         print(name, flush=True)
-    many = given.work / f"{given.encoder}-many.json"
-    if not many.exists():
-        head, views_of = head_without(every, "caltech")
-        write_text(many, json.dumps(measure_many(head, views_of(every["caltech"]), every["caltech"])))
-    result["many"] = json.loads(many.read_text())
+    head, views_of = head_without(every, "caltech")
+    every_many = partial(measure_many, head, views_of(every["caltech"]), every["caltech"])
+    result["many"] = kept_or(given.work / f"{given.encoder}-many.json", every_many)
     from promise_page import write_page
 
     write_page(result, given.out)

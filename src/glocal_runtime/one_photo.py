@@ -6,9 +6,10 @@ Open scores are read in units of the gap between a photo that is enrolled (0) an
     a + b (stranger score of the class - 1) + c (spread of the stranger scores) + d log(classes) + e (how alike)
 
 with coefficients by quantile regression over thirteen domains of photos and two heads, drawn towards none and centred
-so that as many domains come out above the promise as below it (``benchmarks/fit_one_photo.py``).  How alike classes are
-is the mean cosine between them.  On a domain that the fit has not seen, what comes out may be a third or twice of what
-was promised (docs/results/promise.md): one photo does not show how photos of its class differ.
+so that the domains' rates are the promise in the geometric mean (``benchmarks/fit_one_photo.py``).  How alike classes
+are is the mean cosine between them.  On a domain that the fit has not seen, most come out between a third and twice of
+what was promised, single ones further off (docs/results/promise.md): one photo does not show how photos of its class
+differ, nor do other views of it.
 """
 
 from __future__ import annotations
