@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -24,14 +24,6 @@ T = TypeVar("T")
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
 
 
-class Images(Protocol):
-    """uint8 pictures that can be indexed by a tensor of rows: a tensor of them, or what reads them when asked."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Tensor) -> Tensor: ...
-
-
 class ImageLoader:
     """``loader(indices)`` gives uint8 (B, 3, size, size).  The number of workers never changes the result.
 
@@ -46,7 +38,7 @@ class ImageLoader:
         with ThreadPoolExecutor(self.workers) as pool:
             return self._stack(list(pool.map(self._one, indices.tolist())))
 
-    def hold(self, indices: npt.NDArray[np.int64]) -> Images:
+    def hold(self, indices: npt.NDArray[np.int64]) -> Tensor | ReadThrough:
         """The pictures for training, which asks for each of them many times: the same pixels either way.
 
         They are decoded once and stay in memory, unless they come from a prepared data set and would take more than
@@ -54,7 +46,7 @@ class ImageLoader:
         """
         mapped = isinstance(self.dataset.source, MappedImages | MappedBlobs)
         if mapped and len(indices) * 3 * self.preprocess.size**2 > HELD_UP_TO:
-            return _ReadThrough(self, indices)
+            return ReadThrough(self, indices)
         return self(indices)
 
     def batches(self, indices: npt.NDArray[np.int64], size: int) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
@@ -82,7 +74,7 @@ def on_device(images: Tensor, device: torch.device) -> Tensor:
     return images.pin_memory().to(device, non_blocking=True)
 
 
-class _ReadThrough:
+class ReadThrough:
     """Row i is picture ``indices[i]``, read when it is asked for."""
 
     def __init__(self, loader: ImageLoader, indices: npt.NDArray[np.int64]) -> None:
@@ -124,9 +116,7 @@ class Ahead(Generic[T]):
 Indices = npt.NDArray[np.int64]
 
 BATCH = 128
-AT_ONCE = (
-    BATCH * 288**2
-)  # pixels that go through a backbone at once: larger pictures go a few at a time, or memory ends
+AT_ONCE = BATCH * 288**2  # pixels that go through a backbone at once: larger pictures go a few at a time
 
 
 @dataclass(frozen=True)
