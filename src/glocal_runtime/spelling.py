@@ -19,6 +19,14 @@ def listed(names: Sequence[str], most: int = NAMED) -> str:
     return ", ".join(names[:most]) + more
 
 
+def bad_pictures(bad: Sequence[tuple[str, str]]) -> str:
+    """Where and why, a line each; how to go on without them."""
+    lines = [f"  {where}: {why}" for where, why in bad[:FEW]]
+    lines += [f"  and {len(bad) - FEW} more"] if len(bad) > FEW else []
+    way_out = "mend or remove them, or leave them out with skip_bad=True (--skip-bad):"
+    return "\n".join([way_out, *lines])
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was most likely meant, if any is near; large and small letters count the same."""
     names = {each.casefold(): each for each in known}

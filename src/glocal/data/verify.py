@@ -14,14 +14,7 @@ from typing import Any, Literal, TypeAlias
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_prepared, read_index
-from glocal.data.splits import (
-    CATALOGUE,
-    Duplicates,
-    Entry,
-    canonical_name,
-    find_duplicates,
-    published_classes,
-)
+from glocal.data.splits import CATALOGUE, Duplicates, Entry, canonical_name, find_duplicates, published_classes
 from glocal_runtime.errors import DataError
 from glocal_runtime.photos import made_ahead
 from glocal_runtime.spelling import NAMED, listed
