@@ -51,7 +51,7 @@ _MODELS: dict[str, dict[str, Any]] = {
     CHECKPOINT: _MODEL | {"settings": dict, "backbone": dict, "backbone_sha256": str},
     ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
 }
-_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}
+_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": dict[str, float]}
 _SINGLE = ("own", "alike")  # numbers among what was measured
 _FIELDS: dict[str, Any] = {
     "format": str,
@@ -63,11 +63,11 @@ _FIELDS: dict[str, Any] = {
     "unknown": list | None,
     "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
     "threshold": dict,
-    "usual": ([float],),
+    "usual": dict[str, list[float]],
     "measured": {name: [_SCORED] for name in ("left_out", "alone", "strange", "unknown")}
     | dict.fromkeys(_SINGLE, float),
-    "probes": [{"open_score": float, "logits": [float]}],
-    "sha256": (str,),  # of the members that hold numbers
+    "probes": [{"open_score": float, "logits": list[float]}],
+    "sha256": dict[str, str],  # of the members that hold numbers
 }
 
 

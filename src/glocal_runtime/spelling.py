@@ -9,8 +9,8 @@ FEW = 8  # names that fit into a sentence
 NAMED = 5  # of a list that may be long; the others are counted
 
 
-def counted(n: int, one: str, many: str = "") -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:

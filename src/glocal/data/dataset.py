@@ -21,7 +21,7 @@ from glocal.data.digests import BadImage, content_digest, digest_all
 from glocal.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import ArraySource, Pixels
-from glocal_runtime.spelling import bad_pictures, nearest
+from glocal_runtime.spelling import bad_pictures, listed, nearest
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +90,7 @@ class ClassDataset:
             raise DataError(f"a subset of data set {self.name!r} needs at least one class, got none")
         for missing in (each for each in wanted if each not in self.classes):
             near = nearest(missing, self.classes)
-            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(self.classes[:5])}, ..."
+            hint = f"did you mean {near!r}?" if near else f"it has {listed(self.classes)}"
             raise DataError(f"data set {self.name!r} has no class {missing!r}; {hint}")
         keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
         names = [self.classes[c] for c in self.label[keep]]

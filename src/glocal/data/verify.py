@@ -17,7 +17,7 @@ from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_p
 from glocal.data.splits import CATALOGUE, Duplicates, Entry, canonical_name, find_duplicates, published_classes
 from glocal_runtime.errors import DataError
 from glocal_runtime.photos import made_ahead
-from glocal_runtime.spelling import NAMED, listed
+from glocal_runtime.spelling import NAMED, counted, listed
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
 Severity: TypeAlias = Literal["ok", "note", "problem"]
@@ -277,7 +277,3 @@ def _skipped(data: Mapping[str, ClassDataset]) -> Iterator[Finding]:
     if left_out:
         text = f"{counted(len(left_out), 'picture')} left out when preparing: {listed(left_out)}"
         yield Finding("note", "skipped", text)
-
-
-def counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"

@@ -107,8 +107,7 @@ class StepLosses(nn.Module):
         self._losses = stage.losses
 
     def forward(self, step: int, part: int = 0) -> dict[str, Tensor]:
-        terms = self._losses(step, part) if part else self._losses(step)
-        return {name: term.float() for name, term in terms.items()}
+        return {name: term.float() for name, term in self._losses(step, part).items()}
 
 
 def pick_device(name: str = "auto") -> torch.device:
