@@ -10,7 +10,7 @@ NAMED = 5  # of a list that may be long; the others are counted
 
 
 def counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:
