@@ -201,5 +201,4 @@ def _few(support: Support) -> Iterator[Finding]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name) for name in names[:SHOWN])
-    return shown + (f" and {len(names) - SHOWN} more classes" if len(names) > SHOWN else "")
+    return listed([repr(name) for name in names], SHOWN)

@@ -20,22 +20,17 @@ _hints = cache(get_type_hints)
 
 
 def check_kind(value: Any, kind: Any, where: str) -> None:
-    """Refuse what is not of that kind: a table has exactly its keys, [x] is a list of x, (x,) a table of x."""
+    """Refuse what is not of that kind: a table has exactly its keys, [x] is a list of x; all else is a type."""
     if isinstance(kind, dict):
         if not isinstance(value, dict) or value.keys() != kind.keys():
             odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else shown(value)
             raise ValueError(f"{where} is wrong or not complete: {odd}")
         for name, own in kind.items():
             check_kind(value[name], own, f"{where}.{name}")
-    elif isinstance(kind, list | tuple):
-        if not isinstance(value, list if isinstance(kind, list) else dict):
-            raise ValueError(f"{where} is of the wrong kind")
-        for each in value if isinstance(value, list) else value.values():
+    elif isinstance(kind, list) and isinstance(value, list):
+        for each in value:
             check_kind(each, kind[0], where)
-    elif kind is float or (isinstance(kind, UnionType) and float in get_args(kind) and value is not None):
-        if not is_number(value):
-            raise ValueError(f"{where} must be a number, got {shown(value)}")
-    elif not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+    elif isinstance(kind, list) or not fits(value, kind):
         raise ValueError(f"{where} is of the wrong kind: {shown(value)}")
 
 
@@ -56,12 +51,12 @@ def fits(value: Any, hint: Any) -> bool:
         return value is None
     if hint is float:
         return is_number(value)
-    if hint in (int, bool, str):
+    if hint in (int, bool, str, list, dict):
         return type(value) is hint
-    if origin is tuple:
+    if origin in (list, tuple):
         if not isinstance(value, list | tuple):
             return False
-        if args[-1] is Ellipsis:
+        if origin is list or args[-1] is Ellipsis:
             return all(fits(each, args[0]) for each in value)
         return len(value) == len(args) and all(map(fits, value, args))
     if origin is not None and issubclass(origin, Mapping):

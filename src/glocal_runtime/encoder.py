@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain, islice
+from functools import partial
 
 import numpy as np
 from PIL import Image
@@ -14,7 +12,8 @@ from PIL import Image
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import encoded
 from glocal_runtime.model import Model
-from glocal_runtime.photos import Image_, Picture, Source, Unreadable, as_source, take
+from glocal_runtime.photos import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
+from glocal_runtime.spelling import bad_pictures
 from glocal_runtime.support import Bank
 from glocal_runtime.views import Views, join
 
@@ -22,7 +21,6 @@ BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resum
 AT_ONCE = BATCH * 256**2  # pixels that go through a model at once: a few large pictures would take all memory
 AHEAD = 2  # batches that are decoded while one is embedded
 PROBES = 4
-NAMED_BAD = 8  # bad photos listed in an error; the rest is counted
 
 Progress = Callable[[int, int], None]  # (done, total)
 
@@ -47,17 +45,9 @@ class Encoder:
 
     def batches(self, sources: Iterable[Source]) -> Iterator[Batch]:
         """In order; the input is read only as far as pictures are decoded ahead."""
-        waiting: deque[list[Future[Picture | Unreadable]]] = deque()
-        rest = iter(sources)
-        pool = ThreadPoolExecutor(self.workers)
-        try:
-            for stretch in chain(iter(lambda: list(islice(rest, BATCH)), []), [[]] * AHEAD):
-                if stretch:
-                    waiting.append([pool.submit(take, source, self.preprocess) for source in stretch])
-                if waiting and (len(waiting) > AHEAD or not stretch):
-                    yield self.batch([future.result() for future in waiting.popleft()])
-        finally:  # also when the caller stops half way: then nobody needs the rest decoded
-            pool.shutdown(cancel_futures=True)
+        look = partial(take, preprocess=self.preprocess)
+        for pictures in made_ahead(look, sources, BATCH, workers=self.workers, ahead=AHEAD):
+            yield self.batch(pictures)
 
     def batch(self, pictures: Iterable[Picture | Unreadable]) -> Batch:
         pictures = tuple(pictures)
@@ -90,14 +80,8 @@ class Encoder:
             if progress is not None:
                 progress(done, len(sources))
         if bad and not skip_bad:
-            named = list(bad.values())[:NAMED_BAD]
-            lines = [f"  {each.path}: {each.error}" for each in named]
-            lines += [f"  and {len(bad) - NAMED_BAD} more"] if len(bad) > NAMED_BAD else []
-            raise DataError(
-                f"{len(bad)} of {len(sources)} photos cannot be used; mend or remove them, or leave them out with "
-                "skip_bad=True (--skip-bad):\n" + "\n".join(lines),
-                code="bad-photos",
-            )
+            listed = bad_pictures([(each.path, each.error) for each in bad.values()])
+            raise DataError(f"{len(bad)} of {len(sources)} photos cannot be used; {listed}", code="bad-photos")
         return Bank.of(batches), bad
 
     def probe_images(self, sources: Sequence[Source]) -> tuple[bytes, ...]:

@@ -19,6 +19,7 @@ from glocal_runtime.encoder import Batch
 from glocal_runtime.files import replacing
 from glocal_runtime.images import UnusableImage, decode
 from glocal_runtime.prediction import Prediction
+from glocal_runtime.spelling import counted
 from glocal_runtime.support import Bank
 from glocal_runtime.views import Array, Views, cosines, unit
 
@@ -87,9 +88,7 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
         places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
         canvas.paste(_small(bank.photos[row].thumbnail), places[row])
         n = sum(match.photo == row for match in found)
-        note = (
-            f"{n} {'patch' if n == 1 else 'patches'}" if grid is not None else f"cosine {_cosine(views, bank)[row]:.2f}"
-        )
+        note = counted(n, "patch") if grid is not None else f"cosine {_cosine(views, bank)[row]:.2f}"
         caption = f"{answer.nearest}: {Path(bank.photos[row].name).name}"
         draw.text((places[row][0], places[row][1] + PHOTO + 2), f"{caption[:34]} ({note})", INK, plain)
     for number, match in enumerate(found[:MATCHES], start=1):

@@ -28,7 +28,7 @@ from glocal_runtime.decision import Decision, Promise
 from glocal_runtime.door import LARGEST_THUMBNAIL, check_kind, check_picture
 from glocal_runtime.enrolled import Contents, Probes
 from glocal_runtime.errors import DataError, GlocalError
-from glocal_runtime.files import check_recognizer, replacing
+from glocal_runtime.files import check_recognizer, or_not_written, replacing
 from glocal_runtime.images import LARGEST_SIDE
 from glocal_runtime.leave_one_out import ALIKE, Measured
 from glocal_runtime.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
@@ -51,7 +51,7 @@ _MODELS: dict[str, dict[str, Any]] = {
     CHECKPOINT: _MODEL | {"settings": dict, "backbone": dict, "backbone_sha256": str},
     ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
 }
-_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": (float,)}
+_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": dict[str, float]}
 _SINGLE = ("own", "alike")  # numbers among what was measured
 _FIELDS: dict[str, Any] = {
     "format": str,
@@ -63,11 +63,11 @@ _FIELDS: dict[str, Any] = {
     "unknown": list | None,
     "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
     "threshold": dict,
-    "usual": ([float],),
+    "usual": dict[str, list[float]],
     "measured": {name: [_SCORED] for name in ("left_out", "alone", "strange", "unknown")}
     | dict.fromkeys(_SINGLE, float),
-    "probes": [{"open_score": float, "logits": [float]}],
-    "sha256": (str,),  # of the members that hold numbers
+    "probes": [{"open_score": float, "logits": list[float]}],
+    "sha256": dict[str, str],  # of the members that hold numbers
 }
 
 
@@ -88,19 +88,13 @@ def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], b
         **{_probe(i): data for i, data in enumerate(contents.probes.images)},
     }
     check_target(path)
-    try:
-        with (
-            replacing(path, is_current=is_current) as partial,
-            zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
-        ):
-            for name, data in members.items():
-                archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
-    except OSError as error:
-        raise DataError(
-            f"{path} could not be written ({error.strerror or error}); what was there before is unchanged, "
-            "free some space or choose another place",
-            code="not-written",
-        ) from error
+    with (
+        or_not_written(path, "what was there before is unchanged, free some space or choose another place"),
+        replacing(path, is_current=is_current) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
 
 
 def check_target(path: Path) -> None:

@@ -77,6 +77,17 @@ def changed_meanwhile(path: Path) -> DataError:
 
 
 @contextmanager
+def or_not_written(what: str | Path, way_out: str) -> Iterator[None]:
+    """A full or write-protected disk is a sentence, not a mistake of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{what} could not be written ({error.strerror or error}); {way_out}", code="not-written"
+        ) from error
+
+
+@contextmanager
 def alone_at(path: Path) -> Iterator[None]:
     """One process at a time at a file that takes long to write; the lock of one that was killed holds nobody up.
 
@@ -86,15 +97,9 @@ def alone_at(path: Path) -> Iterator[None]:
         yield
         return
     lock = path.with_name(f".{path.name}.lock")
-    try:
+    with or_not_written(path, "check the permissions of its folder, or choose another place"):
         lock.parent.mkdir(parents=True, exist_ok=True)
         opened = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
-    except OSError as error:
-        raise DataError(
-            f"{path} could not be written ({error.strerror or error}); check the permissions of its folder, or choose "
-            "another place",
-            code="not-written",
-        ) from error
     try:
         if not _takes(opened):
             raise DataError(

@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib
 import os
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -17,6 +20,9 @@ from PIL import Image
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import ArraySource, Pixels, Preprocess, UnusableImage, decode, fit, is_picture
 from glocal_runtime.support import UNKNOWN_NAME, check_class_name, check_distinct, composed, signature
+
+T = TypeVar("T")
+U = TypeVar("U")
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,27 @@ def take(source: Source, preprocess: Preprocess) -> Picture | Unreadable:
     except UnusableImage as bad:
         return Unreadable(source.name, bad.reason)
     return Picture(source.name, pixels, hashlib.sha256(pixels.data).hexdigest(), signature(pixels))
+
+
+def made_ahead(
+    make: Callable[[T], U], items: Iterable[T], size: int, *, workers: int, ahead: int = 1
+) -> Iterator[list[U]]:
+    """``make`` of each item, ``size`` of them together and in order, by threads.
+
+    While the caller works on one such batch, ``ahead`` others are made; the input is read only that far.
+    """
+    waiting: deque[list[Future[U]]] = deque()
+    rest = iter(items)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while True:
+            while len(waiting) <= ahead and (some := list(islice(rest, size))):
+                waiting.append([pool.submit(make, each) for each in some])
+            if not waiting:
+                return
+            yield [future.result() for future in waiting.popleft()]
+    finally:  # also when one fails or the caller stops half way: then nobody needs the rest
+        pool.shutdown(cancel_futures=True)
 
 
 def sources_of(photos: Photos, prefix: str = "") -> list[Source]:

@@ -42,6 +42,7 @@ from glocal_runtime.photos import (
     take,
 )
 from glocal_runtime.prediction import Prediction
+from glocal_runtime.spelling import listed
 from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
 from glocal_runtime.threshold import Threshold, check_promise
 from glocal_runtime.views import Array, Views
@@ -176,8 +177,7 @@ class Recognizer:
 
     def __repr__(self) -> str:
         names, n_photo = self.classes, len(self.contents.support.photos)
-        listed = ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")
-        return f"<Recognizer of {len(names)} classes ({listed}), {n_photo} photos, {self.contents.model.name}>"
+        return f"<Recognizer of {len(names)} classes ({listed(names)}), {n_photo} photos, {self.contents.model.name}>"
 
     def _repr_html_(self) -> str:
         """For notebooks: what to expect, and the classes with their first photos."""

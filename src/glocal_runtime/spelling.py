@@ -1,4 +1,4 @@
-"""Words for people: a number with its noun, a list cut short, and what a misspelt name was meant to be."""
+"""Words for people: a number with its noun, a list cut short, a misspelt name; words of strangers, for a terminal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,22 @@ FEW = 8  # names that fit into a sentence
 NAMED = 5  # of a list that may be long; the others are counted
 
 
-def counted(n: int, one: str, many: str = "") -> str:
-    return f"{n} {one if n == 1 else many or one + 's'}"
+def counted(n: int, what: str) -> str:
+    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith(('s', 'ch')) else 's'}"
 
 
 def listed(names: Sequence[str], most: int = NAMED) -> str:
     """The first of them; the others are counted."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def bad_pictures(bad: Sequence[tuple[str, str]]) -> str:
+    """Where and why, a line each; how to go on without them."""
+    lines = [f"  {where}: {why}" for where, why in bad[:FEW]]
+    lines += [f"  and {len(bad) - FEW} more"] if len(bad) > FEW else []
+    way_out = "mend or remove them, or leave them out with skip_bad=True (--skip-bad):"
+    return "\n".join([way_out, *lines])
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
@@ -37,3 +45,9 @@ def meant(name: str, known: Iterable[str], *, see: str = "") -> str:
     if see and len(names) > FEW:
         return f"`{see}` shows the {len(names)} there are"
     return f"there is {', '.join(names) or 'none'}"
+
+
+def printable(text: str) -> str:
+    """File names need not be Unicode, and may hold control characters that move a cursor."""
+    clean = text.encode("utf-8", "replace").decode("utf-8")
+    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)

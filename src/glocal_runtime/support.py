@@ -18,6 +18,7 @@ from PIL import Image
 
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import Pixels, encoded
+from glocal_runtime.spelling import listed
 from glocal_runtime.views import Labels, Views, join
 
 if TYPE_CHECKING:
@@ -116,8 +117,7 @@ class Support:
         """The name as it is enrolled, or a sentence that names the classes there are."""
         wanted = check_class_name(name)
         if wanted not in self.classes:
-            shown = ", ".join(self.names[:8]) + (", ..." if len(self.names) > 8 else "")
-            raise DataError(f"there is no class {name!r}; the classes are {shown}", code="no-class")
+            raise DataError(f"there is no class {name!r}; the classes are {listed(self.names)}", code="no-class")
         return wanted
 
     def with_class(self, name: str, bank: Bank) -> Support:

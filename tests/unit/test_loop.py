@@ -174,8 +174,8 @@ class TestNotFinite:
         def spoil(step: int, *, gradient: bool = False) -> None:
             losses = PretrainStage.losses
 
-            def spoilt(self: PretrainStage, at: int) -> dict[str, Tensor]:
-                terms = losses(self, at)
+            def spoilt(self: PretrainStage, at: int, part: int = 0) -> dict[str, Tensor]:
+                terms = losses(self, at, part)
                 if at == step:  # sqrt at 0 has a value and no slope
                     factor = (terms["base"] * 0).sqrt() if gradient else torch.tensor(float("nan"))
                     terms["base"] = terms["base"] + factor

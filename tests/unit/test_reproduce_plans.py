@@ -60,7 +60,7 @@ def test_the_paper_scale_has_three_stages_before_gel_and_its_published_settings(
         "mini-imagenet-feat-1shot",
         "mini-imagenet-gel-paper-1shot",
     ]
-    assert SCALES["paper"].own_top_k("mini-imagenet", 1) == 10
+    assert SWEEPS["figure-topk"].own(SCALES["paper"], "mini-imagenet") == 10
     wide = SCALES["paper"].on_resnet18("gel", "mini-imagenet", 1).chain()[0].resolved()
     assert wide.backbone is not None
     assert wide.backbone.settings == {"image_size": 84, "resize": 92}

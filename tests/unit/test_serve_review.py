@@ -17,6 +17,7 @@ from safetensors.numpy import save
 
 from faults import full, read_only
 from glocal.serve import recent_queries
+from glocal.serve.connections import OncePerMinute
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal_runtime.images import Preprocess
@@ -187,7 +188,7 @@ def test_pixels_that_are_no_picture_are_cleared_away(tmp_path: Path, shape: tupl
 
 
 def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer tells of it once and goes on; when there is room, all of it is written."""
+    """The writer tells of it, once as the server logs, and goes on; when there is room, all of it is written."""
     monkeypatch.setattr(recent_queries, "QUIET", 0.02)
     tries, write = [], recent_queries._write
 
@@ -231,6 +232,7 @@ def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
     """What is logged, by any thread."""
     told: list[logging.LogRecord] = []
     handler = logging.Handler()
+    handler.addFilter(OncePerMinute())
     handler.emit = told.append  # type: ignore[method-assign]
     logging.getLogger(name).addHandler(handler)
     try:

@@ -11,6 +11,7 @@ import typer
 
 from glocal.cli.console import Json, bars, meter, show, stages
 from glocal_runtime.errors import DataError
+from glocal_runtime.spelling import counted
 
 if TYPE_CHECKING:
     from glocal.data.prepared import PreparedIndex
@@ -216,8 +217,6 @@ def _prepared_lines(target: Path, index: PreparedIndex) -> str:
 
 
 def _verdict_lines(verdict: Verdict) -> str:
-    from glocal.data.verify import counted
-
     lines = [f"{verdict.name} in {verdict.folder}, prepared from {verdict.packing}"]
     lines += [f"  {MARKS[each.severity]} {each.severity:<8}{each.about:<9}{each.text}" for each in verdict.findings]
     found = "nothing wrong" if not verdict.problems else counted(verdict.problems, "problem")

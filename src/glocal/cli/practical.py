@@ -13,7 +13,7 @@ import typer
 
 from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
 from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
-from glocal.cli.printing import Printer, check_report, describe, summary, tell
+from glocal.cli.printing import check_report, describe, printing, summary, tell
 
 if TYPE_CHECKING:
     from glocal_runtime.recognizer import Answered, Recognizer
@@ -186,7 +186,7 @@ def _predict_few(
             stack.enter_context(results.alone())
             done = results.done(resume=resume, force=force)
             write = stack.enter_context(results.writing())
-        printer = stack.enter_context(Printer(json, quiet=target is not None and not json))
+        put = stack.enter_context(printing(json, quiet=target is not None))
         update = rate_meter(stack.enter_context(bars()), "predict")
         # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
         total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
@@ -194,7 +194,7 @@ def _predict_few(
             if write is not None:
                 write(found.answers)
             for answer in found.answers:
-                printer.put(answer)
+                put(answer)
                 if isinstance(answer, Prediction):
                     answered += 1
                 else:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glocal.cli.console import screen
-from glocal_runtime.printable import printable
-from glocal_runtime.spelling import counted
+from glocal_runtime.spelling import counted, printable
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"
@@ -23,37 +24,30 @@ if TYPE_CHECKING:
     from glocal_runtime.threshold import Threshold
 
 
-class Printer:
-    """Answers on the screen, or as the elements of one JSON list, as they come."""
+@contextmanager
+def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
+    """A function that shows an answer on the screen, or as an element of one JSON list, as they come."""
+    from json import dumps
 
-    def __init__(self, as_json: bool, *, quiet: bool) -> None:
-        self._json, self._quiet, self._first = as_json, quiet, True
+    from glocal.recognizer.results import plain
+    from glocal_runtime.photos import Unreadable
 
-    def __enter__(self) -> Printer:
-        return self
+    first = True
 
-    def __exit__(self, *failure: Any) -> None:
-        if self._json and failure[0] is None:
-            sys.stdout.write("[]\n" if self._first else "\n]\n")
+    def put(answer: Any) -> None:
+        nonlocal first
+        if as_json:
+            sys.stdout.write(("[\n" if first else ",\n") + dumps(plain(answer)))
+        elif not quiet and isinstance(answer, Unreadable):
+            typer.echo(printable(f"{answer.path}: error: {answer.error}"))
+        elif not quiet:
+            warning = [f"    {answer.warning}"] if answer.warning else []
+            typer.echo(printable("\n".join([f"{answer.path}: {answer.label}", f"    {answer.reason}", *warning])))
+        first = False
 
-    def put(self, answer: Any) -> None:
-        from json import dumps
-
-        from glocal.recognizer.results import plain
-        from glocal_runtime.photos import Unreadable
-
-        if self._json:
-            sys.stdout.write("[\n" if self._first else ",\n")
-            sys.stdout.write(dumps(plain(answer)))
-        elif not self._quiet:
-            if isinstance(answer, Unreadable):
-                typer.echo(printable(f"{answer.path}: error: {answer.error}"))
-            else:
-                typer.echo(printable(f"{answer.path}: {answer.label}"))
-                typer.echo(printable(f"    {answer.reason}"))
-                if answer.warning:
-                    typer.echo(printable(f"    {answer.warning}"))
-        self._first = False
+    yield put
+    if as_json:
+        sys.stdout.write("[]\n" if first else "\n]\n")
 
 
 def check_report(found: Check, recognizer: Recognizer) -> str:
@@ -115,7 +109,7 @@ def describe(recognizer: Recognizer) -> str:
     """The classes in a line, the threshold and what it promises in the next ones."""
     contents = recognizer.contents
     n_class, n_photo = len(contents.support.names), len(contents.support.photos)
-    head = f"{counted(n_class, 'class', 'classes')}, {counted(n_photo, 'photo')}, {contents.model.name}"
+    head = f"{counted(n_class, 'class')}, {counted(n_photo, 'photo')}, {contents.model.name}"
     return "\n".join([head, *recognizer.outlook().lines(), *threshold_lines(recognizer)])
 
 

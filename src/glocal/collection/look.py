@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +26,11 @@ ANSWERS = pa.schema(
 )  # fmt: skip
 
 
-class Look(Protocol):
-    """Loaded once per process."""
+class Look:
+    """Loaded once per process; ``home`` as in ``source_of``."""
 
     schema: pa.Schema
     maker: str  # fingerprint of who answers: the last column
-
-    def take(self, uri: str) -> Picture | Unreadable: ...
-
-    def rows(self, uris: Sequence[str], pictures: Sequence[Picture | Unreadable]) -> pa.RecordBatch: ...
-
-
-class _Pictures:
-    """Both looks read photos for an encoder; ``home`` as in ``source_of``."""
 
     def __init__(self, encoder: Encoder, home: str | None) -> None:
         self._encoder, self._home = encoder, home
@@ -47,8 +38,11 @@ class _Pictures:
     def take(self, uri: str) -> Picture | Unreadable:
         return take(source_of(uri, self._home), self._encoder.preprocess)
 
+    def rows(self, uris: Sequence[str], pictures: Sequence[Picture | Unreadable]) -> pa.RecordBatch:
+        raise NotImplementedError
 
-class AnswerLook(_Pictures):
+
+class AnswerLook(Look):
     """Answers of a recognizer."""
 
     schema = ANSWERS
@@ -63,7 +57,7 @@ class AnswerLook(_Pictures):
         return answer_rows(uris, _errors(batch), self._recognizer.decide(batch.views), self.maker)
 
 
-class VectorLook(_Pictures):
+class VectorLook(Look):
     """What the encoder of a model, or of a recognizer, sees in a photo."""
 
     def __init__(self, model: str, *, device: str = "auto", threads: int = 0, home: str | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from glocal.collection.addresses import OURS, client, is_remote, local_path, opened
 from glocal_runtime.errors import DataError, RecipeError
-from glocal_runtime.files import replacing
+from glocal_runtime.files import or_not_written, replacing
 
 
 class Store:
@@ -43,15 +43,9 @@ class Store:
     def writing(self, name: str) -> Iterator[BinaryIO]:
         """A file under a name that nobody sees before it is whole; object storage does the same by itself."""
         if self.system is None:
-            try:
-                with replacing(Path(self.place(name))) as partial, partial.open("wb") as file:
-                    yield file
-            except OSError as error:
-                raise DataError(
-                    f"{self.place(name)} could not be written ({error.strerror or error}); what is finished stays, "
-                    "continue with --resume when there is room",
-                    code="not-written",
-                ) from error
+            place, way_out = Path(self.place(name)), "what is finished stays, continue with --resume when there is room"
+            with or_not_written(place, way_out), replacing(place) as partial, partial.open("wb") as file:
+                yield file
             return
         file = self.system.open(self.place(name), "wb")
         try:

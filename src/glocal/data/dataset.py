@@ -21,9 +21,7 @@ from glocal.data.digests import BadImage, content_digest, digest_all
 from glocal.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import ArraySource, Pixels
-from glocal_runtime.spelling import nearest
-
-_NAMED_BAD = 8  # bad pictures listed in an error; the rest is counted
+from glocal_runtime.spelling import bad_pictures, listed, nearest
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +90,7 @@ class ClassDataset:
             raise DataError(f"a subset of data set {self.name!r} needs at least one class, got none")
         for missing in (each for each in wanted if each not in self.classes):
             near = nearest(missing, self.classes)
-            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(self.classes[:5])}, ..."
+            hint = f"did you mean {near!r}?" if near else f"it has {listed(self.classes)}"
             raise DataError(f"data set {self.name!r} has no class {missing!r}; {hint}")
         keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
         names = [self.classes[c] for c in self.label[keep]]
@@ -166,7 +164,8 @@ def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> Cl
         raise DataError(f"data set {name!r} has no pictures; give at least one per class")
     bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
     if bad and not skip_bad:
-        raise DataError(_bad_pictures(name, bad), code="bad-pictures")
+        told = f"data set {name!r} has {len(bad)} pictures that cannot be used; {bad_pictures(bad)}"
+        raise DataError(told, code="bad-pictures")
     good = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)}
     names = [listing.class_of[i] for i in good]
     if empty := sorted(set(listing.class_of) - set(names)):
@@ -208,14 +207,4 @@ def in_content_order(
         manifest=hashlib.sha256(b"".join(class_digest[each] for each in classes)).hexdigest(),
         skipped=skipped,
         ignored=ignored,
-    )
-
-
-def _bad_pictures(name: str, bad: Sequence[BadImage]) -> str:
-    lines = [f"  {each.where}: {each.reason}" for each in bad[:_NAMED_BAD]]
-    if len(bad) > _NAMED_BAD:
-        lines.append(f"  and {len(bad) - _NAMED_BAD} more")
-    return (
-        f"data set {name!r} has {len(bad)} pictures that cannot be used; mend or remove them, "
-        "or leave them out with skip_bad=True (--skip-bad):\n" + "\n".join(lines)
     )

@@ -12,7 +12,6 @@ import json
 import os
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib import metadata
 from pathlib import Path
@@ -25,8 +24,9 @@ from glocal.data.cache import cache_dir
 from glocal.data.layouts import ImageSource
 from glocal_runtime.files import write_text
 from glocal_runtime.images import Pixels, UnusableImage
+from glocal_runtime.photos import made_ahead
 
-_THREADS = 2
+_THREADS, _AT_ONCE = 2, 256
 _SETTLED_AFTER = 2_000_000_000  # ns: a file younger than this may change again within the same clock tick
 
 
@@ -66,11 +66,9 @@ def digest_all(source: ImageSource, root: Path | None = None) -> list[bytes | Ba
 
 
 def _decode_all(source: ImageSource, wanted: Iterable[int]) -> list[bytes | BadImage]:
-    pool = ThreadPoolExecutor(_THREADS)
-    try:
-        return list(pool.map(partial(_digest, source), wanted))
-    finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C must not wait for sixty thousand pictures
+    return [
+        found for some in made_ahead(partial(_digest, source), wanted, _AT_ONCE, workers=_THREADS) for found in some
+    ]
 
 
 def _digest(source: ImageSource, i: int) -> bytes | BadImage:

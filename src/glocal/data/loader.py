@@ -1,11 +1,11 @@
-"""From dataset indices to uint8 tensors of the size a backbone wants, decoded in parallel."""
+"""From dataset indices to uint8 tensors of the size a backbone wants, decoded in parallel and ahead of time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -18,16 +18,10 @@ from glocal.data.prepared import MappedBlobs, MappedImages
 from glocal.types import Encoder, Preprocess
 from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import fit
+from glocal_runtime.photos import made_ahead
 
+T = TypeVar("T")
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
-
-
-class Images(Protocol):
-    """uint8 pictures that can be indexed by a tensor of rows: a tensor of them, or what reads them when asked."""
-
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Tensor) -> Tensor: ...
 
 
 class ImageLoader:
@@ -44,7 +38,7 @@ class ImageLoader:
         with ThreadPoolExecutor(self.workers) as pool:
             return self._stack(list(pool.map(self._one, indices.tolist())))
 
-    def hold(self, indices: npt.NDArray[np.int64]) -> Images:
+    def hold(self, indices: npt.NDArray[np.int64]) -> Tensor | ReadThrough:
         """The pictures for training, which asks for each of them many times: the same pixels either way.
 
         They are decoded once and stay in memory, unless they come from a prepared data set and would take more than
@@ -52,22 +46,16 @@ class ImageLoader:
         """
         mapped = isinstance(self.dataset.source, MappedImages | MappedBlobs)
         if mapped and len(indices) * 3 * self.preprocess.size**2 > HELD_UP_TO:
-            return _ReadThrough(self, indices)
+            return ReadThrough(self, indices)
         return self(indices)
 
     def batches(self, indices: npt.NDArray[np.int64], size: int) -> Iterator[tuple[npt.NDArray[np.int64], Tensor]]:
         """Batches in order; the next one is decoded while the caller works on this one."""
         if size < 1:
             raise DataError(f"batch size must be at least 1, got {size}")
-        pool = ThreadPoolExecutor(self.workers)
-        try:
-            waiting = [pool.submit(self._one, i) for i in indices[:size].tolist()]
-            for at in range(0, len(indices), size):
-                images = [future.result() for future in waiting]
-                waiting = [pool.submit(self._one, i) for i in indices[at + size : at + 2 * size].tolist()]
-                yield indices[at : at + size], self._stack(images)
-        finally:  # also when an image is bad or the caller stops half way: then nobody needs the rest decoded
-            pool.shutdown(cancel_futures=True)
+        made = made_ahead(self._one, indices.tolist(), size, workers=self.workers)
+        for at, images in zip(range(0, len(indices), size), made, strict=True):
+            yield indices[at : at + size], self._stack(images)
 
     def _one(self, i: int) -> npt.NDArray[np.uint8]:
         return fit(self.dataset.same_image(i) if self.verify else self.dataset.image(i), self.preprocess)
@@ -86,7 +74,7 @@ def on_device(images: Tensor, device: torch.device) -> Tensor:
     return images.pin_memory().to(device, non_blocking=True)
 
 
-class _ReadThrough:
+class ReadThrough:
     """Row i is picture ``indices[i]``, read when it is asked for."""
 
     def __init__(self, loader: ImageLoader, indices: npt.NDArray[np.int64]) -> None:
@@ -99,12 +87,36 @@ class _ReadThrough:
         return self._loader(self._indices[rows.numpy()])
 
 
+class Ahead(Generic[T]):
+    """``ahead(i)`` is ``make(i)``; meanwhile a thread makes ``make(i + stride)``, unless that reaches ``end``.
+
+    ``make`` must be a pure function of i.  The last result is kept: asking for it again costs nothing.
+
+    >>> squares = Ahead(lambda i: i * i, end=10)
+    >>> squares(3), squares(4), squares(4), squares(9)
+    (9, 16, 16, 81)
+    """
+
+    def __init__(self, make: Callable[[int], T], *, end: int, stride: int = 1):
+        self._make, self._end, self._stride = make, end, stride
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ahead")
+        self._now: tuple[int, T] | None = None
+        self._next: tuple[int, Future[T]] | None = None
+
+    def __call__(self, i: int) -> T:
+        if self._now is not None and self._now[0] == i:
+            return self._now[1]
+        expected = self._next is not None and self._next[0] == i
+        made = self._next[1].result() if expected and self._next is not None else self._make(i)
+        self._now, following = (i, made), i + self._stride
+        self._next = (following, self._thread.submit(self._make, following)) if following < self._end else None
+        return made
+
+
 Indices = npt.NDArray[np.int64]
 
 BATCH = 128
-AT_ONCE = (
-    BATCH * 288**2
-)  # pixels that go through a backbone at once: larger pictures go a few at a time, or memory ends
+AT_ONCE = BATCH * 288**2  # pixels that go through a backbone at once: larger pictures go a few at a time
 
 
 @dataclass(frozen=True)

@@ -186,9 +186,7 @@ def _check_tables(path: Path, record: PreparedSplit, tables: Mapping[str, NDArra
         if table.shape != shapes[suffix] or table.dtype != (np.uint8 if suffix == DIGESTS else np.int64):
             _refuse(path, f"{suffix} has another shape or kind")
     labels, classes = tables[LABELS], len(record.classes)
-    placed = (
-        n > 0 and 0 <= labels.min() <= labels.max() < classes
-    )  # before it is counted: that takes room by the largest
+    placed = n > 0 and 0 <= labels.min() <= labels.max() < classes  # counting takes room by the largest
     if not placed or np.bincount(labels, minlength=classes).tolist() != list(record.counts):
         _refuse(path, "its labels do not belong to its classes")
     if not np.array_equal(np.sort(tables[ORDER]), np.arange(n)):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -15,16 +14,10 @@ from typing import Any, Literal, TypeAlias
 
 from glocal.data.dataset import ClassDataset
 from glocal.data.prepared import MappedBlobs, PreparedIndex, is_prepared, open_prepared, read_index
-from glocal.data.splits import (
-    CATALOGUE,
-    Duplicates,
-    Entry,
-    canonical_name,
-    find_duplicates,
-    published_classes,
-)
+from glocal.data.splits import CATALOGUE, Duplicates, Entry, canonical_name, find_duplicates, published_classes
 from glocal_runtime.errors import DataError
-from glocal_runtime.spelling import NAMED, listed
+from glocal_runtime.photos import made_ahead
+from glocal_runtime.spelling import NAMED, counted, listed
 
 Progress: TypeAlias = Callable[[int, int], None]  # (done, total)
 Severity: TypeAlias = Literal["ok", "note", "problem"]
@@ -130,14 +123,12 @@ def _picture_sizes(data: ClassDataset) -> Iterator[tuple[int, int]]:
 def _deep(data: Mapping[str, ClassDataset], progress: Progress | None) -> Iterator[Finding]:
     damaged: list[str] = []
     total, done = sum(map(len, data.values())), 0
-    with ThreadPoolExecutor(2) as pool:
-        for each in data.values():
-            for begin in range(0, len(each), _AT_ONCE):  # a task per picture of tieredImageNet would fill the memory
-                rows = range(begin, min(begin + _AT_ONCE, len(each)))
-                damaged += [where for where in pool.map(partial(_damage, each), rows) if where is not None]
-                done += len(rows)
-                if progress is not None:
-                    progress(done, total)
+    for each in data.values():
+        for found in made_ahead(partial(_damage, each), range(len(each)), _AT_ONCE, workers=2):
+            damaged += filter(None, found)
+            done += len(found)
+            if progress is not None:
+                progress(done, total)
     if damaged:
         text = f"{counted(len(damaged), 'picture')} not as prepared: {listed(damaged)}; prepare the data set again"
         yield Finding("problem", "pictures", text)
@@ -286,7 +277,3 @@ def _skipped(data: Mapping[str, ClassDataset]) -> Iterator[Finding]:
     if left_out:
         text = f"{counted(len(left_out), 'picture')} left out when preparing: {listed(left_out)}"
         yield Finding("note", "skipped", text)
-
-
-def counted(n: int, what: str) -> str:
-    return f"{n:,} {what}" if n == 1 else f"{n:,} {what}{'es' if what.endswith('s') else 's'}"

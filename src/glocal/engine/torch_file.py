@@ -10,9 +10,8 @@ from __future__ import annotations
 import io
 import pickletools
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 import torch
 
@@ -45,7 +44,7 @@ def check_torch_file(content: bytes) -> None:
 
 def _check_pickle(file: io.BytesIO) -> None:
     longs, values = 0, _Values()
-    for count, (opcode, value) in enumerate(_opcodes(file)):
+    for count, (opcode, value, _) in enumerate(pickletools.genops(file)):  # up to the end of one pickle
         if count >= MOST_PARTS:
             raise ValueError(f"its pickle has more than {MOST_PARTS:,} parts")
         if opcode.name in ("LONG", "LONG1", "LONG4", "INT"):
@@ -119,9 +118,3 @@ class _Values:
         while self._stack and (found := self._stack.pop()) is not None:
             items.append(found)
         return items
-
-
-def _opcodes(file: io.BytesIO) -> Iterator[tuple[pickletools.OpcodeInfo, object]]:
-    """Up to the end of one pickle."""
-    for opcode, value, _ in islice(pickletools.genops(file), MOST_PARTS + 1):
-        yield opcode, value

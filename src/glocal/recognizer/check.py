@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from glocal_runtime.encoder import Progress
 from glocal_runtime.errors import DataError
@@ -16,7 +16,6 @@ from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.spelling import nearest
 from glocal_runtime.support import UNKNOWN_NAME
 
-T = TypeVar("T")
 WORST = 10
 
 
@@ -100,8 +99,12 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
     """
     folders = labelled_sources(labelled, check_names=False)
     filed = [folder for folder, sources in folders.items() for _ in sources]
-    answers = recognizer.stream(chain.from_iterable(folders.values()))
-    found = judged(recognizer.classes, filed, _told(answers, len(filed), progress))
+    answers: list[Prediction | Unreadable] = []
+    for answer in recognizer.stream(chain.from_iterable(folders.values())):
+        answers.append(answer)
+        if progress is not None:
+            progress(len(answers), len(filed))
+    found = judged(recognizer.classes, filed, answers)
     if not found.pictures:
         bad = found.unreadable
         raise DataError(
@@ -128,14 +131,6 @@ def row_in_words(truth: str, row: Mapping[str, int]) -> str:
     """A row of a confusion: how many are right, and the mistakes by name."""
     wrong = ", ".join(f"{n} {name}" for name, n in row.items() if name != truth)
     return f"{truth}: {row.get(truth, 0)} of {sum(row.values())} right" + (f"; {wrong}" if wrong else "")
-
-
-def _told(answers: Iterable[T], total: int, progress: Progress | None) -> Iterator[T]:
-    """As they are; ``progress`` hears of each."""
-    for i, answer in enumerate(answers):
-        if progress is not None:
-            progress(i + 1, total)
-        yield answer
 
 
 def _remark(folder: str, classes: Sequence[str]) -> str:

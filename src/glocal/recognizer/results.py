@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple
 from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
 from glocal_runtime.file import check_target
-from glocal_runtime.files import alone_at, begin, put, there_already
+from glocal_runtime.files import alone_at, begin, or_not_written, put, there_already
 from glocal_runtime.photos import Unreadable
 from glocal_runtime.prediction import Prediction
 
@@ -91,19 +91,15 @@ class ResultFile:
         """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = self._format.header
+        kept = f"what was answered so far is kept in {self.partial.name}, continue with --resume when there is room"
         try:
-            begin(self.partial, self.path)
-            with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
-                if not file.tell():
-                    file.write(header)
-                yield lambda answers: self._append(file, answers)
-            put(self.partial, self.path)
-        except OSError as error:
-            raise DataError(
-                f"{self.path} could not be written ({error.strerror or error}); what was answered so far is kept in "
-                f"{self.partial.name}, continue with --resume when there is room",
-                code="not-written",
-            ) from error
+            with or_not_written(self.path, kept):
+                begin(self.partial, self.path)
+                with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
+                    if not file.tell():
+                        file.write(header)
+                    yield lambda answers: self._append(file, answers)
+                put(self.partial, self.path)
         finally:
             if self.partial.exists() and self.partial.stat().st_size <= len(header):
                 self.partial.unlink()

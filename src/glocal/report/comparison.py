@@ -186,8 +186,7 @@ def _table(
         ours, base, beside = rows[each.name], rows[reference], published_beside(each, on)
         own = [reason for reason in against[each.name] if reason not in shared]
         guest = each.model.method.transductive != transductive
-        note = [about(each), "not transductive, for reference" if guest and transductive else ""]
-        note += ["transductive, for reference" if guest and not transductive else ""]
+        note = [about(each), f"{'not ' if transductive else ''}transductive, for reference" if guest else ""]
         note += [f"not comparable with the paper: {', '.join(own)}" if own else "", _seen(each, on)]
         lines.append(
             Row(

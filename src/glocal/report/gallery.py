@@ -55,7 +55,7 @@ def gallery(support: Mapping[str, Sequence[Picture]], queries: Sequence[Query], 
     shown = sum(map(len, support.values()))
     parts = [
         '<div class="gallery">',
-        f"<h3>What it was shown: {counted(shown, 'picture')} of {counted(len(support), 'class', 'classes')}</h3>",
+        f"<h3>What it was shown: {counted(shown, 'picture')} of {counted(len(support), 'class')}</h3>",
         f'<ul class="classes">{classes}</ul>',
     ]
     if queries:

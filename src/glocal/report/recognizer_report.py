@@ -8,7 +8,7 @@ import numpy as np
 
 from glocal.recognizer.check import Check, Checked, row_in_words
 from glocal.report.gallery import picture_of
-from glocal.report.html import facts, figure
+from glocal.report.html import facts, figure, side_by_side
 from glocal_runtime.images import encoded
 from glocal_runtime.markup import Html, text
 from glocal_runtime.photos import Source
@@ -110,8 +110,8 @@ def mistakes(found: Check, sources: Sources) -> Html:
     return _cards(found.worst(), sources)
 
 
-def reasons(who: Recognizer, found: Check, sources: Sources) -> list[Html]:
-    """Up to three answers as pictures of what matched: a name, an unknown, the surest mistake."""
+def reasons(who: Recognizer, found: Check, sources: Sources) -> list[str]:
+    """Up to three answers as pictures of what matched, a name, an unknown, the surest mistake; and how to read them."""
     wanted: list[Callable[[Checked], bool]] = [
         lambda each: each.right and each.truth != UNKNOWN_NAME,
         lambda each: each.right and each.truth == UNKNOWN_NAME,
@@ -124,7 +124,8 @@ def reasons(who: Recognizer, found: Check, sources: Sources) -> list[Html]:
             drawn = encoded(who.explain(sources[each.answer.path]).quantize(256), optimize=True)
             said = f"{_file(each)} shows {each.folder} and was called {each.answer.label}: {each.answer.reason}"
             parts.append(figure(drawn, alt=said))
-    return parts
+    reading = "Patches that match the nearest class are joined by lines; pale ones match nothing."
+    return [reading, side_by_side(*parts)]
 
 
 def _cards(shown: Iterable[Checked], sources: Sources) -> Html:

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glocal.metrics import METRICS, Interval, PairedDifference, Spread
 
@@ -122,7 +122,10 @@ def _metric_columns(table: Table, metric: str) -> Iterator[tuple[Cell, Callable[
     arrow = "↑" if METRICS[metric].higher_is_better else "↓"
     yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(table, row.values.get(metric)), bold=row.name in best)
     if any(metric in row.spread for row in table.rows):
-        yield Cell("seeds", kind="delta"), lambda row: Cell(_std(table, row.spread.get(metric)), kind="delta")
+        yield (
+            Cell("seeds", kind="delta"),
+            lambda row: Cell(table.number(row.spread[metric].std) if metric in row.spread else EMPTY, kind="delta"),
+        )
     if metric in table.compared:
         yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(table, row, metric), kind="delta")
         if any(metric in row.difference_spread for row in table.rows):
@@ -160,10 +163,6 @@ def _difference(table: Table, row: Row, metric: str) -> str:
     found = row.difference[metric]
     mean, low, high = (table.number(x, signed=True) for x in (found.mean, found.low, found.high))
     return f"{mean} [{low}, {high}]"
-
-
-def _std(table: Table, value: Spread | None) -> str:
-    return EMPTY if value is None else table.number(value.std)
 
 
 def _bounds(table: Table, value: Spread | None) -> str:
@@ -247,23 +246,31 @@ def to_csv(tables: Sequence[tuple[Table, Mapping[str, Any]]]) -> str:
     return file.getvalue()
 
 
+class Numbers(NamedTuple):
+    """A mapping of ``Row`` by metric, for programs."""
+
+    key: str  # in JSON
+    columns: Mapping[str, str]  # in CSV: ending of the column -> attribute
+
+
+NUMBERS = {
+    "values": Numbers("values", {"": "mean", "_half": "half", "_tasks": "n"}),
+    "difference": Numbers(
+        "difference", {"_diff": "mean", "_diff_low": "low", "_diff_high": "high", "_diff_p": "p_value"}
+    ),
+    "rank": Numbers("rank", {"_rank": "itself"}),
+    "published": Numbers("published", {"_published": "mean", "_published_half": "half"}),
+    "spread": Numbers("seeds", {"_seeds_std": "std"}),
+    "difference_spread": Numbers("difference_seeds", {"_diff_seeds_low": "low", "_diff_seeds_high": "high"}),
+}
+
+
 def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
-    parts = {"": "mean", "_half": "half", "_tasks": "n"}
-    gaps = {"_diff": "mean", "_diff_low": "low", "_diff_high": "high", "_diff_p": "p_value"}
-    theirs = {"_published": "mean", "_published_half": "half"}
-    seeds, gap_seeds = {"_seeds_std": "std"}, {"_diff_seeds_low": "low", "_diff_seeds_high": "high"}
     columns = [
         (f"{metric}{suffix}", metric, attribute, kind)
         for metric in table.metrics
-        for kind, names in (
-            ("values", parts),
-            ("difference", gaps),
-            ("rank", {"_rank": ""}),
-            ("published", theirs),
-            ("spread", seeds),
-            ("difference_spread", gap_seeds),
-        )
-        for suffix, attribute in names.items()
+        for kind, numbers in NUMBERS.items()
+        for suffix, attribute in numbers.columns.items()
         if kind == "values" or any(metric in getattr(row, kind) for row in table.rows)
     ]
     scored = any(row.open_score for row in table.rows)
@@ -279,32 +286,25 @@ def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
 def to_json(table: Table) -> dict[str, Any]:
     """Plain values for ``json.dumps``; JSON has no NaN, so an interval nobody published is None."""
 
-    def plain(value: Interval | PairedDifference | Spread) -> dict[str, Any]:
+    def plain(value: Any) -> Any:
+        if isinstance(value, float):
+            return value
         return {name: x if math.isfinite(x) else None for name, x in asdict(value).items()}
+
+    def line(row: Row) -> dict[str, Any]:
+        parts: dict[str, Any] = {"open_score": row.open_score}
+        for kind, numbers in NUMBERS.items():
+            found = getattr(row, kind)
+            parts[numbers.key] = {metric: plain(found[metric]) for metric in table.metrics if metric in found}
+        given = {key: part for key, part in parts.items() if part or key in ("values", "difference")}
+        return {"name": row.name, "note": row.note, **given}
 
     return {
         "title": table.title,
         "caption": table.caption,
         "reference": table.reference,
         "metrics": list(table.metrics),
-        "rows": [
-            {
-                "name": row.name,
-                "note": row.note,
-                "values": {metric: plain(row.values[metric]) for metric in table.metrics if metric in row.values},
-                "difference": {m: plain(row.difference[m]) for m in table.metrics if m in row.difference},
-            }
-            | ({"open_score": row.open_score} if row.open_score else {})
-            | ({"rank": dict(row.rank)} if row.rank else {})
-            | ({"seeds": {m: plain(value) for m, value in row.spread.items()}} if row.spread else {})
-            | (
-                {"difference_seeds": {m: plain(value) for m, value in row.difference_spread.items()}}
-                if row.difference_spread
-                else {}
-            )
-            | ({"published": {m: plain(value) for m, value in row.published.items()}} if row.published else {})
-            for row in table.rows
-        ],
+        "rows": [line(row) for row in table.rows],
     }
 
 

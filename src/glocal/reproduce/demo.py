@@ -97,7 +97,9 @@ def run_demo(
     who, outcome, sources = _recognizer(out, test, str(where), progress)
     file, report = out / "digits.glocal", out / "demo-report.html"
     who.save(file)
-    own = [_product(who, outcome, sources), _answers(who, outcome, sources)]
+    said = "The first pictures of every digit, none of them chosen, with the answer and the reason it gives."
+    shown = [said, answers(outcome, sources), *reasons(who, outcome, sources)]
+    own = [_product(who, outcome), Section("Answers and reasons", shown)]
     write_text(report, _page(own, found, tables, test, drawn, _threshold(models[-1], where)))
     return Demo(report, tables, file, who.outlook().lines(), outcome, kept(who, outcome))
 
@@ -119,7 +121,7 @@ def _recognizer(
     return who, outcome, {each.name: each for some in asked.values() for each in some}
 
 
-def _product(who: Recognizer, outcome: Check, sources: Mapping[str, Source]) -> Section:
+def _product(who: Recognizer, outcome: Check) -> Section:
     head = (
         f"{len(who.classes)} digits were taught with {TAUGHT} pictures each. From these alone it says what to expect "
         "of it, and sets a threshold with a promise. Then it was asked about pictures that it had not seen, of these "
@@ -136,14 +138,6 @@ def _product(who: Recognizer, outcome: Check, sources: Mapping[str, Source]) -> 
             kept(who, outcome),
             confusion(outcome.confusion(), who.classes),
         ],
-    )
-
-
-def _answers(who: Recognizer, outcome: Check, sources: Mapping[str, Source]) -> Section:
-    said = "The first pictures of every digit, none of them chosen, with the answer and the reason it gives."
-    why = "Patches that match the nearest class are joined by lines; pale ones match nothing."
-    return Section(
-        "Answers and reasons", [said, answers(outcome, sources), why, side_by_side(*reasons(who, outcome, sources))]
     )
 
 

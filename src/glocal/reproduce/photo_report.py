@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from glocal import __version__
 from glocal.recognizer.check import Check, check
-from glocal.report.html import Section, code, facts, page, side_by_side
+from glocal.report.html import Section, code, facts, page
 from glocal.report.recognizer_report import (
     answers,
     confusion,
@@ -91,14 +91,13 @@ def _asked(who: Recognizer, found: Check, sources: dict[str, Source]) -> list[Se
     said = f"A second recognizer was taught without one photo in {EVERY} of each class, and asked about these" + (
         " and about the photos in unknown/." if found.caught.n else ". There is no folder unknown/ of other things."
     )
-    why = "Patches that match the nearest class are joined by lines; pale ones match nothing."
     sections = [
         Section("Promise and outcome", [said, outcome(who, found), kept(who, found)]),
         Section("Answers", ["The first of every class, none of them chosen.", answers(found, sources)]),
     ]
     if found.worst():
         sections.append(Section("The surest mistakes", [mistakes(found, sources)]))
-    return [*sections, Section("Why", [why, side_by_side(*reasons(who, found, sources))])]
+    return [*sections, Section("Why", reasons(who, found, sources))]
 
 
 def _ending(photos: Path, whole: Recognizer) -> list[Section]:

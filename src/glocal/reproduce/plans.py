@@ -151,13 +151,13 @@ SWEEPS = {
     "figure-topk": Sweep(
         "Most similar class pixels that count",
         "k: class pixels averaged for each query pixel",
-        lambda scale, dataset, shot: scale.top_ks(dataset, shot),
+        Scale.top_ks,
         "The paper prints no values (miniImageNet); its text says that AUROC moves by 0.08 only.",
     ),
     "figure-margin": Sweep(
         "Distance of the two margins",
         "margin distance M_u − M_k (energy)",
-        lambda scale, dataset, shot: scale.margin_distances(dataset, shot),
+        Scale.margin_distances,
         "The paper prints no values (miniImageNet); its text says that a smaller distance is often better.",
     ),
 }

@@ -11,16 +11,7 @@ from glocal.report import plots
 from glocal.report.plots import Point, curve, joined
 from glocal.reproduce.measurement import Measurement, histogram, table_of
 from glocal.reproduce.pixel_examples import FOOLED, Example, examples
-from glocal.reproduce.plans import (
-    DENSITY,
-    FIGURE_SHOT,
-    SHOTS,
-    SWEEPS,
-    TABLES,
-    TablePlan,
-    density_panels,
-    pixel_line,
-)
+from glocal.reproduce.plans import DENSITY, FIGURE_SHOT, SHOTS, SWEEPS, TABLES, TablePlan, density_panels, pixel_line
 from glocal.reproduce.report_folder import Drawing, ReportPart, figure_part, table_part
 from glocal.reproduce.runs import Settings
 from glocal.reproduce.scale import Scale

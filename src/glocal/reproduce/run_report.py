@@ -14,6 +14,7 @@ from glocal.report.comparison import Comparison, Result, compare
 from glocal.reproduce.measurement import answers_of
 from glocal.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
 from glocal.reproduce.runs import Settings, program
+from glocal_runtime.spelling import counted
 
 
 def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str, *, seed: int, **shape: Any) -> Path:
@@ -39,8 +40,7 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
         "glocal": program(),
     }
     parts = [table_part(f"Runs on {name}", "runs", found.results, {"what": "runs"}), _figures(found, how, seed)]
-    count = len(found.models)
-    title = f"{count} {'rows' if count > 1 else 'row'} on {name}"
+    title = f"{counted(len(found.models), 'row')} on {name}"
     opening = [_leader(result) for result in found.results]
     return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), how.out)
 

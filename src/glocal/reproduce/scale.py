@@ -95,15 +95,11 @@ class Scale(ABC):
 
     def top_ks(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
         """Runs of GEL over k."""
-        own = self.own_top_k(dataset, shot)
+        own: int = self.gel(dataset, shot).resolved(start="?").method.settings.get("top_k", 1)
         return [
             (float(k), self.gel(dataset, shot, "ahead", *((f"method.top_k={k}",) if k != own else ())))
             for k in SWEPT_TOP_K[self.pixels[dataset]]
         ]
-
-    def own_top_k(self, dataset: str, shot: int) -> int:
-        k: int = self.gel(dataset, shot).resolved(start="?").method.settings.get("top_k", 1)
-        return k
 
     def _run(self, stage: str, recipe: str, *overrides: str, init: Run | str | None = None) -> Run:
         return Run(recipe, (*overrides, *self.more.get(stage, ())), init)

@@ -30,11 +30,7 @@ def decide(server: Server) -> APIRouter:
         now = await server.now()
         who = now.enrolled()
         found, left, promise = who.threshold, who.contents.decision.left_out, who.contents.promise
-        more = {
-            "limits": limits_json(who),
-            "one_for_all": not promise.per_class,
-            "with_unknown": promise.with_unknown,
-        }
+        more = {"limits": limits_json(who), "one_for_all": not promise.per_class, "with_unknown": promise.with_unknown}
 
         def shown() -> dict[str, Any]:
             asked = [each.answer.open_score for each in workspace.recent(now)]

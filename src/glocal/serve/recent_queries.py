@@ -30,7 +30,6 @@ from glocal_runtime.views import Views
 
 MOST = 200
 QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written
-AGAIN = 60.0  # seconds between two lines in the log about a disk that takes nothing
 log = logging.getLogger("glocal.serve")
 
 
@@ -61,7 +60,6 @@ class RecentQueries:
         self._model = ""
         self._unwritten: float | None = None  # since when
         self._touched = 0.0
-        self._told = -AGAIN
         self._closed = threading.Event()
         self._writer = threading.Thread(target=self._keep_writing, name="glocal-queries", daemon=True)
 
@@ -135,13 +133,11 @@ class RecentQueries:
                 raise
 
     def _try_to_write(self) -> None:
-        """Or say in the log, not too often, why it was not possible."""
+        """Or say in the log, which keeps one line a minute, why it was not possible."""
         try:
             self.write()
         except (OSError, SafetensorError) as error:  # the library has an error of its own for a full disk
-            if time.monotonic() - self._told >= AGAIN:
-                self._told = time.monotonic()
-                log.warning("pictures that were asked about could not be written to %s: %s", self._folder, error)
+            log.warning("pictures that were asked about could not be written to %s: %s", self._folder, error)
 
     def _put(self, query: Query) -> None:
         with self._lock:

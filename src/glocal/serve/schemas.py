@@ -183,10 +183,7 @@ class State(BaseModel):
     limits: LimitsBody
 
 
-class Answer(BaseModel):
-    name: str
-    ok: Literal[True]
-    id: str | None
+class Decided(BaseModel):
     label: str
     is_unknown: bool
     open_score: float
@@ -195,6 +192,12 @@ class Answer(BaseModel):
     nearest: str
     reason: str
     warning: str
+
+
+class Answer(Decided):
+    name: str
+    ok: Literal[True]
+    id: str | None
 
 
 class NoAnswer(BaseModel):
@@ -208,17 +211,9 @@ class Answers(BaseModel):
     answers: list[Answer | NoAnswer]
 
 
-class Mistake(BaseModel):
+class Mistake(Decided):
     path: str
     truth: str
-    label: str
-    is_unknown: bool
-    open_score: float
-    threshold: float | None
-    probabilities: dict[str, float]
-    nearest: str
-    reason: str
-    warning: str
 
 
 class UnreadableBody(BaseModel):

@@ -11,7 +11,7 @@ import hmac
 import ipaddress
 import re
 from dataclasses import dataclass, field
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
@@ -158,7 +158,7 @@ class Security:
         by_header = False
         if token is None:
             _check_host(headers)
-        elif path == "/" and method == "GET" and _same(_offered(scope), token):
+        elif path == "/" and method == "GET" and _same(Request(scope).query_params.get("token", ""), token):
             return _token_to_cookie(scope, token)
         elif path not in WITHOUT_TOKEN:
             scheme, _, given = headers.get("authorization", "").partition(" ")
@@ -209,11 +209,6 @@ def _same(one: str, other: str) -> bool:
 def _utf8(text: str) -> str:
     """Headers are bytes, which are read as Latin-1; most clients send letters beyond ASCII as UTF-8."""
     return text.encode("latin-1", "replace").decode("utf-8", "replace")
-
-
-def _offered(scope: Scope) -> str:
-    """The token in the address."""
-    return parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[0]
 
 
 def _check_host(headers: Headers) -> None:

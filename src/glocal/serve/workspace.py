@@ -10,7 +10,7 @@ import copy
 import logging
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from glocal_runtime import Recognizer
 from glocal_runtime.advice import Finding, thresholds_moved
 from glocal_runtime.errors import DataError, GlocalError
 from glocal_runtime.file import check_target, read_manifest
-from glocal_runtime.files import changed_meanwhile, stamp
+from glocal_runtime.files import changed_meanwhile, or_not_written, stamp
 from glocal_runtime.model import DEFAULT
 from glocal_runtime.photos import Source
 from glocal_runtime.recognizer import find_model
@@ -319,14 +319,6 @@ def _known(name: str, classes: Collection[str]) -> str:
     return name
 
 
-@contextmanager
-def _disk_errors(file: Path) -> Iterator[None]:
-    """A full or write-protected disk is a sentence, not a mistake of ours."""
-    try:
-        yield
-    except OSError as error:
-        raise DataError(
-            f"{file.name} or its history could not be written ({error.strerror or error}); free some space or check "
-            "the permissions of its folder, and try again",
-            code="not-written",
-        ) from error
+def _disk_errors(file: Path) -> AbstractContextManager[None]:
+    way_out = "free some space or check the permissions of its folder, and try again"
+    return or_not_written(f"{file.name} or its history", way_out)

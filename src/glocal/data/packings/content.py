@@ -147,17 +147,13 @@ class Releasing:
     """Gives pages of a memory-mapped pickle back now and then, so that reading it does not fill the memory."""
 
     def __init__(self, array: Any) -> None:
-        self._map, self._read = _map_below(array), 0
+        while array is not None and not isinstance(array, mmap.mmap):  # down to the map that it looks into
+            array = array.obj if isinstance(array, memoryview) else getattr(array, "base", None)
+        self._map: mmap.mmap | None = array
+        self._read = 0
 
     def took(self, n: int) -> None:
         self._read += n
         if self._map is not None and self._read > _RELEASE_AFTER and hasattr(mmap, "MADV_DONTNEED"):
             self._map.madvise(mmap.MADV_DONTNEED)
             self._read = 0
-
-
-def _map_below(value: Any) -> mmap.mmap | None:
-    """The memory map that an array or a memoryview looks into."""
-    while value is not None and not isinstance(value, mmap.mmap):
-        value = value.obj if isinstance(value, memoryview) else getattr(value, "base", None)
-    return value
