@@ -15,8 +15,10 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
+from pip._internal.models.index import PyPI
+
 ROOT = Path(__file__).parents[1]
-INDEX = "https://pypi.org/pypi"
+INDEX = PyPI.pypi_url  # the one that pip asks unless it is told otherwise
 
 
 def pinned() -> dict[str, str]:
