@@ -48,7 +48,7 @@ def assert_close(ours: Array, theirs: Array) -> None:
 def test_its_graphs_say_what_it_says(name: str) -> None:
     model = ready(name)
     preprocess, min_way = model.backbone.preprocess, model.method.min_way
-    exported = OnnxModel(name, name, model.method.open_score, min_way, preprocess, None, trace(model))
+    exported = OnnxModel(name, name, model.method.open_score, min_way, preprocess, graphs=trace(model))
     head, rng = TorchHead(model.method), np.random.default_rng(0)
 
     def pictures(n: int) -> Array:
