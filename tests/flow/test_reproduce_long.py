@@ -65,7 +65,7 @@ NARROW = ("backbone.width=[4, 4, 8, 8]",)
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    make_dataset(tmp_path / "cifar-fs", size=32, per_class=21, splits={"train": 12, "val": 10, "test": 10})
+    make_dataset(tmp_path / "cifar-fs", size=32, per_class=21, splits={"train": 12, "val": 16, "test": 10})
     monkeypatch.setenv("GLOCAL_DATA", str(tmp_path))
     return tmp_path
 
