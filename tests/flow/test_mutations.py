@@ -225,6 +225,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for part in ("src", "tests"):
         shutil.copytree(ROOT / part, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "pyproject.toml", folder)
+    (folder / "docs").symlink_to(ROOT / "docs")  # which tests read and nobody changes
     return folder
 
 
