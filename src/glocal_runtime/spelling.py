@@ -1,4 +1,4 @@
-"""Words for people: a number with its noun, a list cut short, a misspelt name; words of strangers, for a terminal."""
+"""Words for people: a number with its noun, a list cut short, and what a misspelt name was meant to be."""
 
 from __future__ import annotations
 
@@ -45,9 +45,3 @@ def meant(name: str, known: Iterable[str], *, see: str = "") -> str:
     if see and len(names) > FEW:
         return f"`{see}` shows the {len(names)} there are"
     return f"there is {', '.join(names) or 'none'}"
-
-
-def printable(text: str) -> str:
-    """File names need not be Unicode, and may hold control characters that move a cursor."""
-    clean = text.encode("utf-8", "replace").decode("utf-8")
-    return "".join(letter if letter.isprintable() or letter == "\n" else "�" for letter in clean)

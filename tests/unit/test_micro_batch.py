@@ -11,7 +11,7 @@ import torch
 
 from faults import Stop
 from glocal.backbones.resnet12 import DropBlock
-from glocal.data.loader import Ahead
+from glocal.data.ahead import Ahead
 from glocal.engine import loop
 from glocal.engine.checkpoint import LAST
 from glocal.engine.distributed import StepLosses

@@ -12,7 +12,8 @@ import typer
 
 from glocal.cli.console import Device, Json, bars, check_there, rate_meter, show
 from glocal.cli.printing import tell
-from glocal_runtime.spelling import counted, printable
+from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 
 class EngineName(StrEnum):

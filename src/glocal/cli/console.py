@@ -16,7 +16,7 @@ import typer
 
 from glocal_runtime.errors import DataError
 from glocal_runtime.files import there_already
-from glocal_runtime.spelling import printable
+from glocal_runtime.printable import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -21,7 +21,7 @@ from glocal.cli.reproduce import demo, report, reproduce
 from glocal.cli.research import compare, convert, evaluate, pretrain, train
 from glocal_runtime.errors import GlocalError
 from glocal_runtime.memory import keep_freed_memory
-from glocal_runtime.spelling import printable
+from glocal_runtime.printable import printable
 
 
 def cache(

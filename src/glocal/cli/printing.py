@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glocal.cli.console import screen
-from glocal_runtime.spelling import counted, printable
+from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"

@@ -11,7 +11,8 @@ import typer
 from glocal.cli.collection import RecognizerFile
 from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import describe, summary, tell, threshold_lines
-from glocal_runtime.spelling import counted, printable
+from glocal_runtime.printable import printable
+from glocal_runtime.spelling import counted
 
 if TYPE_CHECKING:
     from glocal.export.onnx import Exported, Measured

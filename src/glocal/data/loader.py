@@ -1,11 +1,10 @@
-"""From dataset indices to uint8 tensors of the size a backbone wants, decoded in parallel and ahead of time."""
+"""From dataset indices to uint8 tensors of the size a backbone wants, decoded in parallel."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +19,6 @@ from glocal_runtime.errors import DataError, RecipeError
 from glocal_runtime.images import fit
 from glocal_runtime.photos import made_ahead
 
-T = TypeVar("T")
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
 
 
@@ -85,32 +83,6 @@ class ReadThrough:
 
     def __getitem__(self, rows: Tensor) -> Tensor:
         return self._loader(self._indices[rows.numpy()])
-
-
-class Ahead(Generic[T]):
-    """``ahead(i)`` is ``make(i)``; meanwhile a thread makes ``make(i + stride)``, unless that reaches ``end``.
-
-    ``make`` must be a pure function of i.  The last result is kept: asking for it again costs nothing.
-
-    >>> squares = Ahead(lambda i: i * i, end=10)
-    >>> squares(3), squares(4), squares(4), squares(9)
-    (9, 16, 16, 81)
-    """
-
-    def __init__(self, make: Callable[[int], T], *, end: int, stride: int = 1):
-        self._make, self._end, self._stride = make, end, stride
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="ahead")
-        self._now: tuple[int, T] | None = None
-        self._next: tuple[int, Future[T]] | None = None
-
-    def __call__(self, i: int) -> T:
-        if self._now is not None and self._now[0] == i:
-            return self._now[1]
-        expected = self._next is not None and self._next[0] == i
-        made = self._next[1].result() if expected and self._next is not None else self._make(i)
-        self._now, following = (i, made), i + self._stride
-        self._next = (following, self._thread.submit(self._make, following)) if following < self._end else None
-        return made
 
 
 Indices = npt.NDArray[np.int64]

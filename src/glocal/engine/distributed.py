@@ -1,4 +1,4 @@
-"""Where to compute, and several processes under ``torchrun``, on one machine or many: who am I, what do we agree on.
+"""Several processes, on one machine or many, under ``torchrun``: who am I, and what do we agree on.
 
 R ranks train like one process with ``train.tasks_per_step = R``: tasks are dealt out, gradients averaged.
 Seeds depend on the task and not on the rank, so evaluation rows do not depend on the number of ranks.
@@ -7,12 +7,9 @@ Seeds depend on the task and not on the rank, so evaluation rows do not depend o
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
@@ -22,9 +19,6 @@ from torch import Tensor, nn
 from glocal_runtime.errors import RecipeError
 
 T = TypeVar("T")
-LIMIT = "ONEDNN_MAX_CPU_ISA"
-CPU = Path("/proc/cpuinfo")
-PRODUCT = "import torch; x = torch.ones(512, 512, dtype=torch.bfloat16); x @ x"
 
 
 @dataclass(frozen=True)
@@ -128,19 +122,3 @@ def pick_device(name: str = "auto") -> torch.device:
         usable = ", ".join(f"{device} ({count})" for device, count in there.items() if count)
         raise RecipeError(f"device {name} is not available on this machine; usable here: {usable}")
     return torch.device(name)
-
-
-def check_bfloat16(cpu: Path = CPU, product: str = PRODUCT) -> None:
-    """Refuse it where it would end the process; tried in another one, and only on processors that tell of AMX.
-
-    Some virtual machines tell of such matrix instructions without the details that the libraries ask for; then the
-    first large product of bfloat16 ends the process with "Illegal instruction", without a word.
-    """
-    if LIMIT in os.environ or not cpu.exists() or "amx_tile" not in cpu.read_text():
-        return
-    if subprocess.run([sys.executable, "-c", product], capture_output=True, check=False).returncode:
-        raise RecipeError(
-            'speed.precision = "bfloat16" ends the process on this machine: its processor tells of matrix instructions '
-            f"(AMX) that it does not carry out; set {LIMIT}=AVX512_CORE_BF16 in the environment, or use float32",
-            code="bfloat16",
-        )

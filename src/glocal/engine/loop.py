@@ -29,8 +29,9 @@ from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
+from glocal.engine.bfloat16 import check_bfloat16
 from glocal.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
-from glocal.engine.distributed import StepLosses, check_bfloat16, world
+from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
 from glocal.engine.run_folder import METRICS, RECIPE, Callback, Callbacks, Log, alone_in, resume_command, saved_state

@@ -15,8 +15,9 @@ from torch import Tensor, nn
 from glocal.backbones import Backbone, build_backbone
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.widen import shared, widen
+from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
-from glocal.data.loader import Ahead, ImageLoader, on_device
+from glocal.data.loader import ImageLoader, on_device
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, load_model, shipped_models
 from glocal.engine.distributed import world

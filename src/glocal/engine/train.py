@@ -18,10 +18,11 @@ import torch
 from torch import Tensor, nn
 
 from glocal.backbones import Backbone
+from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
 from glocal.data.features import FeatureBank, Pooled
-from glocal.data.loader import Ahead, ImageLoader, on_device, views
+from glocal.data.loader import ImageLoader, on_device, views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
 from glocal.engine.distributed import joined, world

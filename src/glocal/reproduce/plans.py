@@ -151,13 +151,13 @@ SWEEPS = {
     "figure-topk": Sweep(
         "Most similar class pixels that count",
         "k: class pixels averaged for each query pixel",
-        Scale.top_ks,
+        lambda scale, dataset, shot: scale.top_ks(dataset, shot),
         "The paper prints no values (miniImageNet); its text says that AUROC moves by 0.08 only.",
     ),
     "figure-margin": Sweep(
         "Distance of the two margins",
         "margin distance M_u − M_k (energy)",
-        Scale.margin_distances,
+        lambda scale, dataset, shot: scale.margin_distances(dataset, shot),
         "The paper prints no values (miniImageNet); its text says that a smaller distance is often better.",
     ),
 }
