@@ -28,7 +28,7 @@ from typing import Any
 SECTIONS = ("photos", "embedded", "export", "evaluate", "heads")
 KNOWN, SHOTS, ASKED = 20, 5, 10  # known classes of photos; photos of each to learn and to ask
 OTHERS, ASKED_OF_OTHERS = 50, 2  # other classes of photos; photos of each to ask
-PHOTOS, EMBEDDED = ("photos-gel", "photos-protonet"), ("embedded-gel", "embedded-protonet")
+PHOTOS, EMBEDDED = ("photos-fast", "photos-gel", "photos-protonet"), ("embedded-gel", "embedded-protonet")
 HEADS = {"cifar-fs-cpu": "cifar-fs", "tiered-64-cpu": "tiered-64"}  # what names of heads start with: their data
 ANSWER = ("label", "is_unknown", "open_score", "threshold", "probabilities", "nearest")
 RESULT = ("method", "open_score", "manifest", "spec", "tasks", "seed", "tasks_fingerprint", "metrics")
