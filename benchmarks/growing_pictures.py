@@ -15,6 +15,7 @@ import json
 import time
 from pathlib import Path
 
+from glocal.engine.checkpoint import BEST, read_checkpoint
 from glocal.engine.train import run_recipe
 from glocal_runtime.files import write_text
 
@@ -25,17 +26,17 @@ CPU = "cpu.json"
 def train(out: Path, epochs: int, width: int, overrides: tuple[str, ...]) -> tuple[float, dict[str, float]]:
     """Minutes of the processor, and what validation says of the weights that it chose."""
     settings = [f"pretrain.epochs={epochs}", f"backbone.width={[width * n for n in (1, 2, 4, 8)]}", *overrides]
-    resume, before = out.exists(), 0.0
-    if (out / CPU).exists():
-        before = json.loads((out / CPU).read_text("utf-8"))
-    began = time.process_time()
-    try:
-        record = run_recipe("pretrain", "cifar-fs-fast-pretrain", out, overrides=settings, resume=resume)
-    finally:
-        spent = before + time.process_time() - began
-        if out.exists():
-            write_text(out / CPU, json.dumps(spent))
-    return spent / 60, record["validation"]
+    kept = json.loads((out / CPU).read_text("utf-8")) if (out / CPU).exists() else {"seconds": 0.0, "done": False}
+    if not kept["done"]:
+        began = time.process_time()
+        try:
+            run_recipe("pretrain", "cifar-fs-fast-pretrain", out, overrides=settings, resume=out.exists())
+            kept["done"] = True
+        finally:
+            kept["seconds"] += time.process_time() - began
+            if out.exists():
+                write_text(out / CPU, json.dumps(kept))
+    return kept["seconds"] / 60, read_checkpoint(out / BEST)[1]["validation"]
 
 
 def main() -> None:
