@@ -2,11 +2,12 @@
 
     GLOCAL_DATA=DIR python benchmarks/promise.py --out docs/results [--tasks 300] [--work DIR] [--encoder fast]
 
-A task is 5 classes (3 where a domain has 6) with their support photos, 8 further photos of each and 8 of as many other
-classes.  Every task gets its thresholds from its own support alone, then is counted: known photos called unknown,
-unknown ones caught, names right.  Beside it cosine prototypes on the same encoder and the same tasks, by the same
-thresholds.  What is fitted, the whitening, never saw the domain; the coefficients of ``one_photo`` did see it, so for
-one photo per class they are fitted again without it.  Intervals come from a bootstrap over the classes of a domain.
+A task is 5 classes (3 where a domain has 6; some tasks have 2) with their support photos, 8 further photos of each and
+8 of as many other classes.  Every task gets its thresholds from its own support alone, then is counted: known photos
+called unknown, unknown ones caught, names right.  Beside it cosine prototypes on the same encoder and the same tasks,
+by the same thresholds.  What is fitted, the whitening, never saw the domain; the coefficients of ``one_photo`` did see
+it, so for one photo per class they are fitted again without it.  Intervals come from a bootstrap over the classes of a
+domain.
 
 Finished parts of a domain are kept in --work and not measured again: delete the files of what has changed.  Writes
 promise.json, and by promise_page.py promise.md and promise.png; about an hour on one core.
@@ -37,6 +38,7 @@ Rows = np.ndarray[Any, np.dtype[np.int64]]
 PROMISES = (0.02, 0.05, 0.1, 0.2, 0.3)
 QUERIES, WAY = 8, 5
 KINDS = {"1": 1, "2": 2, "3": 3, "5": 5, "10": 10}
+TWO = {"two classes of 2": 2, "two classes of 3": 3, "two classes of 5": 5}
 UNEQUAL = "1 to 10"
 EIGHT = 8
 KNOWN_UNKNOWNS = (5, 20, 40)
@@ -86,13 +88,14 @@ def way_of(domain: Domain) -> int:
 
 def tasks(domain: Domain, kind: str, n: int, *, way: int | None = None, aside: int = 0) -> Iterator[Task]:
     rng = np.random.default_rng((SEED, sum(map(ord, domain.name + kind))))
-    way = way_of(domain) if way is None else way
+    if way is None:
+        way = 2 if kind in TWO else way_of(domain)
     most = int(np.bincount(domain.label).min()) - QUERIES
     for _ in range(n):
         if kind == "1 to 10":
             shots = rng.integers(1, 11, way).tolist()
         else:
-            shots = [EIGHT if kind == "8 each" else KINDS[kind]] * way
+            shots = [{"8 each": EIGHT, **KINDS, **TWO}[kind]] * way
         yield Task(domain, [min(k, most) for k in shots], rng, aside)
 
 
@@ -266,7 +269,7 @@ def main() -> None:
             "classes": domain.classes,
             "ours": {
                 kind: part(f"ours {kind}", partial(measure_kind, head, ours, domain, kind, given.tasks))
-                for kind in (*KINDS, UNEQUAL)
+                for kind in (*KINDS, *TWO, UNEQUAL)
             },
             "cosine": {
                 kind: part(f"cosine {kind}", partial(measure_kind, plain, theirs, domain, kind, given.tasks))

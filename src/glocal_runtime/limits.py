@@ -8,13 +8,17 @@ few photos.  On top of it a class lies :math:`D_c`, the mean of its own n left-o
 
 .. math:: A + B / K_c + \frac{n}{n + 2} D_c + Q
 
-Q the quantile, for the promised share, of left-out scores around limits that were made without them: each photo is
-held against its class's mean without itself, so the quantile knows how far such means can be trusted.  A class with
+Q what the promised share of left-out scores lies above, around limits that were made without them: each photo is
+held against its class's mean without itself, so Q knows how far such means can be trusted.  Where the share is less
+than one of the scores, no quantile tells where it lies, and Student's distribution does (``_tail``).  A class with
 fewer photos than the left-out scores come from is careful for itself: its limit moves towards the one that a class cut
 down to one photo would have needed (``_careful``), and no other limit moves for it.
 
-Nothing here is fitted, and nothing depends on a unit of the score: any head and encoder gets its limits this way.
-Only a support of single photos has no left-out scores; ``one_photo`` takes its place.
+Two photos of a class score each other alike, so a class of two counts as one score.  Where no class has more, none can
+be cut down either: B is then a share of how much higher left-out photos score than enrolled ones, the one number here
+that was measured elsewhere, alike in thirteen domains and for two heads (``PAIRS``).  Nothing depends on a unit of the
+score: any head and encoder gets its limits this way.  Only a support of single photos has no left-out scores;
+``one_photo`` takes its place.
 """
 
 from __future__ import annotations
@@ -36,6 +40,9 @@ FEW = 4  # left-out scores below which there is no quantile to speak of
 SPENT = 3.0  # scores held against means of few others scatter more than new photos will: the share is so much larger
 LEAST = 0.2  # of the share is left to a class with one photo, however many of its photos look like other classes
 BELIEF = 2.0  # left-out scores of a class that weigh as much as those of all others
+PAIRS = 0.36  # B where classes have two photos at most, in what left-out photos score above enrolled ones
+LEAST_FREEDOM = 1.5  # of Student's distribution, below which it has no middle to speak of
+ALIKE = 1.5  # left-out scores that say as much about spread as one would of a class of its own
 
 
 class Limits(NamedTuple):
@@ -62,13 +69,15 @@ def limits(shots: Sequence[int], measured: Measured, share: float) -> Limits | N
     mean = np.bincount(label, level, minlength=len(k)) / np.maximum(n, 1)
     centre = float(mean[n > 0].mean())
     off = np.where(n > 0, mean - centre, 0.0)
-    others = n[label] - 1
-    without = (off[label] * n[label] - (level - centre)) / np.maximum(others, 1)  # 0 / 1 for a class with one score
+    worth = np.where(n == 2, 1.0, n)  # two photos of a class score each other alike
+    others = worth[label] - 1
+    without = (off[label] * n[label] - (level - centre)) / np.maximum(others, 1)
     around = level - centre - np.where(others > 0, others / (others + BELIEF) * without, 0.0)
-    tail = _quantile(around, min(share * (1 + SPENT / len(around)), 0.9))
-    own = centre + slope / k + n / (n + BELIEF) * off + tail
+    spent = SPENT * float((others > 0).mean()) / len(around)
+    tail = _tail(around, share, worth.sum(), 1 + spent)
+    own = centre + slope / k + worth / (worth + BELIEF) * off + tail
     own = _careful(k, measured, own, share)
-    overall = float((centre + slope / k).mean() + _quantile(level - centre, share))
+    overall = float((centre + slope / k).mean()) + _tail(level - centre, share, worth.sum())
     return Limits(own, overall, float(around.std()) or 1.0, "leave-one-out", len(score))
 
 
@@ -77,7 +86,7 @@ def _slope(measured: Measured, label: Any, score: Array, left: Array) -> float:
     cut, low, _ = _columns(measured.alone)
     classes = np.unique(cut)
     if not len(classes):
-        return 0.0
+        return PAIRS * float(score.mean() - measured.own)
     fewer = np.mean([low[cut == c].mean() for c in classes])
     usual = np.mean([score[label == c].mean() for c in classes])
     inverse = np.mean([1 / left[label == c].mean() for c in classes])
@@ -133,6 +142,32 @@ def _columns(some: Sequence[LeftOut]) -> tuple[Any, Array, Array]:
     """Label, score and photos that were left of the class."""
     label = np.array([each.label for each in some], dtype=np.int64)
     return label, np.array([each.score for each in some]), np.array([max(each.shots, 1) for each in some], dtype=float)
+
+
+def _tail(values: Array, share: float, worth: float, wider: float = 1.0) -> float:
+    """What the share, made so much wider, of further values lies above, where the known ones count ``worth``.
+
+    Their quantile, if the share is one of them at least; the less it is, the more by Student's distribution: the
+    quantile would be the largest value, whatever was promised.
+    """
+    wide, known = min(wider * share, 0.9), min(worth * share, 1.0)
+    quantile = _quantile(values, wide)
+    if known == 1:
+        return quantile
+    n = len(values) / ALIKE
+    freedom = max(n - 1, LEAST_FREEDOM)
+    scatter = math.sqrt(float(np.square(values).mean()) * n / freedom * (1 + 1 / n))
+    student = float(values.mean()) + student_quantile(1 - wide, freedom) * scatter
+    return known * quantile + (1 - known) * max(student, quantile)  # so that a smaller share is a higher limit
+
+
+def student_quantile(share: float, freedom: float) -> float:
+    """Of Student's distribution, expanded around the normal one: a hundredth off with 3 degrees of freedom."""
+    z = NormalDist().inv_cdf(share)
+    first = (z**3 + z) / 4
+    second = (5 * z**5 + 16 * z**3 + 3 * z) / 96
+    third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
+    return z + first / freedom + second / freedom**2 + third / freedom**3
 
 
 def _quantile(values: Array, share: float) -> float:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
 from glocal_runtime.leave_one_out import Measured, measure
-from glocal_runtime.limits import limits
+from glocal_runtime.limits import limits, student_quantile
 from glocal_runtime.model import Scores, Trial, trials
 from glocal_runtime.outlook import outlook
 from glocal_runtime.rate import Rate
@@ -74,6 +75,21 @@ def test_the_promised_share_comes_out_on_average(shots: int, promises: list[Prom
         assert found == pytest.approx(promise.max_false_unknown, abs=0.3 * promise.max_false_unknown)
 
 
+@pytest.mark.parametrize("shots", [[2] * WAY, [2, 2], [3, 3], [5, 5], [3] * WAY, [2, 2, 1]])
+def test_few_scores_keep_a_promise_that_is_less_than_one_of_them(shots: list[int]) -> None:
+    """The largest of six left-out scores is passed by more than a tenth of further photos, whatever was promised."""
+    least, usual, more = false_shares(shots, [Promise(0.02), Promise(0.05), Promise(0.1)], 100)
+    assert least < 0.045
+    assert usual == pytest.approx(0.05, abs=0.025)
+    assert more == pytest.approx(0.1, abs=0.05)
+
+
+def test_student_quantiles_are_those_of_scipy() -> None:
+    for freedom in (3.0, 5.5, 14.0):
+        for share in (0.7, 0.9, 0.95, 0.98):
+            assert student_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=0.01)
+
+
 def test_another_unit_of_the_score_gives_the_same_decisions() -> None:
     support, label, _, _ = task(np.random.default_rng(1), [4] * WAY)
     one, other = (
@@ -131,7 +147,7 @@ def test_a_wide_class_gets_a_higher_limit() -> None:
 
 
 def test_a_smaller_promise_is_a_higher_threshold_and_one_photo_promises_nothing() -> None:
-    for shots in (1, 5):
+    for shots in (1, 2, 3, 5):
         support, label, _, _ = task(np.random.default_rng(5), [shots] * WAY)
         measured = measure(Nearest(), support, label)
         values = [compute_threshold(Promise(share), [shots] * WAY, measured).value for share in (0.3, 0.1, 0.05, 0.02)]
