@@ -6,8 +6,8 @@ A task is 5 classes (3 where a domain has 6; some tasks have 2) with their suppo
 8 of as many other classes.  Every task gets its thresholds from its own support alone, then is counted: known photos
 called unknown, unknown ones caught, names right.  Beside it cosine prototypes on the same encoder and the same tasks,
 by the same thresholds.  What is fitted, the whitening, never saw the domain; the coefficients of ``one_photo`` did see
-it, so for one photo per class they are fitted again without it.  Intervals come from a bootstrap over the classes of a
-domain.
+it, and so did two constants for few photos in ``limits``, so they are fitted again without it.  Intervals come from a
+bootstrap over the classes of a domain.
 
 Finished parts of a domain are kept in --work and not measured again: delete the files of what has changed.  Writes
 promise.json, and by promise_page.py promise.md and promise.png; about an hour on one core.
@@ -23,10 +23,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import fit_few_photos
+import fit_one_photo
 import numpy as np
 from domains import Domain, domains, head_without
 
-from glocal_runtime import one_photo
+from glocal_runtime import limits, one_photo
 from glocal_runtime.decision import Decision, Promise, compute_threshold
 from glocal_runtime.files import write_text
 from glocal_runtime.leave_one_out import Measured, enroll, measure
@@ -231,9 +233,12 @@ def measure_many(head: Head, views: Views, domain: Domain) -> dict[str, Any]:
 
 def one_photo_without(domain: str, fits: dict[str, Any]) -> None:
     """Let ``one_photo`` know only what the other domains show: coefficients by quantile regression."""
-    from fit_one_photo import fit
+    one_photo.COEFFICIENTS = fit_one_photo.fit([rows for name, rows in fits.items() if name != domain])
 
-    one_photo.COEFFICIENTS = fit([rows for name, rows in fits.items() if name != domain])
+
+def few_photos_without(domain: str, found: dict[str, Any]) -> None:
+    """The same for ``limits``."""
+    limits.PAIRS, limits.ALIKE = fit_few_photos.fit(found, domain)
 
 
 def kept_or(kept: Path, measured: Callable[[], Any]) -> Any:
@@ -250,13 +255,13 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path("promise-work"))
     parser.add_argument("--encoder", default="fast")
     given = parser.parse_args()
-    from fit_one_photo import gather
-
     every = domains(given.encoder, given.work)
-    fits = gather(every, given.work / f"{given.encoder}-one-photo.npz")
+    fits = fit_one_photo.gather(every, given.work / f"{given.encoder}-one-photo.npz")
+    few = fit_few_photos.gather(every, given.work / f"{given.encoder}-few-photos.json")
     result: dict[str, Any] = {"tasks": given.tasks, "encoder": given.encoder, "promises": PROMISES, "domains": {}}
     for name, domain in every.items():
         one_photo_without(name, fits)
+        few_photos_without(name, few)
         head, views_of = head_without(every, name)
         plain, plain_of = head_without(every, name, "protonet")
         ours, theirs = views_of(domain), plain_of(domain)

@@ -15,10 +15,9 @@ fewer photos than the left-out scores come from is careful for itself: its limit
 down to one photo would have needed (``_careful``), and no other limit moves for it.
 
 Two photos of a class score each other alike, so a class of two counts as one score.  Where no class has more, none can
-be cut down either: B is then a share of how much higher left-out photos score than enrolled ones, the one number here
-that was measured elsewhere, alike in thirteen domains and for two heads (``PAIRS``).  Nothing depends on a unit of the
-score: any head and encoder gets its limits this way.  Only a support of single photos has no left-out scores;
-``one_photo`` takes its place.
+be cut down either: B is then a share of how much higher left-out photos score than enrolled ones (``PAIRS``), which is
+alike in thirteen domains and for two heads.  Nothing depends on a unit of the score: any head and encoder gets its
+limits this way.  Only a support of single photos has no left-out scores; ``one_photo`` takes its place.
 """
 
 from __future__ import annotations
@@ -38,11 +37,13 @@ from glocal_runtime.threshold import LeftOut
 Array = npt.NDArray[np.float64]
 FEW = 4  # left-out scores below which there is no quantile to speak of
 SPENT = 3.0  # scores held against means of few others scatter more than new photos will: the share is so much larger
+USUAL_WAY = 5  # classes; with fewer of them a mean is of no fewer photos, and no more is spent
 LEAST = 0.2  # of the share is left to a class with one photo, however many of its photos look like other classes
 BELIEF = 2.0  # left-out scores of a class that weigh as much as those of all others
+# Fitted over thirteen domains, by benchmarks/fit_few_photos.py:
 PAIRS = 0.36  # B where classes have two photos at most, in what left-out photos score above enrolled ones
-LEAST_FREEDOM = 1.5  # of Student's distribution, below which it has no middle to speak of
 ALIKE = 1.5  # left-out scores that say as much about spread as one would of a class of its own
+LEAST_FREEDOM = 1.5  # of Student's distribution, below which it has no middle to speak of
 
 
 class Limits(NamedTuple):
@@ -73,7 +74,7 @@ def limits(shots: Sequence[int], measured: Measured, share: float) -> Limits | N
     others = worth[label] - 1
     without = (off[label] * n[label] - (level - centre)) / np.maximum(others, 1)
     around = level - centre - np.where(others > 0, others / (others + BELIEF) * without, 0.0)
-    spent = SPENT * float((others > 0).mean()) / len(around)
+    spent = SPENT * float((others > 0).mean()) / max(len(around), USUAL_WAY * n.max())
     tail = _tail(around, share, worth.sum(), 1 + spent)
     own = centre + slope / k + worth / (worth + BELIEF) * off + tail
     own = _careful(k, measured, own, share)

@@ -84,6 +84,13 @@ def test_few_scores_keep_a_promise_that_is_less_than_one_of_them(shots: list[int
     assert more == pytest.approx(0.1, abs=0.05)
 
 
+@pytest.mark.parametrize("shots", [[5], [10], [5, 5]])
+def test_few_classes_keep_a_large_promise(shots: list[int]) -> None:
+    some, more = false_shares(shots, [Promise(0.2), Promise(0.3)], 150)
+    assert some == pytest.approx(0.2, abs=0.04)
+    assert more == pytest.approx(0.3, abs=0.05)
+
+
 def test_student_quantiles_are_those_of_scipy() -> None:
     for freedom in (3.0, 5.5, 14.0):
         for share in (0.7, 0.9, 0.95, 0.98):
