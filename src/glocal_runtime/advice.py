@@ -107,16 +107,22 @@ def advice(support: Support, decision: Decision) -> list[Finding]:
 def thresholds_moved(
     names_before: Sequence[str], before: Decision, names: Sequence[str], after: Decision
 ) -> list[Finding]:
-    """What a change does to the classes that were there: which thresholds moved, by how much of a usual spread."""
+    """What a change does to the classes that were there: which thresholds moved, by how much of a usual spread.
+
+    A new class and known unknowns move what every photo scores, and the thresholds with it.  What counts is how far a
+    threshold moved beside the photos of its class.
+    """
     if before.threshold.per_class is None or after.threshold.per_class is None:
         old, new = before.threshold.value, after.threshold.value
         if not (math.isfinite(old) and math.isfinite(new)) or abs(new - old) < MOVED * (after.threshold.spread or 1):
             return []
         return [Finding("threshold moved", f"the threshold moved from {old:.4g} to {new:.4g}")]
     old_of = dict(zip(names_before, before.threshold.per_class, strict=True))
+    old_mean, new_mean = _mean_scores(names_before, before), _mean_scores(names, after)
     unit = after.threshold.spread or 1.0
     shifts = {
-        name: (value - old_of[name]) / unit
+        name: (value - old_of[name] - (new_mean[name] - old_mean[name] if name in new_mean and name in old_mean else 0))
+        / unit
         for name, value in zip(names, after.threshold.per_class, strict=True)
         if name in old_of
     }
@@ -135,6 +141,14 @@ def thresholds_moved(
             frozenset(moved),
         )
     ]
+
+
+def _mean_scores(names: Sequence[str], decision: Decision) -> dict[str, float]:
+    """What left-out photos score on average, for each class that has some."""
+    scores: dict[str, list[float]] = {}
+    for each in decision.left_out:
+        scores.setdefault(names[each.label], []).append(each.score)
+    return {name: float(np.mean(found)) for name, found in scores.items()}
 
 
 def _near_duplicates(support: Support) -> Iterator[Finding]:

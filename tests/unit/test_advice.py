@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from glocal_runtime import Recognizer
-from glocal_runtime.advice import advice
+from glocal_runtime.advice import advice, thresholds_moved
 from glocal_runtime.leave_one_out import Measured
 from glocal_runtime.prediction import Evidence, reason
 from glocal_runtime.support import check_class_name, check_distinct
@@ -41,6 +41,24 @@ def test_a_photo_in_the_wrong_folder() -> None:
         "one/6 of 'one' looks more like 'zero'; check that it is in the right folder, or add photos of 'one' like it"
     ]
     assert "confusion" not in kinds
+
+
+def test_a_threshold_moves_beside_the_photos_of_its_class() -> None:
+    """What moves every score alike, as known unknowns and a further class do, is no reason to speak of them."""
+    who = recognizer()
+    names, before = who.classes, who.contents.decision
+    assert before.threshold.per_class is not None
+
+    def changed(scores: float, *limits: float) -> list[str]:
+        left = tuple(each._replace(score=each.score + scores) for each in before.left_out)
+        moved = zip(before.threshold.per_class or (), limits, strict=True)
+        now = replace(before.threshold, per_class=tuple(limit + by for limit, by in moved), spread=1.0)
+        [finding] = thresholds_moved(names, before, names, replace(before, threshold=now, measured=Measured(left)))
+        return [finding.kind, *sorted(finding.classes), *(["stricter"] if "stricter" in finding.text else [])]
+
+    assert changed(0.6, 0.6, 0.6, 0.6) == ["thresholds kept"]
+    assert changed(0.0, 0.0, 0.6, 0.0) == ["thresholds moved", "one"]
+    assert changed(0.6, 0.0, 0.6, 0.6) == ["thresholds moved", "zero", "stricter"]
 
 
 def test_classes_that_will_be_confused() -> None:
