@@ -179,6 +179,11 @@ class TestTraining:
         assert glocal(*evaluating(home, model=tmp_path / "one" / LAST))[0] == 0, (
             "the last checkpoint can be evaluated too"
         )
+        again = json.loads((home / "pretrain.json").read_text()) | {"backbone": None}
+        (tmp_path / "again.json").write_text(json.dumps(again))
+        options = ["--init", tmp_path / "one", "--out", tmp_path / "again", "--device", "cpu"]
+        assert glocal("pretrain", tmp_path / "again.json", *options)[0] == 0
+        assert read_checkpoint(tmp_path / "again" / BEST)[1]["recipe"]["init"] == str(tmp_path / "one")
         recipe = tmp_path / "train.toml"
         task = "way = 2\nquery = 3\nunknown_way = 2\n"
         recipe.write_text(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
+Init = Annotated[str | None, typer.Option(help="The run or checkpoint to start from; --set init=... in short.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in that folder where it stopped.")]
 Board = Annotated[bool, typer.Option("--tensorboard", help="Also write curves to tensorboard/ in that folder.")]
 TasksFrom = Annotated[
@@ -54,6 +55,7 @@ Set = Annotated[list[str], typer.Option("--set", help="Override a setting: path=
 def pretrain(
     recipe: RecipeName,
     out: Out,
+    init: Init = None,
     resume: Resume = False,
     tensorboard: Board = False,
     set_: Set = [],  # noqa: B006 - typer reads the default and never changes it
@@ -61,16 +63,14 @@ def pretrain(
     json: Json = False,
 ) -> None:
     """Teach a backbone the base classes with a linear classifier."""
-    how: dict[str, Any] = {"overrides": set_, "resume": resume, "tensorboard": tensorboard, "device": device}
-    _run("pretrain", recipe, out, json, **how)
+    how: dict[str, Any] = {"resume": resume, "tensorboard": tensorboard, "device": device}
+    _run("pretrain", recipe, out, init, set_, json, **how)
 
 
 def train(
     recipe: RecipeName,
     out: Out,
-    init: Annotated[
-        str | None, typer.Option(help="The run or checkpoint to start from; --set init=... in short.")
-    ] = None,
+    init: Init = None,
     resume: Resume = False,
     tensorboard: Board = False,
     set_: Set = [],  # noqa: B006
@@ -78,14 +78,14 @@ def train(
     json: Json = False,
 ) -> None:
     """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
-    overrides = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
-    how: dict[str, Any] = {"overrides": overrides, "resume": resume, "tensorboard": tensorboard, "device": device}
-    _run("train", recipe, out, json, **how)
+    how: dict[str, Any] = {"resume": resume, "tensorboard": tensorboard, "device": device}
+    _run("train", recipe, out, init, set_, json, **how)
 
 
-def _run(stage: str, recipe: str, out: Path, json: bool, **how: Any) -> None:
+def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, **how: Any) -> None:
     from glocal.engine.train import run_recipe
 
+    how["overrides"] = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
     with bars() as progress:
         best = run_recipe(stage, recipe, out, callback=TrainingBar(progress, stage), **how)
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
