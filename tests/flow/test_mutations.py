@@ -198,6 +198,9 @@ MISTAKES = [
         ("batch norm's momentum stays", "norm.momentum = settings.norm_momentum", "pass"),
         ("unknown support is left out", 'settings.unknown_support and settings.backbone == "fine-tuned"', "False"),
     ]),
+    ("methods/gel.py", "flow/test_step_equivalence", [("unknown support does not reach the calibration",
+        "torch.cat([episode.support, episode.query, episode.mirror_support])",
+        "torch.cat([episode.support, episode.query])")]),
     ("methods/rfdnet.py", "rfdnet", [
         ("RFDNet starts with ten times the noise", "NOISE = 0.001", "NOISE = 0.01"),
         ("RFDNet's linear maps start with a bias", "    nn.init.zeros_(layer.bias)\n", ""),

@@ -141,7 +141,8 @@ class MetaTraining(Tasks):
     # Fine-tuned: steps of this stage in which DropBlock comes to full strength, from none.  None: it goes on from where
     # the run before stopped, and reaches full strength within a third of this one.
     dropblock_ramp: int | None = Field(None, ge=1)
-    # Fine-tuned: the unknown classes' support goes through the backbone too, for the sake of its batch norm alone.
+    # Fine-tuned: the unknown classes' support goes through the backbone and GEL's calibration too, for the sake of
+    # their batch norm alone.
     unknown_support: bool = False
     norm_momentum: float | None = Field(None, gt=0, lt=1)  # fine-tuned: of the backbone's batch norm, if not its own
 
