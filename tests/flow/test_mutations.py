@@ -207,6 +207,8 @@ MISTAKES = [
     ]),
     ("engine/import_weights.py", "import_weights", [("GEL without pixels is taken for FEAT",
         'if named_by_gel and "slf_attn" in heads', 'if False and "slf_attn" in heads')]),
+    ("engine/weight_layouts.py", "import_weights", [("GEL of the pixels alone is taken for Ahead Combine",
+        '"ahead" if combined else "pixel"', '"ahead"')]),
     ("../glocal_runtime/images.py", "images", [("banners are cropped before they are resized",
         "        if math.prod(shape) > RESIZED_PIXELS:", "        if max(shape) > 4 * min(shape):")]),
     ("backbones/resnet12.py", "peak_memory", [("the shortcut's sum keeps an old map alive",

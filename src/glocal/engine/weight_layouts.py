@@ -114,7 +114,8 @@ def settings_of(form: Layout, dataset: str, shot: int, names: Iterable[str]) -> 
     if form is LAYOUTS["gel-maps"]:
         return {"variant": "energy-maps"}
     if form.method == "gel":
-        return {"variant": "ahead", "top_k": TOP_K[dataset][at]}
+        combined = any(name.startswith("EnergyLoss.") for name in names)  # only --ahead_combine makes any
+        return {"variant": "ahead" if combined else "pixel", "top_k": TOP_K[dataset][at]}
     if form.method == "protonet":
         return {"distance": "cosine"} if form.stage == FEATURE else {}
     if form.method in ("att", "att-g"):
