@@ -196,8 +196,10 @@ MISTAKES = [
         "            part.step.zero_()\n", "")]),
     ("engine/train.py", "authors_training", [
         ("batch norm's momentum stays", "norm.momentum = settings.norm_momentum", "pass"),
-        ("unknown support is left out", 'settings.unknown_support and settings.backbone == "fine-tuned"', "False"),
+        ("unknown support is left out", " or settings.unknown_support", ""),
     ]),
+    ("engine/recipe.py", "authors_training", [("a frozen backbone's ramp is restarted",
+        'for key in ("dropblock_ramp", ', "for key in (")]),
     ("methods/gel.py", "flow/test_step_equivalence", [("unknown support does not reach the calibration",
         "torch.cat([episode.support, episode.query, episode.mirror_support])",
         "torch.cat([episode.support, episode.query])")]),

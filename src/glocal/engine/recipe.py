@@ -198,8 +198,17 @@ class Recipe(Section):
             raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
-        if self.speed.compile and self.stage == "train" and self.train.backbone == "frozen":
-            raise RecipeError("speed.compile is for a backbone that runs at every step, a frozen one does not; drop it")
+        if self.stage == "train" and self.train.backbone == "frozen":
+            if self.speed.compile:
+                raise RecipeError(
+                    "speed.compile is for a backbone that runs at every step, a frozen one does not; drop it"
+                )
+            for key in ("dropblock_ramp", "unknown_support", "norm_momentum"):
+                if getattr(self.train, key):
+                    raise RecipeError(
+                        f"train.{key} is for a backbone that learns, a frozen one does not; drop it, or set "
+                        'train.backbone = "fine-tuned"'
+                    )
         return self
 
 
