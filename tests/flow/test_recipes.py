@@ -12,6 +12,7 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from glocal.backbones import build_backbone
 from glocal.cli.main import app
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.recipe import Recipe, load_recipe
@@ -143,6 +144,21 @@ def test_pretraining_is_set_as_published(dataset: str):
     assert recipe.backbone.settings == {key: value for key, value in settings.items() if value is not None}
     validation = recipe.validation
     assert (validation.choose, validation.way, validation.unknown_way, validation.tasks) == ("acc", 16, 0, 600)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "model"),
+    [
+        ("cifar-fs-cpu-pretrain", "cifar-fs-cpu/backbone"),
+        ("tiered-64-cpu-pretrain", "tiered-64-cpu/backbone"),
+        ("demo-protonet", "embedded-protonet"),
+    ],
+)
+def test_a_shipped_model_and_its_recipe_prepare_pictures_alike(recipe: str, model: str):
+    """To the last digit, whatever the defaults of the backbone are today: training it again gives it again."""
+    component = load_recipe(recipe).backbone
+    assert component is not None
+    assert build_backbone(component.name, **component.settings).preprocess == load_model(model).backbone.preprocess
 
 
 @pytest.mark.parametrize(("dataset", "shot"), FEAT)

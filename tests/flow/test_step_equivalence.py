@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,15 +24,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_dataset(tmp_path_factory.mktemp("step") / "data", size=32)
 
 
-def float64_stage(data: Path, *, shot: int, top_k: int) -> TrainStage:
+def float64_stage(
+    data: Path, *, shot: int, top_k: int = 1, method: Mapping[str, Any] = {}, **settings: Any
+) -> TrainStage:
     """A fine-tuning stage in evaluation mode: in training mode the additional support moves batch statistics."""
     recipe = parse_recipe(
         fields(
             data,
             "train",
-            backbone={"image_size": 32},
-            method={"name": "gel", "variant": "ahead", "top_k": top_k, "temperature": 4.0},
-            train={"shot": shot, "query": 3},
+            backbone={"image_size": 32, "drop_rate": 0.0},
+            method={"name": "gel", "variant": "ahead", "top_k": top_k, "temperature": 4.0, **method},
+            train={"shot": shot, "query": 3, **settings},
         )
     )
     stage = TrainStage(recipe, CPU)
@@ -82,6 +86,38 @@ def test_same_loss_and_same_gradients(data: Path, task: int, shot: int, top_k: i
             gradient, their_gradients[name], rtol=1e-8, atol=1e-8, msg=lambda m, n=name: f"{n}: {m}"
         )
     assert max(g.abs().max().item() for g in our_gradients.values()) > 1e-3
+
+
+@pytest.mark.parametrize("reduce", [False, True])
+@pytest.mark.parametrize("shot", [1, 3])
+def test_a_training_step_of_the_authors_settings_is_theirs(data: Path, shot: int, reduce: bool) -> None:
+    """In training mode, where batches and how far their statistics move matter; only dropping is switched off."""
+    still = {"reduce": reduce, "dropout": 0.0, "attention_dropout": 0.0}
+    stage = float64_stage(data, shot=shot, method=still, unknown_support=True, norm_momentum=0.19)
+    parts = torch.nn.ModuleDict(stage.modules).train()
+    start = {name: value.clone() for name, value in parts.state_dict().items()}
+    ours = stage.losses(4)
+    our_gradients, our_state = gradients(stage, ours), {name: v.clone() for name, v in parts.state_dict().items()}
+
+    parts.load_state_dict(start)
+    for norm in stage.model.backbone.modules():
+        if isinstance(norm, torch.nn.BatchNorm2d):
+            norm.momentum = 0.1  # of PyTorch; it moves twice there
+    episode = stage.sampler[4].episode(lambda rows: stage._images(rows, torch.Generator()))
+    theirs = naive_losses(stage.model.backbone, stage.model.method, episode)
+    their_gradients, their_state = gradients(stage, theirs), parts.state_dict()
+
+    for name in ours:
+        torch.testing.assert_close(ours[name], theirs[name], rtol=1e-8, atol=1e-8)
+    for found, expected in ((our_gradients, their_gradients), (our_state, their_state)):
+        assert found.keys() == expected.keys()
+        for name in found.keys() - {key for key in found if key.endswith("num_batches_tracked")}:
+            torch.testing.assert_close(
+                found[name], expected[name], rtol=1e-8, atol=1e-8, msg=lambda m, n=name: f"{n}: {m}"
+            )
+    for norm in ("calibrate.1", "reduce.1")[: 1 + reduce]:
+        name = f"method.{norm}.running_var"
+        assert (our_state[name] - start[name]).abs().max() > 1e-3, "statistics that stay would be equal to anything"
 
 
 def test_the_step_of_the_loop_is_that_step(data: Path) -> None:

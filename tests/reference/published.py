@@ -58,12 +58,13 @@ class Feat(nn.Module):
 
 
 class Gel(Feat):
-    def __init__(self):
+    def __init__(self, *, ahead_combine: bool = True):
         super().__init__()
         self.conv = nn.Sequential(nn.Conv2d(DIM, DIM // 2, 1), nn.BatchNorm2d(DIM // 2), nn.PReLU())
         self.EnergyLoss = nn.Module()
-        self.EnergyLoss.awl = nn.Module()
-        self.EnergyLoss.awl.params = nn.Parameter(torch.ones(2))
+        if ahead_combine:
+            self.EnergyLoss.awl = nn.Module()
+            self.EnergyLoss.awl.params = nn.Parameter(torch.ones(2))
 
 
 class Pretrained(nn.Module):

@@ -13,6 +13,7 @@ from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import TrainStage, train
+from refusal import refused
 from tiny_runs import fields
 
 CPU = torch.device("cpu")
@@ -53,6 +54,12 @@ def test_unknown_support_is_seen_by_batch_norm_alone(dataset: Path, before: Path
         losses.append({name: term.item() for name, term in stage.losses(3).items()})
     assert seen == [2 * 2 + 4 * 3, 2 * 2 + 4 * 3 + 2 * 2]
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("setting", [{"dropblock_ramp": 50}, {"unknown_support": True}, {"norm_momentum": 0.19}])
+def test_a_frozen_backbone_takes_none_of_it(dataset: Path, before: Path, setting: dict[str, Any]) -> None:
+    with refused("recipe", f"train.{next(iter(setting))}", "frozen", 'train.backbone = "fine-tuned"'):
+        recipe(dataset, before, backbone="frozen", **setting)
 
 
 def test_two_encodings_move_the_statistics_as_one_of_a_larger_momentum(dataset: Path, before: Path) -> None:

@@ -77,8 +77,8 @@ def test_full_width_is_the_published_network_and_starts_kaiming_normal_fan_out()
     backbone = build_backbone("resnet12")
     assert sum(p.numel() for p in backbone.parameters()) == 12_424_320
     assert backbone.stage_channels == (64, 160, 320, 640)
-    assert backbone.preprocess.mean == pytest.approx((0.47214, 0.45331, 0.40996), abs=1e-5)
-    assert backbone.preprocess.std == pytest.approx((0.27718, 0.26775, 0.28449), abs=1e-5)
+    assert backbone.preprocess.mean == tuple(x / 255 for x in (120.39586422, 115.59361427, 104.54012653))
+    assert backbone.preprocess.std == tuple(x / 255 for x in (70.68188272, 68.27635443, 72.54505529))
     torch.manual_seed(0)
     backbone = ResNet12()
     for name, fan_out in (("layer4.conv2", 640 * 9), ("layer4.downsample.0", 640), ("layer1.conv1", 64 * 9)):

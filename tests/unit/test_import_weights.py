@@ -76,14 +76,17 @@ def test_feat_and_snatcher_compute_what_the_source_computes(tmp_path, prefix, la
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
-def test_gel_computes_what_the_source_computes(tmp_path, prefix):
-    source = shaken(Gel())
+@pytest.mark.parametrize("ahead", [True, False])
+def test_gel_computes_what_the_source_computes(tmp_path, prefix, ahead):
+    """A run without --ahead_combine has the energy of the pixels alone, in its loss and as its open score."""
+    source = shaken(Gel(ahead_combine=ahead))
     file = write(tmp_path / "gel.pth", source, prefix=prefix)
     imported = import_weights(file, dataset="tiered-imagenet", shot=5)
     assert imported.report.layout == "gel"
-    assert imported.report.settings == {"variant": "ahead", "top_k": 5}
-    assert list(imported.report.ignored) == ["EnergyLoss.awl.params"]
-    assert imported.report.counts == {"backbone": 96, "method": 15, "extra": 0, "ignored": 1}
+    assert imported.report.settings == {"variant": "ahead" if ahead else "pixel", "top_k": 5}
+    assert any("--ahead_combine" in note for note in imported.report.notes) is not ahead
+    assert list(imported.report.ignored) == ["EnergyLoss.awl.params"] * ahead
+    assert imported.report.counts == {"backbone": 96, "method": 15, "extra": 0, "ignored": int(ahead)}
     model = stored(imported, tmp_path / "m.safetensors")
     assert model.backbone.preprocess == Preprocess(84, None, MEAN, STD)
     with torch.no_grad():
@@ -99,7 +102,8 @@ def test_gel_computes_what_the_source_computes(tmp_path, prefix):
         s_pixel = cosine.topk(5, dim=-1).values.sum(dim=(2, 3)) / 5
         out = model.method(task(maps))
         torch.testing.assert_close(out.logits, s_class, rtol=1e-5, atol=1e-6)
-        torch.testing.assert_close(out.open_score, -s_class.logsumexp(1) - s_pixel.logsumexp(1), rtol=1e-5, atol=1e-5)
+        expected = -s_pixel.logsumexp(1) - ahead * s_class.logsumexp(1)
+        torch.testing.assert_close(out.open_score, expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["max_auroc.pth", "CIFAR-FS-OpenNet-Res12-10w01s15q-DIS-Energy/run/max_acc.pth"])

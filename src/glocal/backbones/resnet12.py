@@ -17,9 +17,9 @@ from glocal.backbones.winograd import winograd
 from glocal.types import Preprocess
 from glocal_runtime.errors import RecipeError
 
-# Of the published ResNet-12 weights, rounded; recipes at paper scale and imported weights have all digits.
-MEAN = (120.396 / 255, 115.594 / 255, 104.540 / 255)
-STD = (70.682 / 255, 68.276 / 255, 72.545 / 255)
+# Of the ResNet-12 of FEAT, SnaTCHer and GEL, to the digits that those programs have; written there as 0..255.
+MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
+STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 SLOPE = 0.1  # of every LeakyReLU
 SMALL_MAP = 4  # pixels a side
 MANY_CHANNELS = 128

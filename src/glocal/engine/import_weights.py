@@ -181,8 +181,13 @@ def _notes(form: Layout, layout: str, why: str, shot: int, settings: Mapping[str
         )
     if layout == "att-g" and why != "asked for":
         notes.append("ATT's files have the same names: --layout att gives that method.")
+    if settings.get("variant") == "pixel":
+        notes.append(
+            "No EnergyLoss.awl.params: the run was without --ahead_combine, its loss and open score are the energy of "
+            "the pixels alone (variant pixel). Delay Combine is the same weights with --score delay."
+        )
     if form.method not in ("protonet", "att", "att-g") and layout != "gel-maps":
-        shown = ", ".join(f"{name} {value}" for name, value in settings.items())
+        shown = ", ".join(f"{name} {value}" for name, value in settings.items() if name != "variant")
         notes.append(f"Not in the file, as published for {shot}-shot: {shown}. --shot chooses 1 or 5.")
     return notes
 

@@ -144,7 +144,8 @@ class MetaTraining(Tasks):
     # Fine-tuned: steps of this stage in which DropBlock comes to full strength, from none.  None: it goes on from where
     # the run before stopped, and reaches full strength within a third of this one.
     dropblock_ramp: int | None = Field(None, ge=1)
-    # Fine-tuned: the unknown classes' support goes through the backbone too, for the sake of its batch norm alone.
+    # Fine-tuned: the unknown classes' support goes through the backbone and GEL's calibration too, for the sake of
+    # their batch norm alone.
     unknown_support: bool = False
     norm_momentum: float | None = Field(None, gt=0, lt=1)  # fine-tuned: of the backbone's batch norm, if not its own
 
@@ -204,8 +205,17 @@ class Recipe(Section):
             )
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
-        if self.speed.compile and self.stage == "train" and self.train.backbone == "frozen":
-            raise RecipeError("speed.compile is for a backbone that runs at every step, a frozen one does not; drop it")
+        if self.stage == "train" and self.train.backbone == "frozen":
+            if self.speed.compile:
+                raise RecipeError(
+                    "speed.compile is for a backbone that runs at every step, a frozen one does not; drop it"
+                )
+            for key in ("dropblock_ramp", "unknown_support", "norm_momentum"):
+                if getattr(self.train, key):
+                    raise RecipeError(
+                        f"train.{key} is for a backbone that learns, a frozen one does not; drop it, or set "
+                        'train.backbone = "fine-tuned"'
+                    )
         return self
 
 

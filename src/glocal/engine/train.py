@@ -55,7 +55,7 @@ class TrainStage:
                 torch.manual_seed(step_seed(recipe.seed, 0, salt=BASE))
                 self.model.method.set_base(base)
         self.model.backbone.trainable = settings.backbone == "fine-tuned"
-        mirror = self.model.method.needs_mirror or (settings.unknown_support and settings.backbone == "fine-tuned")
+        mirror = self.model.method.needs_mirror or settings.unknown_support
         try:
             self.sampler = EpisodeSampler(data, settings.spec, seed=recipe.seed, rows=rows, mirror=mirror)
         except DataError as error:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-# Of the ResNet-12 of FEAT, SnaTCHer and GEL, to the digits that those programs have; written there as 0..255.
-MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
-STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
+from glocal.backbones.resnet12 import MEAN, STD
+
 BASE_ROWS = ("fc.weight", "cls_classifier.weight", "cls_classifier.classifier.weight", "cls_classifier.weight_base")
 
 
@@ -114,7 +113,8 @@ def settings_of(form: Layout, dataset: str, shot: int, names: Iterable[str]) -> 
     if form is LAYOUTS["gel-maps"]:
         return {"variant": "energy-maps"}
     if form.method == "gel":
-        return {"variant": "ahead", "top_k": TOP_K[dataset][at]}
+        combined = any(name.startswith("EnergyLoss.") for name in names)  # only --ahead_combine makes any
+        return {"variant": "ahead" if combined else "pixel", "top_k": TOP_K[dataset][at]}
     if form.method == "protonet":
         return {"distance": "cosine"} if form.stage == FEATURE else {}
     if form.method in ("att", "att-g"):

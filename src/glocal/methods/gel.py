@@ -169,6 +169,15 @@ class GEL(Method):
     def embed(self, maps: Tensor) -> Views:
         return Views(pool(maps), self.local(maps))
 
+    def views(self, episode: Episode) -> tuple[Views, Views]:
+        """The mirrored support, which ``train.unknown_support`` draws, is embedded with them and left out: its batch
+        norm sees what the authors' sees."""
+        if episode.mirror_support is None:
+            return super().views(episode)
+        n, end = len(episode.support), len(episode.support) + len(episode.query)
+        views = self.embed(torch.cat([episode.support, episode.query, episode.mirror_support]))
+        return views.rows(slice(n)), views.rows(slice(n, end))
+
     def local(self, maps: Tensor) -> Tensor | None:
         """What of a map is compared with class maps, if anything is."""
         if not self.variant.local:
