@@ -11,7 +11,7 @@ import torch
 from glocal.metrics import PairedDifference, Spread, spread
 from glocal.reproduce.machine import differences, machine
 from glocal.reproduce.report_folder import NUMBERS
-from glocal.reproduce.reproduction import _both, _verdict, reproduce
+from glocal.reproduce.reproduction import _both, _made_elsewhere, _verdict, reproduce
 from glocal.reproduce.runs import Run, Settings
 from refusal import refused
 from tiny_reproduction import NAME, make_data, tiny_scale
@@ -63,6 +63,15 @@ def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]
 
 
+def test_threads_that_the_recipe_names_are_no_other_conditions() -> None:
+    here = machine()
+    about = {"machine": {**here, "threads": 1}, "recipe": {"speed": {"threads": 1}}}
+    assert _made_elsewhere({"run": about}, {**here, "threads": 7}) == []
+    about["recipe"] = {"speed": {}}
+    assert "run (threads 1 instead of 7)" in _made_elsewhere({"run": about}, {**here, "threads": 7})[0]
+    assert machine(threads=5) == {**here, "threads": 5}
+
+
 @pytest.fixture(scope="module")
 def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
     home = tmp_path_factory.mktemp("seeds")
@@ -83,6 +92,7 @@ def test_tables_state_the_spread_over_seeds(out: Path) -> None:
     assert found["training_seeds"] == 2
     assert sorted({about["seed"] for about in found["runs"].values()}) == [0, 1]
     assert {about["machine"]["torch"] for about in found["runs"].values()} == {str(torch.__version__)}
+    assert {about["machine"]["threads"] for about in [found, *found["runs"].values()]} == {1}, "as the recipes say"
     (combine,) = found["pieces"]
     for table in combine["tables"]:
         for row in table["rows"]:

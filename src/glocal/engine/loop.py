@@ -109,7 +109,7 @@ def run_stage(
     saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
     if recipe.speed.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
-    with alone_in(folder):
+    with alone_in(folder), _threads(recipe.speed.threads):
         return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
 
 
@@ -305,6 +305,19 @@ def _restore(
             momentum = torch.empty_like(parameter).detach().copy_(tensors[f"momentum.{name}"])
             optimizer.state[parameter]["momentum_buffer"] = momentum
     return record["step"], -math.inf if record["best"] is None else record["best"]
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute with that many meanwhile; None leaves it as it is."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        if number is not None:
+            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -166,6 +166,9 @@ class Speed(Section):
     # Of the backbone while it trains; weights, heads and losses stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False  # the backbone by torch.compile; on a CPU that needs a C++ compiler
+    # Threads that training computes with.  None: as many as the machine gives.  Another number takes sums in another
+    # order, so a number that is named gives the same weights on a machine with more cores.
+    threads: int | None = Field(None, ge=1)
 
 
 class Recipe(Section):

@@ -71,7 +71,9 @@ def reproduce(
     trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
     folders = {run: folder_of(run, how.runs) for run in trained}
     found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
-    here, runs = machine(how.device), {folder.name: about_run(folder) for folder in folders.values()}
+    runs = {folder.name: about_run(folder) for folder in folders.values()}
+    named = {_threads(about) for about in runs.values()}
+    here = machine(how.device, named.pop() if len(named) == 1 else None)
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
@@ -114,9 +116,17 @@ def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[st
     """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
     found = []
     for name, about in runs.items():
-        if others := differences(about.get("machine", {}), here):
+        threads = _threads(about)
+        now = here if threads is None else {**here, "threads": threads}
+        if others := differences(about.get("machine", {}), now):
             found.append(f"{name} ({', '.join(others)})")
     return [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
+
+
+def _threads(about: Mapping[str, Any]) -> int | None:
+    """Those that the recipe of a run names, however many the machine has."""
+    threads: int | None = about["recipe"].get("speed", {}).get("threads")
+    return threads
 
 
 NOTES = {

@@ -152,7 +152,7 @@ def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> 
         "validation": best["validation"],
         "version": __version__,
         "commit": commit(),
-        "machine": machine(how.device),
+        "machine": machine(how.device, recipe.speed.threads),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
