@@ -1,8 +1,8 @@
 """Make sure that a run exists: what is there is reused, what was interrupted goes on, what is missing is made.
 
-The folder of a run is named by a hash of its resolved recipe, of the pictures it learns from and of the run it starts
-from, so the name says whether it is the run that is wanted.  Nothing else is remembered.  Several processes may work in
-one folder: a run has a lock, and whoever finds it taken goes on with another one.
+The folder of a run is named by a hash of what its recipe differs in from the defaults, of the pictures it learns from
+and of the run it starts from, so the name says whether it is the run that is wanted.  Nothing else is remembered.
+Several processes may work in one folder: a run has a lock, and whoever finds it taken goes on with another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.engine.distributed import world
 from glocal.engine.evaluate import Progress
-from glocal.engine.recipe import Data, Recipe, load_recipe
+from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback
 from glocal.engine.train import STAGES
 from glocal.reproduce.machine import machine
@@ -87,8 +87,9 @@ def folder_of(run: Run, home: Path) -> Path:
     """Where the run lies, whether it is there or not."""
     start = folder_of(run.init, home) if isinstance(run.init, Run) else None
     recipe = run.resolved(None if start is None else str(start))
-    fields = recipe.model_dump(mode="json") | {"init": _identity(recipe, start)}
-    fields["data"]["workers"] = Data.model_fields["workers"].default  # how many of them changes no number
+    # What differs from the defaults: an option that is added to recipes later renames no run.
+    fields = recipe.model_dump(mode="json", exclude_defaults=True) | {"init": _identity(recipe, start)}
+    fields["data"].pop("workers", None)  # how many of them changes no number
     parts = [fields, pictures(recipe.data.dataset, recipe.data.skip_bad), __version__]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return home / f"{recipe.method.name}-{digest[:ID]}"
