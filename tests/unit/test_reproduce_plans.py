@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,16 @@ import pytest
 from glocal.engine.recipe import Recipe
 from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
+from glocal.reproduce import reproduction
 from glocal.reproduce.estimates import estimates
 from glocal.reproduce.measurement import published_row
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
-from glocal.reproduce.runs import Run
+from glocal.reproduce.runs import Run, Settings
+from glocal.reproduce.scale import Scale
 from glocal.reproduce.scales import SCALES
+from glocal_runtime.errors import GlocalError
 from refusal import refused
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
@@ -106,6 +111,32 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
         assert (recipe.speed.precision, recipe.data.workers) == ("bfloat16", 8)
     assert (pretrained.pretrain.epochs, gel.pretrain.epochs) == (3, 500)
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple[Scale, Settings]]:
+    """What ``glocal reproduce table-1 --scale paper`` with more words would make, and how."""
+
+    def plan(*words: str) -> tuple[Scale, Settings]:
+        found: list[tuple[Scale, Settings]] = []
+
+        def reproduce(names: Any, scale: Scale, datasets: Any, how: Settings, command: str, **more: Any) -> Path:
+            found.append((scale, how))
+            raise GlocalError("that is enough")
+
+        monkeypatch.setattr(reproduction, "reproduce", reproduce)
+        _, _, said = glocal("reproduce", "table-1", "--scale", "paper", "--device", "cpu", *words)
+        assert "that is enough" in said
+        return found[0]
+
+    return plan
+
+
+def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Scale, Settings]]) -> None:
+    for words, training, testing in (([], 2, 2), (["--workers", "5"], 5, 5), (["--set", "data.workers=8"], 8, 2)):
+        scale, how = planned(*words)
+        workers = {step.resolved(start="?").data.workers for step in scale.gel("cifar-fs", 1).chain()}
+        assert (workers, how.workers) == ({training}, testing)
 
 
 def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:

@@ -115,7 +115,8 @@ def reproduce(
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
     on = {} if engine is EngineName.local else {"engine": _ray(address, processes)}
     dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
-    chosen = SCALES[scale.value].set_as(settings.value, [*dealt, *overrides])
+    reading = f"data.workers={workers}"  # also of trainings
+    chosen = SCALES[scale.value].set_as(settings.value, [reading, *dealt, *overrides])
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
