@@ -139,6 +139,12 @@ def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Sc
         assert (workers, how.workers) == ({training}, testing)
 
 
+def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Callable[..., tuple[Scale, Settings]]):
+    scale, _ = planned("--set", "speed.compile=true")
+    frozen = scale.peer("rfdnet", "cifar-fs", 1).resolved(start="?")
+    assert (frozen.train.backbone, frozen.speed.compile) == ("frozen", True)
+
+
 def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
     for recipe in every_recipe("paper"):
         assert recipe.validation.tasks == 600, recipe

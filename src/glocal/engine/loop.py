@@ -169,7 +169,7 @@ def _run_stage(
     if not stage.steps:  # nothing to learn: the method stands on the backbone as it is
         check(0)
         return stage.model
-    if recipe.speed.compile:
+    if recipe.speed.compile and "backbone" in stage.modules:
         stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
     losses = us.averaging(StepLosses(stage))
     saved_at = time.monotonic()

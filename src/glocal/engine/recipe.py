@@ -161,7 +161,10 @@ class Validation(Tasks):
 
 
 class Speed(Section):
-    """Faster where the hardware has it, at a price: other roundings, and minutes of compilation."""
+    """Faster where the hardware has it, at a price: other roundings, and minutes of compilation.
+
+    A frozen backbone, which has run before training begins, is neither rounded nor compiled.
+    """
 
     # Of the backbone while it trains; weights, heads and losses stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"
@@ -200,8 +203,6 @@ class Recipe(Section):
             raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
-        if self.speed.compile and self.stage == "train" and self.train.backbone == "frozen":
-            raise RecipeError("speed.compile is for a backbone that runs at every step, a frozen one does not; drop it")
         return self
 
 
