@@ -55,6 +55,14 @@ def test_another_seed_reaches_all_a_run_starts_from() -> None:
     assert (first.overrides, first.init, second.overrides) == (("seed=2",), "shipped", ("train.tasks=2", "seed=2"))
 
 
+def test_seeds_count_from_the_one_that_is_set() -> None:
+    scale = tiny_scale().set_as("paper", ["seed=1"])
+    runs = [scale.gel(NAME, 1).seeded(k) for k in range(3)]
+    assert [[step.resolved(start="?").seed for step in run.chain()] for run in runs] == [[1, 1], [2, 2], [3, 3]]
+    heads = tiny_scale().set_as("paper", ["train:seed=5"]).gel(NAME, 1).seeded(1)
+    assert [step.resolved(start="?").seed for step in heads.chain()] == [1, 6]
+
+
 def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine()
     assert set(here) == {"threads", "cpu", "torch", "build", "device"}

@@ -49,16 +49,21 @@ class Run:
         begin = start or (self.init if isinstance(self.init, str) else None)
         return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
 
-    def seeded(self, seed: int) -> Run:
-        """The same from another seed, with all it starts from; seed 0 is the run itself."""
-        if not seed:
+    def seeded(self, further: int) -> Run:
+        """The same from the seed that is so much further than its own, with all it starts from; 0 is the run itself."""
+        if not further:
             return self
-        init = self.init.seeded(seed) if isinstance(self.init, Run) else self.init
-        return Run(self.recipe, (*self.overrides, f"seed={seed}"), init)
+        init = self.init.seeded(further) if isinstance(self.init, Run) else self.init
+        return Run(self.recipe, (*self.overrides, f"seed={_seed(self) + further}"), init)
 
     def chain(self) -> list[Run]:
         """This run and all before it, the first one first."""
         return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
+
+
+@cache
+def _seed(run: Run) -> int:
+    return run.resolved(start="?" if isinstance(run.init, Run) else None).seed
 
 
 @dataclass(frozen=True)
