@@ -10,9 +10,12 @@ import torch
 
 from glocal.metrics import PairedDifference, Spread, spread
 from glocal.reproduce.machine import differences, machine
+from glocal.reproduce.measurement import _whose_seeds
+from glocal.reproduce.plans import TABLES
 from glocal.reproduce.report_folder import NUMBERS
-from glocal.reproduce.reproduction import _both, _made_elsewhere, _verdict, reproduce
+from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, reproduce
 from glocal.reproduce.runs import Run, Settings
+from glocal.reproduce.scales import SCALES
 from refusal import refused
 from tiny_reproduction import NAME, make_data, tiny_scale
 
@@ -61,6 +64,14 @@ def test_seeds_count_from_the_one_that_is_set() -> None:
     assert [[step.resolved(start="?").seed for step in run.chain()] for run in runs] == [[1, 1], [2, 2], [3, 3]]
     heads = tiny_scale().set_as("paper", ["train:seed=5"]).gel(NAME, 1).seeded(1)
     assert [step.resolved(start="?").seed for step in heads.chain()] == [1, 6]
+
+
+@pytest.mark.parametrize(("scale", "heads"), [("cpu", True), ("full", True), ("embedded", False), ("paper", False)])
+def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str, heads: bool) -> None:
+    lines = TABLES["combine"].lines(SCALES[scale], SCALES[scale].datasets[-1], 1)
+    assert ("those of the heads" in _whose_seeds(lines, 2)) == heads
+    assert ("Another training seed is one of the head" in NOTES[scale]) == heads
+    assert _whose_seeds(lines, 1) == ""
 
 
 def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -147,9 +147,15 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
     ]
     spec = found.on.spec
     title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {found.on.name}"
-    caption = f"Published: the paper on {beside}, full width. {result.table.caption}"
+    caption = f"Published: the paper on {beside}, full width. {result.table.caption}{_whose_seeds(lines, found.seeds)}"
     shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
     return replace(result, table=shown, measured=found.on)
+
+
+def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:
+    """What a spread over seeds leaves out: a backbone that was there is the same for all of them."""
+    given = seeds > 1 and all(line.run.chain()[0].resolved().init is not None for line in lines)
+    return " Seeds are those of the heads: the backbone is the same for all." if given else ""
 
 
 def _spreads(found: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None) -> dict[str, Spread]:
