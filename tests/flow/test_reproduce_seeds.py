@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,9 +12,9 @@ import torch
 from glocal.metrics import PairedDifference, Spread, spread
 from glocal.reproduce.machine import differences, machine
 from glocal.reproduce.measurement import _whose_seeds
-from glocal.reproduce.plans import TABLES
+from glocal.reproduce.plans import TABLES, Line
 from glocal.reproduce.report_folder import NUMBERS
-from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, reproduce
+from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
 from glocal.reproduce.runs import Run, Settings
 from glocal.reproduce.scales import SCALES
 from refusal import refused
@@ -49,6 +50,29 @@ def over(low: float, high: float) -> Spread:
 def test_a_verdict_needs_both(tasks: tuple[float, float], seeds: tuple[float, float], words: str) -> None:
     assert _verdict([_both(gap(*tasks), over(*seeds))]) == words
     assert _both(gap(*tasks), None) == gap(*tasks), "with one seed there is nothing else to go by"
+
+
+class Gained:
+    """Stands in for what was measured: every difference is the same."""
+
+    def __init__(self, seeds: int):
+        self.seeds = seeds
+
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        return gap(0.01, 0.03)
+
+    def over_seeds(self, line: Line, metric: str, other: Line) -> Spread | None:
+        return over(0.005, 0.05) if self.seeds > 1 else None
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_one_seed_settles_nothing(seeds: int) -> None:
+    found: Any = {("embedded", shot): Gained(seeds) for shot in (1, 5)}
+    *_, said = findings(SCALES["embedded"], ["combine"], ["embedded"], found)
+    verdict, _, numbers = said.partition(": against ")
+    alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
+    assert verdict == f"Combining ahead helps{alone}"
+    assert ("over seeds [" in numbers) == (seeds > 1)
 
 
 def test_another_seed_reaches_all_a_run_starts_from() -> None:

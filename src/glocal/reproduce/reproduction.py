@@ -186,7 +186,7 @@ def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
     A difference counts as settled when its paired 95 % interval over tasks leaves out 0, and its interval over training
-    seeds does so too.  With one seed the second is not known, which is said.
+    seeds does so too.  With one seed nothing is settled: the sentence says that it is over tasks alone.
     """
     return [
         _answer(question, scale, datasets, found)
@@ -211,8 +211,8 @@ def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Fo
             parts.append(f"{part} at {shot}-shot")
         said.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
     changes = f"against {question.how}, points of AUROC change by"
-    alone = " One training seed: what another one would give is not known." if seeds == 1 else ""
-    return f"{question.subject} {_verdict(ours)}: {changes} {'; '.join(said)}.{alone}"
+    alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
+    return f"{question.subject} {_verdict(ours)}{alone}: {changes} {'; '.join(said)}."
 
 
 def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spread:
