@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import weakref
 import zlib
@@ -100,6 +101,11 @@ class FeatureBank:
             told = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
             raise DataError(told, code="not-in-bank")
         return torch.from_numpy(self._maps[rows]).float()
+
+    def drop(self) -> None:
+        """Take it off the disk, when nobody will ask for these weights again; what has it open reads on."""
+        if isinstance(self._maps, StoredMaps):
+            shutil.rmtree(self._maps.path.parent, ignore_errors=True)
 
     @classmethod
     def build(

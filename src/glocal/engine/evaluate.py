@@ -150,6 +150,7 @@ def evaluate_models(
     *,
     support_views: int = 1,
     keep_answers: bool = False,
+    keep_maps: bool = True,
     store: RowStore | None = None,
     device: torch.device | str = "cpu",
     workers: int = 2,
@@ -158,6 +159,7 @@ def evaluate_models(
     """Per list of tasks the evaluation of every model, by name.
 
     Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
+    Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
     """
     plugins.load_all(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
@@ -174,7 +176,8 @@ def evaluate_models(
         todo = {i: missing for i, missing in todo.items() if missing}
         if not todo:
             continue
-        backbone = next(each.model.backbone for each in models if each.encoder == encoder)
+        alike = [each for each in models if each.encoder == encoder]
+        backbone = alike[0].model.backbone
         encoding = None if progress is None else partial(progress, "encode")
         how: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
         plain, *more = build_banks(backbone, data, [lists[i] for i in todo], support_views=support_views, **how)
@@ -192,6 +195,9 @@ def evaluate_models(
             for each in missing:
                 if world().first:
                     store.write(each, hashes[i], support_views, found[i][each.name].rows)
+        if world().first and not keep_maps and all(each.fine_tuned for each in alike):
+            for bank in (plain, *more):
+                bank.drop()
     return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
 
 
