@@ -47,6 +47,7 @@ Progress = Callable[[int, int], None]  # (done, total)
 
 TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
 READ = 256  # maps looked at together
+MAPS_UP_TO = 1 << 30  # bytes of maps; beyond, methods that need means alone get a bank of those
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
 
 
@@ -78,6 +79,13 @@ class Pooled:
 
     def fingerprint(self) -> str:
         return f"means of {self.encoder.fingerprint()}"
+
+
+def is_large(encoder: Encoder, pictures: int, device: torch.device | str) -> bool:
+    """Whether a bank of so many maps is beyond what is kept for the sake of methods that need more than means."""
+    side = encoder.preprocess.size
+    with torch.inference_mode():
+        return pictures * 4 * encoder(torch.zeros(1, 3, side, side, device=device)).numel() > MAPS_UP_TO
 
 
 class FeatureBank:

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from glocal.backbones.resnet12 import restart_ramps, shorten_ramps
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
-from glocal.data.features import FeatureBank
+from glocal.data.features import FeatureBank, Pooled, is_large
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
 from glocal.engine.bfloat16 import check_bfloat16
@@ -83,12 +83,13 @@ class Validator:
         model.eval()
         bank = self._frozen
         if bank is None:
-            how: dict[str, Any] = {"wanted": self.tasks.images(), "device": self.device}
-            how["workers"] = self.recipe.data.workers
-            if model.backbone.trainable:
-                bank = FeatureBank.in_memory(model.backbone, self.data, **how)
+            wanted, backbone = self.tasks.images(), model.backbone
+            how: dict[str, Any] = {"wanted": wanted, "device": self.device, "workers": self.recipe.data.workers}
+            if backbone.trainable:
+                bank = FeatureBank.in_memory(backbone, self.data, **how)
             else:
-                bank = self._frozen = FeatureBank.build(model.backbone, self.data, **how)
+                means = model.method.pooled and is_large(backbone, len(wanted), self.device)
+                bank = self._frozen = FeatureBank.build(Pooled(backbone) if means else backbone, self.data, **how)
         found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
         return {name: interval.mean for name, interval in found.summary().items()}
 

@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from glocal.backbones import build_backbone
+from glocal.data.features import MAPS_UP_TO
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import LAST, find_checkpoint, read_checkpoint
 from glocal.engine.recipe import Recipe
-from glocal.engine.train import MAPS_UP_TO
 from glocal.methods import Method, build_method
 from glocal.reproduce.runs import DONE, Run, folder_of
 from glocal_runtime.errors import DataError
