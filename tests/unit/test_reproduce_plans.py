@@ -210,15 +210,15 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     scale = SCALES["paper"]
-    stages = estimates([scale.gel("cifar-fs", 1)], tmp_path, "paper")
+    stages = estimates([scale.gel("cifar-fs", 1)], tmp_path, "paper", 600)
     assert [each.state for each in stages] == ["missing"] * 3
     # 500 epochs of 38,400 pictures in 4 rotations, 3 passes of 1.02 GFLOP: 65 hours at 1 TFLOP/s, 4.4 at 15.
     assert stages[0].hours == pytest.approx(4.4, rel=0.15)
     assert len({each.recipe for each in stages}) == 3
     growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
-    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper")[0].hours / stages[0].hours
+    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper", 600)[0].hours / stages[0].hours
     assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.01)
-    twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
+    twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper", 600)
     assert len(twice) == 4, "what runs start from is counted once"
 
 
@@ -227,15 +227,35 @@ def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     paper = SCALES["paper"]
     small = paper.set_as("paper", ["pretrain:pretrain.micro_batch=128"])
-    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper") for scale in (paper, small))
+    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper", 600) for scale in (paper, small))
     # 128 pictures x 4 rotations keep 14.8 GiB of activations; weights, gradients and momentum are another 0.1.
     assert whole[0].memory == pytest.approx(14.9, abs=0.1)
     assert parts[0].memory == pytest.approx(14.8 / 4 + 0.1, abs=0.1)
     assert parts[2].memory == whole[2].memory == pytest.approx(155 * 14.8 / 512 + 0.1, abs=0.1)
     rfdnet = paper.on_resnet18("rfdnet", "tiered-imagenet", 1)
-    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper")
-    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.
-    assert [round(each.disk, 1) for each in last] == [0, 1.8, 0], "the second head finds them there"
+    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper", 600)
+    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.  600
+    # tasks touch half of 124,261 validation and a third of 206,209 test pictures, those of 5 shots some others.
+    mean = 4 * 512 / 1e9
+    head, again = 2 * 448_695 + 65_500 + 74_850, 33_500 + 52_400
+    assert [each.disk for each in last] == pytest.approx([0, head * mean, again * mean], rel=0.01)
+
+
+def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    scale, data = SCALES["paper"], "tiered-imagenet"
+    runs = [scale.gel(data, 1), scale.gel(data, 5), scale.gel(data, 5, "energy")]
+    stages = estimates(runs, tmp_path, "paper", 600)
+    # pre-training, FEAT and GEL of 1 shot; then FEAT, GEL and energy of 5.  The second test takes the place of the
+    # first; it has 82,300 pictures instead of 74,850, of 5x5 maps with 640 channels.
+    size, one = 4 * 640 * 25 / 1e9, 74_850
+    assert [each.disk for each in stages] == pytest.approx([0, 0, one * size, 0, (82_300 - one) * size, 0], rel=0.01)
+    quick = estimates(runs[:1], tmp_path, "paper", 6)
+    assert quick[-1].disk == pytest.approx(930 * size, rel=0.01)
+    feat = scale.peer("feat", data, 1)
+    both = estimates([feat, scale.peer("snatcher-f", data, 1)], tmp_path, "paper", 600)
+    assert both[-1].hours < 0.01 * both[1].hours, "one model under two scores is encoded once"
 
 
 def gap(low: float, high: float) -> PairedDifference:

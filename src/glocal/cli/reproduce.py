@@ -124,7 +124,7 @@ def reproduce(
         from glocal.reproduce.estimates import estimates
 
         every = [each.seeded(seed) for seed in range(seeds) for each in runs]
-        planned = estimates(every, out.resolve() / "runs", chosen.name)
+        planned = estimates(every, out.resolve() / "runs", chosen.name, tasks or chosen.tasks)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
@@ -210,7 +210,8 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
     table.caption = (
         f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
         "GiB: what a step keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. "
-        "GB: feature banks on disk, counted with the first run that needs them."
+        "GB: feature banks on disk, counted with the first run that needs them; test maps of fine-tuned models, of "
+        "which there is one at a time, with the largest."
     )
     return table
 
