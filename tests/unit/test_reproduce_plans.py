@@ -241,6 +241,19 @@ def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     assert [each.disk for each in last] == pytest.approx([0, head * mean, again * mean], rel=0.01)
 
 
+def test_planned_runs_can_be_told_apart_without_their_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    scale = SCALES["paper"]
+    runs = [run.seeded(k) for k in range(2) for run in runs_of(list(ALL), scale, ["cifar-fs"])]
+    planned = estimates(runs, tmp_path, "paper", 600)
+    assert {each.name for each in planned} == {""}
+    methods = {each.method for each in planned}
+    assert len(methods) == len(planned)
+    assert {"feat 1-shot on resnet12", "rfdnet 5-shot on resnet12", "rfdnet 5-shot on resnet18"} <= methods
+    assert "gel 1-shot on resnet12, variant=ahead, coefficients=learnable, seed=1" in methods
+
+
 def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)

@@ -204,7 +204,7 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
         table.add_column(title, justify="right")
     for each in planned:
         numbers = (f"{factor * each.hours:.1f}", f"{each.memory:.1f}", f"{each.disk:.1f}")
-        table.add_row(each.name or "(data not here)", each.recipe, each.state, *numbers)
+        table.add_row(each.name or each.method, each.recipe, each.state if each.name else "no data", *numbers)
     left = sum(each.hours for each in planned if each.state != "done")
     speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
     table.caption = (

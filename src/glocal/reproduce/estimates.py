@@ -32,7 +32,8 @@ HEAD_SECONDS = {"paper": 0.01, "full": 0.15, "cpu": 0.03, "embedded": 0.03}  # o
 
 @dataclass(frozen=True)
 class Estimate:
-    name: str  # of the folder, or of the recipe where the pictures are not there yet
+    name: str  # of the folder; empty where the pictures, which are part of it, are not there yet
+    method: str  # with shot, backbone and what the run sets of it
     recipe: str
     state: str  # done, begun or missing
     hours: float  # of the whole run and of its test
@@ -55,13 +56,21 @@ def _estimate(run: Run, home: Path, scale: str, tasks: int, banks: Banks) -> Est
     except DataError:  # the pictures are not here, so no run of them is
         pass
     recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
-    one = _backbone_of(run)
+    one = _cost(*_architecture(run))
     method = build_method(recipe.method.name, one.channels, recipe.method.settings)
     wanted = [*_learned_from(run, recipe, one, method), *_tested_on(run, recipe, one, method, tasks)]
     new = [banks.add(bank) for bank in wanted]
     encoded, disk = sum(each.pictures for each in new), sum(each.bytes for each in new)
     hours = _hours(recipe, one, scale) + encoded * one.flops / _speed(scale) / 3600
-    return Estimate(name, run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
+    return Estimate(name, _method(run, recipe), run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
+
+
+def _method(run: Run, recipe: Recipe) -> str:
+    """Tells runs of one recipe apart."""
+    own = [text.removeprefix("method.") for text in run.overrides if text.startswith(("method.", "seed="))]
+    own = [text for text in dict.fromkeys(own) if not text.startswith("name=")]
+    shot = f" {recipe.train.shot}-shot" if recipe.stage == "train" else ""
+    return ", ".join([f"{recipe.method.name}{shot} on {_architecture(run)[0]}", *own])
 
 
 @dataclass(frozen=True)
@@ -177,13 +186,14 @@ def _speed(scale: str) -> float:
     return GPU if scale == "paper" else CPU
 
 
-def _backbone_of(run: Run) -> Cost:
+def _architecture(run: Run) -> tuple[str, str]:
+    """Name and settings of the backbone that all of its stages have."""
     first = run.chain()[0].resolved()
     if first.backbone is not None:
-        return _cost(first.backbone.name, json.dumps(first.backbone.settings))
+        return first.backbone.name, json.dumps(first.backbone.settings)
     assert first.init is not None  # the recipe was checked
     record = read_checkpoint(find_checkpoint(first.init))[1]["backbone"]
-    return _cost(record["name"], json.dumps(record["settings"]))
+    return record["name"], json.dumps(record["settings"])
 
 
 @cache
