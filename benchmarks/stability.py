@@ -5,8 +5,8 @@ is trained once with each number of threads, and the page says how far AUROC mov
 
     python benchmarks/stability.py --out DIR --seeds 5 --threads 1 2
 
-Seed by seed: the page holds what is there.  The runs are those of ``glocal reproduce ablation --scale embedded`` with
-that number of threads, and are reused by it from DIR/threads-N.
+Seed by seed: the page holds what is there.  The runs are those of ``glocal reproduce ablation --scale embedded --set
+speed.threads=N``, and are reused by it from DIR/threads-N; the recipes themselves name one thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from glocal.metrics import spread
 from glocal.reproduce.graph import MeasureStep, in_order, work_off
@@ -24,6 +23,7 @@ from glocal.reproduce.machine import machine, text
 from glocal.reproduce.measurement import measure
 from glocal.reproduce.plans import SHOTS, TABLES, Line
 from glocal.reproduce.runs import Settings, folder_of, program
+from glocal.reproduce.scale import Scale
 from glocal.reproduce.scales import SCALES
 from glocal_runtime.files import write_text
 
@@ -40,32 +40,31 @@ def main() -> None:
     asked = parser.parse_args()
     if asked.seeds < 2:
         parser.error(f"a spread takes at least 2 seeds, got {asked.seeds}")
-    scale = SCALES["embedded"]
-    (dataset,) = scale.datasets
-    lines = {shot: _lines(dataset, shot, asked.rows) for shot in SHOTS}
+    scales = {n: SCALES["embedded"].set_as("paper", [f"speed.threads={n}"]) for n in asked.threads}
+    labels = [line.label for line in _lines(SCALES["embedded"], SHOTS[0], asked.rows)]
     for seeds in range(1, asked.seeds + 1):
         found: Found = {}
-        for threads in asked.threads:
-            torch.set_num_threads(threads)
+        for threads, scale in scales.items():
             how = Settings(asked.out / f"threads-{threads}", scale.tasks, workers=1, seeds=seeds)
             for shot in SHOTS:
-                step = MeasureStep(dataset, shot, tuple(lines[shot]), seeds)
+                lines = _lines(scale, shot, asked.rows)
+                step = MeasureStep(scale.datasets[0], shot, tuple(lines), seeds)
                 work_off(in_order([step]), how)
                 folders = {run: folder_of(run, how.runs) for run in step.runs()}
-                there = measure(dataset, shot, lines[shot], folders, how)
-                for line in lines[shot]:
+                there = measure(step.dataset, shot, lines, folders, how)
+                for line in lines:
                     each = [float(there._row(line, seed)["auroc"].mean()) for seed in range(seeds)]
                     found[threads, shot, line.label] = each
         print(f"{seeds} seeds", flush=True)
         if seeds > 1:
-            page = page_of(found, asked.threads, seeds, [line.label for line in lines[SHOTS[0]]], asked.rows)
+            page = page_of(found, asked.threads, seeds, labels, asked.rows)
             for path in {asked.out / "stability.md", asked.page or asked.out / "stability.md"}:
                 write_text(path, page)
     print(page)
 
 
-def _lines(dataset: str, shot: int, rows: Sequence[str] | None) -> list[Line]:
-    every = {line.label: line for line in TABLES["ablation"].lines(SCALES["embedded"], dataset, shot)}
+def _lines(scale: Scale, shot: int, rows: Sequence[str] | None) -> list[Line]:
+    every = {line.label: line for line in TABLES["ablation"].lines(scale, scale.datasets[0], shot)}
     return [every[label] for label in rows or every]
 
 

@@ -178,6 +178,8 @@ MISTAKES = [
     ("report/comparable.py", "comparison", [
         ("settings of the method speak not against a comparison", "        if used[key] not in usual_ones:",
          "        if False:"),
+    ]),
+    ("report/training.py", "comparison", [
         ("RFDNet must be fine-tuned to be comparable", 'PUBLISHED_FROZEN = ("rfdnet",)', "PUBLISHED_FROZEN = ()"),
     ]),
     ("reproduce/scales.py", "reproduce_plans", [("FEAT of the authors' settings augments",

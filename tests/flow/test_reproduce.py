@@ -12,10 +12,12 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
+from glocal.data.cache import bank_sizes
 from glocal.reproduce.plans import ALL
-from glocal.reproduce.runs import DONE
+from glocal.reproduce.reproduction import reproduce
+from glocal.reproduce.runs import DONE, Settings
 from refusal import refused
-from tiny_reproduction import NAME, make_data, start
+from tiny_reproduction import NAME, make_data, start, tiny_scale
 from tiny_runs import PATIENCE
 
 SOME = ["ablation", "combine", "figure-topk", "figure-density", "figure-pixels"]
@@ -152,6 +154,16 @@ def test_runs_of_ones_own_get_the_same_report(home: Path) -> None:
         "roc.png",
     ]
     assert "http-equiv" in (home / "own" / "report.html").read_text("utf-8")
+
+
+def test_maps_of_fine_tuned_models_do_not_stay(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every one has a backbone of its own: at the size of tieredImageNet that is 5 GB for each."""
+    monkeypatch.setenv("GLOCAL_DATA", str(home))
+    tuned = tiny_scale().set_as("paper", ["train:train.backbone=fine-tuned"])
+    how = Settings(tmp_path / "out", tasks=3, workers=1)
+    reproduce(["combine", "figure-pixels"], tuned, [NAME], how, "glocal reproduce")
+    assert numbers(tmp_path / "out")["pieces"]
+    assert bank_sizes() == {}
 
 
 def test_ray_under_torchrun_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

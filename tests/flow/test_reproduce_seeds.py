@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from glocal.metrics import PairedDifference, Spread, spread
 from glocal.reproduce.machine import differences, machine
+from glocal.reproduce.measurement import _whose_seeds
+from glocal.reproduce.plans import TABLES, Line
 from glocal.reproduce.report_folder import NUMBERS
-from glocal.reproduce.reproduction import _both, _verdict, reproduce
+from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
 from glocal.reproduce.runs import Run, Settings
+from glocal.reproduce.scales import SCALES
 from refusal import refused
 from tiny_reproduction import NAME, make_data, tiny_scale
 
@@ -48,11 +52,50 @@ def test_a_verdict_needs_both(tasks: tuple[float, float], seeds: tuple[float, fl
     assert _both(gap(*tasks), None) == gap(*tasks), "with one seed there is nothing else to go by"
 
 
+class Gained:
+    """Stands in for what was measured: every difference is the same."""
+
+    def __init__(self, seeds: int):
+        self.seeds = seeds
+
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        return gap(0.01, 0.03)
+
+    def over_seeds(self, line: Line, metric: str, other: Line) -> Spread | None:
+        return over(0.005, 0.05) if self.seeds > 1 else None
+
+
+@pytest.mark.parametrize("seeds", [1, 3])
+def test_one_seed_settles_nothing(seeds: int) -> None:
+    found: Any = {("embedded", shot): Gained(seeds) for shot in (1, 5)}
+    *_, said = findings(SCALES["embedded"], ["combine"], ["embedded"], found)
+    verdict, _, numbers = said.partition(": against ")
+    alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
+    assert verdict == f"Combining ahead helps{alone}"
+    assert ("over seeds [" in numbers) == (seeds > 1)
+
+
 def test_another_seed_reaches_all_a_run_starts_from() -> None:
     run = Run("demo-gel", ("train.tasks=2",), Run("demo-protonet", init="shipped"))
     assert run.seeded(0) == run
     first, second = run.seeded(2).chain()
     assert (first.overrides, first.init, second.overrides) == (("seed=2",), "shipped", ("train.tasks=2", "seed=2"))
+
+
+def test_seeds_count_from_the_one_that_is_set() -> None:
+    scale = tiny_scale().set_as("paper", ["seed=1"])
+    runs = [scale.gel(NAME, 1).seeded(k) for k in range(3)]
+    assert [[step.resolved(start="?").seed for step in run.chain()] for run in runs] == [[1, 1], [2, 2], [3, 3]]
+    heads = tiny_scale().set_as("paper", ["train:seed=5"]).gel(NAME, 1).seeded(1)
+    assert [step.resolved(start="?").seed for step in heads.chain()] == [1, 6]
+
+
+@pytest.mark.parametrize(("scale", "heads"), [("cpu", True), ("full", True), ("embedded", False), ("paper", False)])
+def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str, heads: bool) -> None:
+    lines = TABLES["combine"].lines(SCALES[scale], SCALES[scale].datasets[-1], 1)
+    assert ("those of the heads" in _whose_seeds(lines, 2)) == heads
+    assert ("Another training seed is one of the head" in NOTES[scale]) == heads
+    assert _whose_seeds(lines, 1) == ""
 
 
 def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,6 +104,15 @@ def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     assert differences(here, here) == differences({}, here) == []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]
+
+
+def test_threads_that_the_recipe_names_are_no_other_conditions() -> None:
+    here = machine()
+    about = {"machine": {**here, "threads": 1}, "recipe": {"speed": {"threads": 1}}}
+    assert _made_elsewhere({"run": about}, {**here, "threads": 7}) == []
+    about["recipe"] = {"speed": {}}
+    assert "run (threads 1 instead of 7)" in _made_elsewhere({"run": about}, {**here, "threads": 7})[0]
+    assert machine(threads=5) == {**here, "threads": 5}
 
 
 @pytest.fixture(scope="module")
@@ -83,6 +135,7 @@ def test_tables_state_the_spread_over_seeds(out: Path) -> None:
     assert found["training_seeds"] == 2
     assert sorted({about["seed"] for about in found["runs"].values()}) == [0, 1]
     assert {about["machine"]["torch"] for about in found["runs"].values()} == {str(torch.__version__)}
+    assert {about["machine"]["threads"] for about in [found, *found["runs"].values()]} == {1}, "as the recipes say"
     (combine,) = found["pieces"]
     for table in combine["tables"]:
         for row in table["rows"]:

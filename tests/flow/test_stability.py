@@ -22,9 +22,11 @@ def test_the_page_holds_every_row_by_every_number_of_threads(tmp_path: Path, mon
     words = ["--out", str(tmp_path / "out"), "--seeds", "2", "--threads", "1", "2", "--page", str(tmp_path / "page.md")]
     monkeypatch.setattr(sys, "argv", ["stability.py", *words, "--rows", "Baseline", "+ Combine"])
     asked: list[int] = []  # and not done: two threads wait for each other on a busy machine
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     monkeypatch.setattr(torch, "set_num_threads", asked.append)
     runpy.run_path(str(SCRIPT), run_name="__main__")
-    assert asked == [1, 2, 1, 2]
+    # Backbone and two heads of both shots by each number, then all of them from the second seed.
+    assert asked == [*[1, 7] * 5, *[2, 7] * 5] * 2
     page = (tmp_path / "page.md").read_text("utf-8")
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if re.match(r"\| \d", line)]
     assert [row[:2] for row in rows] == [["1", "Baseline"], ["1", "+ Combine"], ["5", "Baseline"], ["5", "+ Combine"]]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from glocal.data import features
 from glocal.data.registry import open_dataset
-from glocal.engine import train
 from glocal.engine.checkpoint import Model, load_model
-from glocal.engine.loop import run_stage
+from glocal.engine.loop import Validator, run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
 from glocal.engine.train import TrainStage, base_classes
@@ -50,10 +50,11 @@ def test_large_banks_keep_means_and_nothing_changes(name: str, dataset: Path, tm
     recipe = parse_recipe(fields(dataset, "train", backbone={"image_size": 32}, method={"name": name}, train=frozen))
     found, sizes = [], []
     for limit in (1 << 30, 0):
-        monkeypatch.setattr(train, "MAPS_UP_TO", limit)
+        monkeypatch.setattr(features, "MAPS_UP_TO", limit)
         monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / f"cache-{limit}"))
         stage = TrainStage(recipe, torch.device("cpu"))
         found.append({name: term.item() for name, term in stage.losses(0).items()})
+        found[-1] |= Validator(recipe, torch.device("cpu"))(stage.model)
         sizes.append(sum(file.stat().st_size for file in (tmp_path / f"cache-{limit}").rglob("maps.bin")))
     assert found[0] == found[1]
     assert sizes[0] == 4 * sizes[1], "2x2 maps"

@@ -20,10 +20,22 @@ from glocal.methods import build_method
 from glocal.metrics import METRICS, mean_ranks, paired_difference
 from glocal.report.comparable import Conditions, about, published, published_beside, why_not
 from glocal.report.comparison import COMPARED, results, to_text
+from glocal.report.training import published_tasks
+from glocal.reproduce.plans import TABLES
+from glocal.reproduce.scales import SCALES
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 Rows = dict[str, dict[str, np.ndarray]]  # by model and metric
-TRAIN = {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 1}}
+
+
+def taught(**train: Any) -> dict[str, Any]:
+    """The recipe of a stage in which a method learned."""
+    return {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 1, "tasks": 60_000} | train}
+
+
+TRAIN = taught()
+PRETRAINED = {"stage": "pretrain", "pretrain": {"epochs": 500}}
+FEAT = taught(tasks=20_000) | {"method": {"name": "feat"}}
 
 
 @pytest.fixture(scope="module")
@@ -45,12 +57,12 @@ def made(
     recipe: Mapping[str, Any] = TRAIN,
     trained_on: str = "cifar-fs",
     encoder: str = "resnet12",
-    chain: Sequence[Mapping[str, Any]] = (),
+    chain: Sequence[Mapping[str, Any]] = (PRETRAINED, FEAT),
 ) -> NamedModel:
     record = {
         "backbone": {"name": encoder, "settings": {}},
         "method": {"name": method, "settings": dict(settings or {})},
-        "recipe": recipe,
+        "recipe": {"method": {"name": method}, **recipe},
         "chain": list(chain),
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
@@ -64,7 +76,7 @@ class TestBesideThePaper:
         assert found is not None
         assert (found.table, found.method, found.shot) == ("table-1", "snatcher-f", 1)
         five = published_beside(
-            made(full, "snatcher-f", recipe={"stage": "train", "train": {"backbone": "fine-tuned", "shot": 5}}),
+            made(full, "snatcher-f", recipe=taught(shot=5)),
             replace(CIFAR, spec=EpisodeSpec(shot=5)),
         )
         assert five is not None
@@ -90,11 +102,23 @@ class TestBesideThePaper:
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
+            ({"recipe": taught(backbone="frozen")}, "frozen backbone (there fine-tuned)"),
+            ({"method": "rfdnet"}, "fine-tuned backbone (there frozen)"),
+            ({"recipe": taught(shot=5)}, "trained on 5-shot tasks"),
+            ({"method": "gel", "recipe": taught(tasks=10)}, "trained on 10 tasks instead of 60,000"),
+            ({"method": "att-g", "recipe": taught(tasks=10)}, "trained on 10 tasks instead of 39,000"),
+            ({"recipe": taught(tasks=10), "chain": [PRETRAINED]}, "trained on 10 tasks instead of 20,000"),
+            ({"recipe": taught(tasks=0), "chain": [PRETRAINED]}, "not meta-trained"),
+            ({"method": "gel", "chain": [PRETRAINED]}, "without the FEAT stage"),
             (
-                {"recipe": {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}},
-                "frozen backbone (there fine-tuned)",
+                {"method": "gel", "chain": [PRETRAINED, taught(tasks=9) | {"method": {"name": "feat"}}]},
+                "FEAT learned from 9 tasks instead of 20,000",
             ),
-            ({"recipe": {"stage": "train", "train": {"backbone": "fine-tuned", "shot": 5}}}, "trained on 5-shot tasks"),
+            ({"method": "gel", "chain": [FEAT]}, "not pre-trained on cifar-fs"),
+            (
+                {"method": "peeler", "settings": {"variant": "gaussian"}},
+                "variant gaussian was published on",
+            ),
             ({"recipe": {"stage": "pretrain"}}, "not meta-trained"),
             ({"trained_on": "somewhere/embedded"}, "trained on embedded"),
             ({"settings": {"centre": True}}, "centred features"),
@@ -107,6 +131,10 @@ class TestBesideThePaper:
             (
                 {"method": "gel", "settings": {"distance": "cosine", "temperature": 0.1}},
                 "not the published form: distance = cosine instead of sq-euclidean, temperature = 0.1 instead of 64.0",
+            ),
+            (
+                {"method": "gel", "settings": {"distance": "cosine"}},
+                "not the published form: distance = cosine instead of",
             ),
             ({"method": "glocal-head", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
             ({"method": "gel", "settings": {"reduce": True}}, "not the published form: reduce = True instead of False"),
@@ -136,7 +164,7 @@ class TestBesideThePaper:
             ("att-g", {"negative": "mlp"}),
         ):
             assert why_not(made(full, method, settings=settings), CIFAR) == [], method
-        frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
+        frozen = taught(backbone="frozen")
         assert why_not(made(full, "rfdnet", recipe=frozen), CIFAR) == []
         assert why_not(made(full, "att-g", recipe=frozen), CIFAR) == ["frozen backbone (there fine-tuned)"]
 
@@ -153,6 +181,50 @@ class TestBesideThePaper:
     def test_reasons_that_lie_in_the_tasks(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
         (found,) = why_not(made(full, "snatcher-f"), replace(CIFAR, **change))
         assert reason in found
+
+    def test_what_one_score_has_learned_is_the_others_and_stages_alike_add_up(self, full: Backbone) -> None:
+        assert why_not(made(full, "snatcher-f", recipe=taught(tasks=0)), CIFAR) == []
+        assert why_not(made(full, "att-g", recipe=taught(tasks=0)), CIFAR) == ["not meta-trained"]
+        halves = [
+            taught(tasks=30_000, backbone=kind) | {"method": {"name": "gel"}} for kind in ("fine-tuned", "frozen")
+        ]
+        for half, reasons in zip(halves, ([], ["trained on 30,000 tasks instead of 60,000"]), strict=True):
+            again = made(full, "gel", recipe=halves[0], chain=[PRETRAINED, FEAT, half])
+            assert why_not(again, CIFAR) == reasons
+
+    def test_of_a_start_that_was_imported_nothing_is_known(self, full: Backbone) -> None:
+        imported = [{"stage": "import", "dataset": "cifar-fs"}]
+        assert why_not(made(full, "gel", chain=imported), CIFAR) == []
+        assert why_not(made(full, "snatcher-f", recipe=taught(tasks=0), chain=imported), CIFAR) == []
+        frozen = made(full, "gel", recipe=taught(backbone="frozen"), chain=imported)
+        assert why_not(frozen, CIFAR) == ["frozen backbone (there fine-tuned)"]
+
+    def test_a_temperature_that_follows_from_the_distance_is_not_named(self, full: Backbone) -> None:
+        (found,) = why_not(made(full, "gel", settings={"distance": "cosine"}), CIFAR)
+        assert "temperature" not in found
+
+    def test_delay_combine_is_the_model_of_the_pixel_branch_under_another_score(self, full: Backbone) -> None:
+        each = replace(made(full, "gel", settings={"variant": "pixel"}), score="delay")
+        assert why_not(each, CIFAR) == []
+        found = published_beside(each, CIFAR)
+        assert found is not None
+        assert (found.table, found.method) == ("combine", "gel/delay")
+
+    def test_each_peeler_was_published_on_one_backbone(self, full: Backbone) -> None:
+        mini = replace(CIFAR, dataset="mini-imagenet", classes=published_split("mini-imagenet")["test"])
+        for variant, encoder, said in (("prototype", "resnet18", True), ("gaussian", "resnet18", False)):
+            each = made(full, "peeler", settings={"variant": variant}, encoder=encoder, trained_on="mini-imagenet")
+            assert any("published on resnet12 alone" in reason for reason in why_not(each, mini)) == said
+
+    def test_the_paper_scale_trains_for_as_long_as_was_published(self) -> None:
+        scale = SCALES["paper"]
+        for dataset in scale.datasets:
+            for line in TABLES["table-1"].lines(scale, dataset, 1):
+                stages = [step.resolved(start="?") for step in line.run.chain()]
+                recipe = [stage for stage in stages if stage.stage == "train" and stage.train.tasks][-1]
+                full = recipe.method.settings.get("variant") == "gaussian"
+                usual = published_tasks("peeler-full" if full else recipe.method.name, dataset)
+                assert recipe.train.tasks == usual, (dataset, line.label)
 
     def test_a_narrow_backbone_and_other_data(self, narrow: Backbone) -> None:
         widths = "narrow backbone (4-4-8-8 channels instead of 64-160-320-640)"
@@ -207,7 +279,7 @@ def test_shares_of_unknown_queries_have_titles_of_their_own(narrow: Backbone, me
 
 
 def test_what_all_rows_share_stands_under_the_table(narrow: Backbone, measured: Rows) -> None:
-    frozen = {"stage": "train", "train": {"backbone": "frozen", "shot": 1}}
+    frozen = taught(backbone="frozen")
     models = [made(narrow), made(narrow, "gel", recipe=frozen)]
     (found,) = results(models, measured, CIFAR, reference="gel", seed=0, fingerprint="f" * 64)
     assert "Not comparable with the paper: narrow backbone" in found.table.caption

@@ -14,7 +14,9 @@ import pytest
 import torch
 
 import glocal
-from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, open_dataset
+from glocal.backbones import build_backbone
+from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
+from glocal.data.cache import bank_sizes, cache_dir
 from glocal.engine import evaluate as engine
 from glocal.engine.checkpoint import Model
 from glocal.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
@@ -137,6 +139,45 @@ def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset, en
     assert all(len(set(rows[each.name]["auroc"].tolist())) > 2 for each in models), "scores that tell something"
     assert rows["gel"]["acc"].tolist() == rows["gel, entropy"]["acc"].tolist()
     assert rows["gel"]["auroc"].tolist() != rows["gel, entropy"]["auroc"].tolist()
+
+
+def test_large_banks_keep_means_where_no_method_needs_maps(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    backbone = build_backbone("conv4", width=4, image_size=32)  # maps of 2x2
+    heads = {name: METHODS[name](backbone.channels) for name in ("feat", "snatcher-f", "gel")}
+    feat, snatcher, gel = (name_model(name, Model(backbone, head)) for name, head in heads.items())
+    tasks = EpisodeSampler(data, SPEC).take(5)
+    (whole,) = evaluate_models([feat, snatcher, gel], data, [tasks])
+    assert len(bank_sizes()) == 1
+    monkeypatch.setattr(features, "MAPS_UP_TO", 0)
+    (means,) = evaluate_models([feat, snatcher], data, [tasks])
+    for name in ("feat", "snatcher-f"):
+        assert plain(means[name].rows) == plain(whole[name].rows), "to the last digit"
+    small, large = sorted(path.stat().st_size for path in (cache_dir() / "banks").rglob("maps.bin"))
+    assert large == 4 * small
+    evaluate_models([feat, gel], data, [tasks])
+    assert len(bank_sizes()) == 2, "GEL needs the maps that are there"
+
+
+def test_maps_that_no_other_model_has_are_dropped_when_asked(data: ClassDataset) -> None:
+    def model(name: str, backbone: str, seed: int, method: str = "protonet") -> NamedModel:
+        made = tiny_model(method, seed=seed)
+        made.record["recipe"] = {"stage": "train", "train": {"backbone": backbone}}
+        return name_model(name, made)
+
+    tuned, frozen = model("tuned", "fine-tuned", 0), model("frozen", "frozen", 1)
+    beside = model("beside", "fine-tuned", 1, "gel")  # on the maps of the frozen one
+    tasks = EpisodeSampler(data, SPEC).take(3)
+    (kept,) = evaluate_models([tuned], data, [tasks], support_views=2)
+    assert len(bank_sizes()) == 2
+    (found,) = evaluate_models([tuned, frozen, beside], data, [tasks], support_views=2, keep_maps=False)
+    assert plain(found["tuned"].rows) == plain(kept["tuned"].rows)
+    maps = build_banks(frozen.model.backbone, data, [tasks], support_views=2)
+    assert len(bank_sizes()) == 2, "those of the frozen one alone, plain and turned"
+    before = maps[0](tasks.images())
+    maps[0].drop()
+    assert len(bank_sizes()) == 1
+    assert torch.equal(maps[0](tasks.images()), before), "what is open is read on"
 
 
 def test_blocks_of_tasks_come_out_in_order(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,6 +116,9 @@ class TestFolder:
         before = snapshot(pretrained)
         run(recipe_of(dataset, pretrain={"epochs": 2}), pretrained, resume=True)
         assert snapshot(pretrained) == before
+        more_workers = recipe_of(dataset, pretrain={"epochs": 2}, data={"dataset": str(dataset), "workers": 3})
+        run(more_workers, pretrained, resume=True)
+        assert snapshot(pretrained) == before
         with refused("no-run"):
             run(recipe_of(dataset), tmp_path / "none", resume=True)
         assert not (tmp_path / "none").exists()

@@ -41,6 +41,22 @@ def test_a_move_is_held_against_the_spread_over_seeds() -> None:
     assert said.endswith("It was made with threads 2 instead of 1.")
 
 
+@pytest.mark.parametrize(("moved", "beyond"), [(0.024, False), (0.026, True)])
+def test_both_means_have_a_spread(moved: float, beyond: bool) -> None:
+    before, now = report(row("GEL", 0.9, 0.02)), report(row("GEL", 0.9 + moved, 0.015))  # together 0.025
+    (change,) = changes(before, now)
+    assert change.half == pytest.approx(0.025)
+    assert change.beyond == beyond
+
+
+@pytest.mark.parametrize("halves", [(0.01, None), (None, 0.01)])
+def test_with_one_seed_there_is_no_spread_to_hold_it_against(halves: tuple[float | None, float | None]) -> None:
+    before, now = (report(row("GEL", auroc, half)) for auroc, half in zip((0.9, 0.99), halves, strict=True))
+    (change,) = changes(before, now)
+    assert (change.half, change.beyond) == (None, False)
+    assert "one of the two was made from one seed and states no spread" in repeated(before, now, "docs")[0]
+
+
 def test_equal_ones_are_said_to_be_equal_when_asked() -> None:
     again = copy.deepcopy(BEFORE)
     (said,) = repeated(BEFORE, again, "docs")

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,13 +14,16 @@ import pytest
 from glocal.engine.recipe import Recipe
 from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
+from glocal.reproduce import reproduction
 from glocal.reproduce.estimates import estimates
 from glocal.reproduce.measurement import published_row
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
-from glocal.reproduce.runs import Run
+from glocal.reproduce.runs import Run, Settings
+from glocal.reproduce.scale import Scale
 from glocal.reproduce.scales import SCALES
+from glocal_runtime.errors import GlocalError
 from refusal import refused
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
@@ -108,6 +113,38 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple[Scale, Settings]]:
+    """What ``glocal reproduce table-1 --scale paper`` with more words would make, and how."""
+
+    def plan(*words: str) -> tuple[Scale, Settings]:
+        found: list[tuple[Scale, Settings]] = []
+
+        def reproduce(names: Any, scale: Scale, datasets: Any, how: Settings, command: str, **more: Any) -> Path:
+            found.append((scale, how))
+            raise GlocalError("that is enough")
+
+        monkeypatch.setattr(reproduction, "reproduce", reproduce)
+        _, _, said = glocal("reproduce", "table-1", "--scale", "paper", "--device", "cpu", *words)
+        assert "that is enough" in said
+        return found[0]
+
+    return plan
+
+
+def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Scale, Settings]]) -> None:
+    for words, training, testing in (([], 2, 2), (["--workers", "5"], 5, 5), (["--set", "data.workers=8"], 8, 2)):
+        scale, how = planned(*words)
+        workers = {step.resolved(start="?").data.workers for step in scale.gel("cifar-fs", 1).chain()}
+        assert (workers, how.workers) == ({training}, testing)
+
+
+def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Callable[..., tuple[Scale, Settings]]):
+    scale, _ = planned("--set", "speed.compile=true")
+    frozen = scale.peer("rfdnet", "cifar-fs", 1).resolved(start="?")
+    assert (frozen.train.backbone, frozen.speed.compile) == ("frozen", True)
+
+
 def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
     for recipe in every_recipe("paper"):
         assert recipe.validation.tasks == 600, recipe
@@ -173,15 +210,15 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
     scale = SCALES["paper"]
-    stages = estimates([scale.gel("cifar-fs", 1)], tmp_path, "paper")
+    stages = estimates([scale.gel("cifar-fs", 1)], tmp_path, "paper", 600)
     assert [each.state for each in stages] == ["missing"] * 3
     # 500 epochs of 38,400 pictures in 4 rotations, 3 passes of 1.02 GFLOP: 65 hours at 1 TFLOP/s, 4.4 at 15.
     assert stages[0].hours == pytest.approx(4.4, rel=0.15)
     assert len({each.recipe for each in stages}) == 3
     growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
-    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper")[0].hours / stages[0].hours
+    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper", 600)[0].hours / stages[0].hours
     assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.01)
-    twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper")
+    twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper", 600)
     assert len(twice) == 4, "what runs start from is counted once"
 
 
@@ -190,15 +227,48 @@ def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(tmp_path)
     paper = SCALES["paper"]
     small = paper.set_as("paper", ["pretrain:pretrain.micro_batch=128"])
-    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper") for scale in (paper, small))
+    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper", 600) for scale in (paper, small))
     # 128 pictures x 4 rotations keep 14.8 GiB of activations; weights, gradients and momentum are another 0.1.
     assert whole[0].memory == pytest.approx(14.9, abs=0.1)
     assert parts[0].memory == pytest.approx(14.8 / 4 + 0.1, abs=0.1)
     assert parts[2].memory == whole[2].memory == pytest.approx(155 * 14.8 / 512 + 0.1, abs=0.1)
     rfdnet = paper.on_resnet18("rfdnet", "tiered-imagenet", 1)
-    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper")
-    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.
-    assert [round(each.disk, 1) for each in last] == [0, 1.8, 0], "the second head finds them there"
+    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper", 600)
+    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.  600
+    # tasks touch half of 124,261 validation and a third of 206,209 test pictures, those of 5 shots some others.
+    mean = 4 * 512 / 1e9
+    head, again = 2 * 448_695 + 65_500 + 74_850, 33_500 + 52_400
+    assert [each.disk for each in last] == pytest.approx([0, head * mean, again * mean], rel=0.01)
+
+
+def test_planned_runs_can_be_told_apart_without_their_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    scale = SCALES["paper"]
+    runs = [run.seeded(k) for k in range(2) for run in runs_of(list(ALL), scale, ["cifar-fs"])]
+    planned = estimates(runs, tmp_path, "paper", 600)
+    assert {each.name for each in planned} == {""}
+    methods = {each.method for each in planned}
+    assert len(methods) == len(planned)
+    assert {"feat 1-shot on resnet12", "rfdnet 5-shot on resnet12", "rfdnet 5-shot on resnet18"} <= methods
+    assert "gel 1-shot on resnet12, variant=ahead, coefficients=learnable, seed=1" in methods
+
+
+def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+    scale, data = SCALES["paper"], "tiered-imagenet"
+    runs = [scale.gel(data, 1), scale.gel(data, 5), scale.gel(data, 5, "energy")]
+    stages = estimates(runs, tmp_path, "paper", 600)
+    # pre-training, FEAT and GEL of 1 shot; then FEAT, GEL and energy of 5.  The second test takes the place of the
+    # first; it has 82,300 pictures instead of 74,850, of 5x5 maps with 640 channels.
+    size, one = 4 * 640 * 25 / 1e9, 74_850
+    assert [each.disk for each in stages] == pytest.approx([0, 0, one * size, 0, (82_300 - one) * size, 0], rel=0.01)
+    quick = estimates(runs[:1], tmp_path, "paper", 6)
+    assert quick[-1].disk == pytest.approx(930 * size, rel=0.01)
+    feat = scale.peer("feat", data, 1)
+    both = estimates([feat, scale.peer("snatcher-f", data, 1)], tmp_path, "paper", 600)
+    assert both[-1].hours < 0.01 * both[1].hours, "one model under two scores is encoded once"
 
 
 def gap(low: float, high: float) -> PairedDifference:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -11,6 +12,7 @@ from filelock import FileLock
 from faults import Stop
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
+from glocal.engine.recipe import Recipe, Speed
 from glocal.reproduce import runs
 from glocal.reproduce.graph import MeasureStep, RunStep, in_order, work_off
 from glocal.reproduce.plans import Line
@@ -60,6 +62,28 @@ def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str]
     assert folder_of(head, tmp_path / "elsewhere").name == before.name
     monkeypatch.setattr(runs, "pictures", lambda *_: ["other", "hashes"])
     assert folder_of(head, tmp_path) != before, "other pictures are another run"
+
+
+def test_an_option_that_recipes_get_later_renames_no_run(recipes: dict[str, str], tmp_path: Path, monkeypatch) -> None:
+    class LaterSpeed(Speed):
+        later: int = 7
+
+    class LaterRecipe(Recipe):
+        another: bool = False
+        speed: LaterSpeed = LaterSpeed()
+
+    run = Run(recipes["encoder"], ("data.workers=7",))
+    fields, before = run.resolved().model_dump(mode="json"), folder_of(run, tmp_path)
+
+    def name(**more: Any) -> Path:
+        speed = fields["speed"] | more.pop("speed", {})
+        monkeypatch.setattr(Run, "resolved", lambda *_: LaterRecipe.model_validate(fields | more | {"speed": speed}))
+        return folder_of(run, tmp_path)
+
+    assert name() == before
+    told = [name(another=True), name(speed={"later": 8}), name(speed={"threads": 1})]
+    told += [name(method={"name": "protonet", "temperature": 2.0}), name(backbone=fields["backbone"] | {"width": 8})]
+    assert len({before, *told}) == 6, "what is not the default is part of the name, also of methods and backbones"
 
 
 def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path: Path) -> None:

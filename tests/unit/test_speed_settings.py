@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,10 +19,10 @@ from glocal.engine import loop, run_folder
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.distributed import StepLosses, World
 from glocal.engine.pretrain import PretrainStage, pretrain
-from glocal.engine.recipe import Recipe, parse_recipe
+from glocal.engine.recipe import Recipe, load_recipe, parse_recipe
 from glocal.engine.run_folder import METRICS
-from glocal.engine.train import TrainStage, train
-from glocal_runtime.errors import GlocalError, RecipeError
+from glocal.engine.train import STAGES, TrainStage, train
+from glocal_runtime.errors import GlocalError
 from tiny_runs import fields
 
 CPU = torch.device("cpu")
@@ -113,7 +114,7 @@ class TestPrecision:
         assert files(tmp_path / "run") == files(tmp_path / "whole")
         tensors, record = read_checkpoint(tmp_path / "run" / LAST)
         assert {t.dtype for t in tensors.values()} == {torch.float32, torch.int64}
-        assert record["recipe"]["speed"] == {"precision": "bfloat16", "compile": False}
+        assert record["recipe"]["speed"] == {"precision": "bfloat16", "compile": False, "threads": None}
 
     def test_banks_are_exact(self, dataset: Path) -> None:
         """They are found again by other runs, which may have asked for float32."""
@@ -135,6 +136,51 @@ class TestPrecision:
         del record["recipe"]["speed"]
         loop.write_checkpoint(tmp_path / LAST, tensors, record)
         pretrain(recipe, tmp_path, resume=True)
+
+
+SMALL = {  # recipes that name their threads, with what makes them learn something here
+    "frozen-head": ("init=cifar-fs-cpu/backbone", "data.holdout=0.0", "data.part=all", "method.name=feat"),
+    "demo-gel": ("init=embedded-protonet",),
+    "demo-protonet": ("pretrain.epochs=1", "pretrain.batch_size=8"),
+}
+
+
+class TestThreads:
+    @pytest.fixture(autouse=True)
+    def as_before(self) -> Iterator[None]:
+        before = torch.get_num_threads()
+        yield
+        torch.set_num_threads(before)
+
+    @pytest.mark.parametrize("name", SMALL)
+    def test_small_trainings_do_not_depend_on_the_cores(self, dataset: Path, tmp_path: Path, name: str) -> None:
+        task = [f"{part}.{key}=2" for part in ("train", "validation") for key in ("way", "unknown_way", "query")]
+        few = ["train.tasks=4", "train.shot=1", "train.views=1", "validation.tasks=2", "data.workers=1", *task]
+        recipe = load_recipe(name, [f"data.dataset={dataset}", *few, *SMALL[name]])
+        found = []
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            STAGES[recipe.stage](recipe, tmp_path / str(threads))
+            assert torch.get_num_threads() == threads, "as it was before"
+            found.append(read_checkpoint(tmp_path / str(threads) / LAST)[0])
+        one, two = found
+        assert one.keys() == two.keys()
+        assert [key for key in one if not torch.equal(one[key], two[key])] == []
+
+    def test_the_number_holds_while_it_trains_and_no_longer_whatever_ends_it(
+        self, dataset: Path, tmp_path: Path
+    ) -> None:
+        seen: list[int] = []
+
+        class Watch(Stop):
+            def step(self, step: int, steps: int, terms: Any) -> None:
+                seen.append(torch.get_num_threads())
+                super().step(step, steps, terms)
+
+        torch.set_num_threads(1)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain(classify(dataset, threads=2), tmp_path, callback=Watch(2))
+        assert (seen, torch.get_num_threads()) == ([2, 2], 1)
 
 
 class TestCompile:
@@ -164,10 +210,12 @@ class TestCompile:
             assert torch.equal(backbone(images), plain)
         assert list(backbone.state_dict()) == names
 
-    def test_a_frozen_backbone_has_nothing_to_gain(self, dataset: Path) -> None:
-        sections = {"train": {"backbone": "frozen"}, "speed": {"compile": True}}
-        with pytest.raises(RecipeError, match=r"speed\.compile is for a backbone that runs at every step"):
-            parse_recipe(fields(dataset, "train", **sections))
+    def test_a_frozen_backbone_has_nothing_to_gain(self, dataset: Path, tmp_path: Path, compiled: list[Backbone]):
+        for backbone in ("frozen", "fine-tuned"):
+            sections = {"train": {"backbone": backbone, "tasks": 1}, "speed": {"compile": True}}
+            recipe = parse_recipe(fields(dataset, "train", method={"name": "feat"}, **sections))
+            model = train(recipe, tmp_path / backbone)
+        assert compiled == [model.backbone], "of the fine-tuned one"
 
 
 class Board:

@@ -115,7 +115,8 @@ def reproduce(
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
     on = {} if engine is EngineName.local else {"engine": _ray(address, processes)}
     dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
-    chosen = SCALES[scale.value].set_as(settings.value, [*dealt, *overrides])
+    reading = f"data.workers={workers}"  # also of trainings
+    chosen = SCALES[scale.value].set_as(settings.value, [reading, *dealt, *overrides])
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
@@ -123,7 +124,7 @@ def reproduce(
         from glocal.reproduce.estimates import estimates
 
         every = [each.seeded(seed) for seed in range(seeds) for each in runs]
-        planned = estimates(every, out.resolve() / "runs", chosen.name)
+        planned = estimates(every, out.resolve() / "runs", chosen.name, tasks or chosen.tasks)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
@@ -203,13 +204,14 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
         table.add_column(title, justify="right")
     for each in planned:
         numbers = (f"{factor * each.hours:.1f}", f"{each.memory:.1f}", f"{each.disk:.1f}")
-        table.add_row(each.name or "(data not here)", each.recipe, each.state, *numbers)
+        table.add_row(each.name or each.method, each.recipe, each.state if each.name else "no data", *numbers)
     left = sum(each.hours for each in planned if each.state != "done")
     speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
     table.caption = (
         f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
         "GiB: what a step keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. "
-        "GB: feature banks on disk, counted with the first run that needs them."
+        "GB: feature banks on disk, counted with the first run that needs them; test maps of fine-tuned models, of "
+        "which there is one at a time, with the largest."
     )
     return table
 

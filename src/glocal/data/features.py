@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import threading
 import weakref
 import zlib
@@ -46,6 +47,7 @@ Progress = Callable[[int, int], None]  # (done, total)
 
 TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
 READ = 256  # maps looked at together
+MAPS_UP_TO = 1 << 30  # bytes of maps; beyond, methods that need means alone get a bank of those
 FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
 
 
@@ -79,6 +81,13 @@ class Pooled:
         return f"means of {self.encoder.fingerprint()}"
 
 
+def is_large(encoder: Encoder, pictures: int, device: torch.device | str) -> bool:
+    """Whether a bank of so many maps is beyond what is kept for the sake of methods that need more than means."""
+    side = encoder.preprocess.size
+    with torch.inference_mode():
+        return pictures * 4 * encoder(torch.zeros(1, 3, side, side, device=device)).numel() > MAPS_UP_TO
+
+
 class FeatureBank:
     """``bank(indices)`` gives maps (B, C, H, W) in float32; rows must have been asked for when it was built."""
 
@@ -100,6 +109,11 @@ class FeatureBank:
             told = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
             raise DataError(told, code="not-in-bank")
         return torch.from_numpy(self._maps[rows]).float()
+
+    def drop(self) -> None:
+        """Take it off the disk, when nobody will ask for these weights again; what has it open reads on."""
+        if isinstance(self._maps, StoredMaps):
+            shutil.rmtree(self._maps.path.parent, ignore_errors=True)
 
     @classmethod
     def build(

@@ -21,7 +21,7 @@ from glocal import plugins
 from glocal.backbones import Backbone
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
-from glocal.data.features import FeatureBank
+from glocal.data.features import FeatureBank, Pooled, is_large
 from glocal.data.loader import views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import Model, load_model
@@ -150,6 +150,7 @@ def evaluate_models(
     *,
     support_views: int = 1,
     keep_answers: bool = False,
+    keep_maps: bool = True,
     store: RowStore | None = None,
     device: torch.device | str = "cpu",
     workers: int = 2,
@@ -158,6 +159,7 @@ def evaluate_models(
     """Per list of tasks the evaluation of every model, by name.
 
     Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
+    Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
     """
     plugins.load_all(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
@@ -174,10 +176,13 @@ def evaluate_models(
         todo = {i: missing for i, missing in todo.items() if missing}
         if not todo:
             continue
-        backbone = next(each.model.backbone for each in models if each.encoder == encoder)
+        alike = [each for each in models if each.encoder == encoder]
+        backbone = alike[0].model.backbone
         encoding = None if progress is None else partial(progress, "encode")
         how: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
-        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], support_views=support_views, **how)
+        pooled = all(each.model.method.pooled for missing in todo.values() for each in missing)
+        how |= {"support_views": support_views, "pooled": pooled}
+        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **how)
         for i, missing in todo.items():
             found[i] |= run_tasks(
                 {each.name: (each.model.method, each.score) for each in missing},
@@ -192,6 +197,9 @@ def evaluate_models(
             for each in missing:
                 if world().first:
                     store.write(each, hashes[i], support_views, found[i][each.name].rows)
+        if world().first and not keep_maps and all(each.fine_tuned for each in alike):
+            for bank in (plain, *more):
+                bank.drop()
     return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
 
 
@@ -281,16 +289,19 @@ def build_banks(
     lists: Sequence[TaskList],
     *,
     support_views: int = 1,
+    pooled: bool = False,
     device: torch.device | str = "cpu",
     **how: Any,
 ) -> list[FeatureBank]:
     """The plain bank first, with every picture of the tasks; then one per further view, with the support alone.
 
-    ``how``: workers, folder and progress of ``FeatureBank.build``.
+    ``pooled``: means will do, and are kept where maps would take much space.  ``how``: workers, folder and progress of
+    ``FeatureBank.build``.
     """
-    encoder = backbone.on(device).eval()
-    plain, *others = views(support_views, encoder.preprocess.size)
+    backbone.on(device).eval()
+    plain, *others = views(support_views, backbone.preprocess.size)
     every = np.unique(np.concatenate([tasks.images() for tasks in lists]))
+    encoder = Pooled(backbone) if pooled and is_large(backbone, len(every), device) else backbone
     banks = [FeatureBank.build(encoder, data, wanted=every, view=plain, device=device, **how)]
     if others:
         support = np.unique(np.concatenate([draw.support for tasks in lists for draw in tasks]))

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from glocal.backbones.resnet12 import restart_ramps, shorten_ramps
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
-from glocal.data.features import FeatureBank
+from glocal.data.features import FeatureBank, Pooled, is_large
 from glocal.data.registry import open_dataset
 from glocal.data.splits import check_apart
 from glocal.engine.bfloat16 import check_bfloat16
@@ -83,12 +83,13 @@ class Validator:
         model.eval()
         bank = self._frozen
         if bank is None:
-            how: dict[str, Any] = {"wanted": self.tasks.images(), "device": self.device}
-            how["workers"] = self.recipe.data.workers
-            if model.backbone.trainable:
-                bank = FeatureBank.in_memory(model.backbone, self.data, **how)
+            wanted, backbone = self.tasks.images(), model.backbone
+            how: dict[str, Any] = {"wanted": wanted, "device": self.device, "workers": self.recipe.data.workers}
+            if backbone.trainable:
+                bank = FeatureBank.in_memory(backbone, self.data, **how)
             else:
-                bank = self._frozen = FeatureBank.build(model.backbone, self.data, **how)
+                means = model.method.pooled and is_large(backbone, len(wanted), self.device)
+                bank = self._frozen = FeatureBank.build(Pooled(backbone) if means else backbone, self.data, **how)
         found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
         return {name: interval.mean for name, interval in found.summary().items()}
 
@@ -109,7 +110,7 @@ def run_stage(
     saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
     if recipe.speed.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
-    with alone_in(folder):
+    with alone_in(folder), _threads(recipe.speed.threads):
         return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
 
 
@@ -169,7 +170,7 @@ def _run_stage(
     if not stage.steps:  # nothing to learn: the method stands on the backbone as it is
         check(0)
         return stage.model
-    if recipe.speed.compile:
+    if recipe.speed.compile and "backbone" in stage.modules:
         stage.model.backbone.compile(dynamic=False)  # in place: weights keep their names; batches keep their shape
     losses = us.averaging(StepLosses(stage))
     saved_at = time.monotonic()
@@ -305,6 +306,19 @@ def _restore(
             momentum = torch.empty_like(parameter).detach().copy_(tensors[f"momentum.{name}"])
             optimizer.state[parameter]["momentum_buffer"] = momentum
     return record["step"], -math.inf if record["best"] is None else record["best"]
+
+
+@contextmanager
+def _threads(number: int | None) -> Iterator[None]:
+    """Compute with that many meanwhile; None leaves it as it is."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        if number is not None:
+            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -42,6 +42,12 @@ class NamedModel:
         return dict(self.model.record.get("method", {}).get("settings", {}))
 
     @property
+    def fine_tuned(self) -> bool:
+        """Whether the backbone learned with the method: no other model has its maps."""
+        recipe = self.model.record.get("recipe") or {}
+        return recipe.get("stage") == "train" and recipe["train"]["backbone"] == "fine-tuned"
+
+    @property
     def backbone(self) -> str:
         return str(self.model.record.get("backbone", {}).get("name", type(self.model.backbone).__name__))
 

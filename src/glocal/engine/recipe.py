@@ -165,11 +165,17 @@ class Validation(Tasks):
 
 
 class Speed(Section):
-    """Faster where the hardware has it, at a price: other roundings, and minutes of compilation."""
+    """Faster where the hardware has it, at a price: other roundings, and minutes of compilation.
+
+    A frozen backbone, which has run before training begins, is neither rounded nor compiled.
+    """
 
     # Of the backbone while it trains; weights, heads and losses stay float32.
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False  # the backbone by torch.compile; on a CPU that needs a C++ compiler
+    # Threads that training computes with.  None: as many as the machine gives.  Another number takes sums in another
+    # order, so a number that is named gives the same weights on a machine with more cores.
+    threads: int | None = Field(None, ge=1)
 
 
 class Recipe(Section):
@@ -206,10 +212,6 @@ class Recipe(Section):
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
         if self.stage == "train" and self.train.backbone == "frozen":
-            if self.speed.compile:
-                raise RecipeError(
-                    "speed.compile is for a backbone that runs at every step, a frozen one does not; drop it"
-                )
             for key in ("dropblock_ramp", "unknown_support", "norm_momentum"):
                 if getattr(self.train, key):
                     raise RecipeError(

@@ -22,6 +22,7 @@ from glocal_runtime.files import write_text
 RECIPE = "recipe.json"  # the resolved recipe
 METRICS = "metrics.jsonl"  # losses and validation over the steps
 LOCK = ".lock"  # held while a run is at work
+WORKERS = "data.workers"  # of a recipe; how many of them changes no number, so a run may go on with others
 
 SavedState = tuple[dict[str, Tensor], dict[str, Any]]  # tensors and record of LAST
 
@@ -41,7 +42,7 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
     tensors, record = read_checkpoint(folder / LAST)
     # Parsed again: a setting that came later than the run had its default value all along.
     before, now = (_flat(r.model_dump(mode="json")) for r in (parse_recipe(record["recipe"]), recipe))
-    different = [key for key in sorted(before | now) if before.get(key) != now.get(key)]
+    different = [key for key in sorted(before | now) if before.get(key) != now.get(key) and key != WORKERS]
     if different:
         listed = ", ".join(f"{key} ({before.get(key)!r} there, {now.get(key)!r} now)" for key in different)
         raise RecipeError(

@@ -17,11 +17,10 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from glocal.backbones import Backbone
 from glocal.data.ahead import Ahead
 from glocal.data.dataset import ClassDataset
 from glocal.data.episodes import EpisodeSampler
-from glocal.data.features import FeatureBank, Pooled
+from glocal.data.features import FeatureBank, Pooled, is_large
 from glocal.data.loader import ImageLoader, on_device, views
 from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, Model, read_checkpoint
@@ -35,7 +34,6 @@ from glocal.types import BaseClasses, Episode
 from glocal_runtime.errors import DataError, RecipeError
 
 Indices = npt.NDArray[np.int64]
-MAPS_UP_TO = 1 << 30  # bytes of a frozen stage's maps; beyond, methods that need means alone get a bank of those
 BASE = 1 << 20  # salt of what a method draws when it meets the base classes; others count ranks upwards from small ones
 
 
@@ -46,7 +44,7 @@ class TrainStage:
         self.rows = rows = part_of(data, recipe)
         self.model = start_model(recipe, data, device)
         frozen = settings.backbone == "frozen"
-        large = len(rows) * settings.views * map_bytes(self.model.backbone, device) > MAPS_UP_TO
+        large = is_large(self.model.backbone.eval(), len(rows) * settings.views, device)
         self.pooled = frozen and large and self.model.method.pooled
         if self.model.method.needs_base:
             how: dict[str, Any] = {"device": device, "workers": recipe.data.workers}
@@ -141,13 +139,6 @@ class TrainStage:
         images = on_device(self.images[torch.from_numpy(self.place[rows])], self.device)
         images = self.augment(images, generator)
         return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
-
-
-def map_bytes(backbone: Backbone, device: torch.device) -> int:
-    """Of one map in a bank."""
-    side = backbone.preprocess.size
-    with torch.inference_mode():
-        return 4 * backbone.eval()(torch.zeros(1, 3, side, side, device=device)).numel()
 
 
 def base_classes(

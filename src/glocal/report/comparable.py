@@ -14,11 +14,11 @@ from typing import Any
 from glocal.data.episodes import EpisodeSpec
 from glocal.data.splits import PUBLISHED, published_split
 from glocal.engine.named_models import NamedModel
-from glocal.engine.recipe import load_recipe
 from glocal.engine.weight_layouts import CONTRAST, TOP_K
 from glocal.methods import METHODS, build_method
 from glocal.methods.base import TEMPERATURES
 from glocal.metrics import METRICS, Interval
+from glocal.report.training import GEL, other_training
 
 TASKS = 600  # over which the paper takes its means
 
@@ -53,7 +53,7 @@ PAPER_SIZES = {"mini-imagenet": 84, "tiered-imagenet": 84, "cifar-fs": 32}  # si
 SMALL = 32  # pixels, at which no map is halved
 PAPER_WIDTHS = {"resnet12": [64, 160, 320, 640]}
 PAPER_TASK = EpisodeSpec()
-PUBLISHED_FROZEN = ("rfdnet",)  # trained on frozen maps in their own papers
+PEELERS = {"prototype": "resnet12", "gaussian": "resnet18"}  # each was published on one backbone
 # Settings that choose among published forms, follow from the backbone, or are judged elsewhere.
 FORMS = ("variant", "coefficients", "memory", "negative", "early_channels", "sigma_channels", "open_score")
 
@@ -113,24 +113,26 @@ def _other_tasks(on: Conditions) -> Iterator[str]:
 
 
 def _other_model(each: NamedModel, on: Conditions) -> Iterator[str]:
-    record, method = each.model.record, _paper_name(each)
+    method = _paper_name(each)
     rows = [row for row in published() if (row.dataset, row.method) == (on.name, method)]
     if not rows:
         yield f"it has no {method} on {on.name}"
     backbone = each.backbone
     if rows and backbone not in {row.backbone for row in rows}:
         yield f"{backbone} backbone instead of {' or '.join(dict.fromkeys(row.backbone for row in rows))}"
+    elif each.method == "peeler" and backbone != PEELERS[(form := _form(each).get("variant", "prototype"))]:
+        yield f"variant {form} was published on {PEELERS[form]} alone"
     widths, full = list(getattr(each.model.backbone, "stage_channels", ())), PAPER_WIDTHS.get(backbone)
     if full and widths != full:
         yield f"narrow backbone ({'-'.join(map(str, widths))} channels instead of {'-'.join(map(str, full))})"
     size = each.model.backbone.preprocess.size
     if size != PAPER_SIZES[on.name]:
         yield f"pictures of {size} pixels instead of {PAPER_SIZES[on.name]}"
-    yield from _other_training(record, each.method, on)
+    yield from other_training(each, on.name, on.spec.shot)
     changed = [f"{key} = {value} instead of {usual}" for key, value, usual in _other_settings(each, on)]
     if changed:
         yield f"not the published form: {', '.join(changed)}"
-    settings = {key: value for key, value in each.settings.items() if key != "open_score"}
+    settings = {key: value for key, value in _form(each).items() if key != "open_score"}
     if settings.pop("centre", False):
         yield "centred features"
     usual = build_method(each.method, each.model.backbone.channels, settings).open_score
@@ -148,7 +150,7 @@ def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any
     published: dict[str, tuple[Any, ...]] = {key: (usual,) for key, usual in defaults.items() if key not in FORMS}
     if "temperature" in published:
         usual = defaults["temperature"] or TEMPERATURES[defaults.get("distance", "sq-euclidean")]
-        published["temperature"] = (usual, *([None] if used.get("distance") == defaults.get("distance") else []))
+        published["temperature"] = (usual, None)  # None follows from the distance
     at = 0 if on.spec.shot == PAPER_TASK.shot else 1
     if "top_k" in published and on.name in TOP_K:
         published["top_k"] = (TOP_K[on.name][at],)
@@ -162,31 +164,11 @@ def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any
             yield key, used[key], usual_ones[0]
 
 
-def _other_training(record: Mapping[str, Any], method: str, on: Conditions) -> Iterator[str]:
-    recipe = record.get("recipe") or {}
-    data = record.get("data", {}).get("dataset") or recipe.get("dataset") or "other pictures"
-    if Path(data).name != on.name:
-        yield f"trained on {Path(data).name}"
-    stage = recipe.get("stage")
-    for before in (each for each in record.get("chain") or [] if each and each.get("stage") == "pretrain"):
-        yield from _other_pretraining(before, on)
-    if stage == "train":
-        if recipe["train"]["backbone"] == "frozen" and method not in PUBLISHED_FROZEN:
-            yield "frozen backbone (there fine-tuned)"
-        if recipe["train"]["shot"] != on.spec.shot:
-            yield f"trained on {recipe['train']['shot']}-shot tasks"
-    elif stage != "import":
-        yield "not meta-trained"
-
-
-def _other_pretraining(recipe: Mapping[str, Any], on: Conditions) -> Iterator[str]:
-    """A backbone may have learned for less long than was published, and from fewer pictures."""
-    there, usual = recipe.get("pretrain") or {}, load_recipe(f"{on.name}-pretrain").pretrain.epochs
-    if there.get("epochs", usual) < usual:
-        start = f", from {there['widen']}" if there.get("widen") else ""
-        yield f"pre-trained for {there['epochs']} epochs{start} instead of {usual}"
-    if (recipe.get("data") or {}).get("holdout"):
-        yield f"pre-trained without {100 * recipe['data']['holdout']:g} % of the base pictures"
+def _form(each: NamedModel) -> dict[str, Any]:
+    """Settings that say which published form it is: Delay Combine is the model of + Pixel wise under another score."""
+    settings = each.settings
+    delayed = each.method in GEL and settings.get("variant") == "pixel" and each.score == "delay"
+    return settings | {"variant": "delay"} if delayed else settings
 
 
 def _row(each: NamedModel, on: Conditions) -> Published | None:
@@ -197,8 +179,8 @@ def _row(each: NamedModel, on: Conditions) -> Published | None:
 
 def _paper_name(each: NamedModel) -> str:
     """GEL's variants have rows of their own."""
-    name, settings = each.method, each.settings
-    if name not in ("gel", "glocal-head"):
+    name, settings = each.method, _form(each)
+    if name not in GEL:
         return name
     variant, coefficients = settings.get("variant", "ahead"), settings.get("coefficients", "fixed")
     own = variant if variant != "ahead" else coefficients if coefficients != "fixed" else ""

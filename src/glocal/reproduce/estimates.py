@@ -3,35 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from glocal.backbones import build_backbone
+from glocal.data.episodes import EpisodeSpec
+from glocal.data.features import MAPS_UP_TO
 from glocal.data.registry import open_dataset
+from glocal.data.splits import CATALOGUE
 from glocal.engine.checkpoint import LAST, find_checkpoint, read_checkpoint
 from glocal.engine.recipe import Recipe
-from glocal.engine.train import MAPS_UP_TO
 from glocal.methods import Method, build_method
 from glocal.reproduce.runs import DONE, Run, folder_of
+from glocal.reproduce.space import Bank, Banks, drawn, touched
 from glocal_runtime.errors import DataError
 
 # Round numbers, to plan by: a current GPU in float32 with TF32 products, or two CPU cores.
 GPU, CPU = 15e12, 50e9  # floating-point operations per second
 HEAD_SECONDS = {"paper": 0.01, "full": 0.15, "cpu": 0.03, "embedded": 0.03}  # of one task on cached maps
-PICTURES = {"mini-imagenet": 38_400, "tiered-imagenet": 448_695, "cifar-fs": 38_400}  # base pictures
-CHECKED = 10_000  # pictures that one validation of a backbone in training, or a test, encodes
 
 
 @dataclass(frozen=True)
 class Estimate:
-    name: str  # of the folder, or of the recipe where the pictures are not there yet
+    name: str  # of the folder; empty where the pictures, which are part of it, are not there yet
+    method: str  # with shot, backbone and what the run sets of it
     recipe: str
     state: str  # done, begun or missing
     hours: float  # of the whole run and of its test
@@ -39,14 +41,13 @@ class Estimate:
     disk: float  # GB of feature banks that no run before it in the list has
 
 
-def estimates(runs: Iterable[Run], home: Path, scale: str) -> list[Estimate]:
-    """Of these runs and all they start from, each once, in the order they are made."""
-    every = dict.fromkeys(step for run in runs for step in run.chain())
-    banks: set[Any] = set()
-    return [_estimate(run, home, scale, banks) for run in every]
+def estimates(runs: Sequence[Run], home: Path, scale: str, tasks: int) -> list[Estimate]:
+    """Of these runs, tested by so many tasks, and of all they start from; each once, in the order they are made."""
+    every, banks = dict.fromkeys(step for run in runs for step in run.chain()), Banks()
+    return [_estimate(run, home, scale, tasks if run in runs else 0, banks) for run in every]
 
 
-def _estimate(run: Run, home: Path, scale: str, banks: set[Any]) -> Estimate:
+def _estimate(run: Run, home: Path, scale: str, tasks: int, banks: Banks) -> Estimate:
     name, state = "", "missing"
     try:
         folder = folder_of(run, home)
@@ -55,15 +56,21 @@ def _estimate(run: Run, home: Path, scale: str, banks: set[Any]) -> Estimate:
     except DataError:  # the pictures are not here, so no run of them is
         pass
     recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
-    one = _backbone_of(run)
+    one = _cost(*_architecture(run))
     method = build_method(recipe.method.name, one.channels, recipe.method.settings)
-    disk, encoded = 0.0, 0
-    for key, size, pictures in _banks(run, recipe, one, method):
-        if key not in banks:
-            banks.add(key)
-            disk, encoded = disk + size, encoded + pictures
+    wanted = [*_learned_from(run, recipe, one, method), *_tested_on(run, recipe, one, method, tasks)]
+    new = [banks.add(bank) for bank in wanted]
+    encoded, disk = sum(each.pictures for each in new), sum(each.bytes for each in new)
     hours = _hours(recipe, one, scale) + encoded * one.flops / _speed(scale) / 3600
-    return Estimate(name, run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
+    return Estimate(name, _method(run, recipe), run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
+
+
+def _method(run: Run, recipe: Recipe) -> str:
+    """Tells runs of one recipe apart."""
+    own = [text.removeprefix("method.") for text in run.overrides if text.startswith(("method.", "seed="))]
+    own = [text for text in dict.fromkeys(own) if not text.startswith("name=")]
+    shot = f" {recipe.train.shot}-shot" if recipe.stage == "train" else ""
+    return ", ".join([f"{recipe.method.name}{shot} on {_architecture(run)[0]}", *own])
 
 
 @dataclass(frozen=True)
@@ -77,19 +84,29 @@ class Cost:
     pixels: int  # of the last map
     parameters: int
 
+    @property
+    def mean(self) -> float:
+        """Bytes of the mean of a map."""
+        return 4.0 * self.channels
+
+    @property
+    def whole(self) -> float:
+        return self.mean * self.pixels
+
 
 def _hours(recipe: Recipe, one: Cost, scale: str) -> float:
-    pictures = _base_pictures(recipe.data.dataset)
-    passes, check = 0.0, 1
+    pictures = _pictures(recipe.data.dataset, "train")
+    passes, steps = 0.0, 0
     if recipe.stage == "pretrain":
         epochs = recipe.pretrain.epochs
         passes = epochs * pictures * recipe.augment.build().copies * 3.0  # forward and backward
         passes *= _size_share(recipe, one)
-        check = 1 + epochs * pictures // recipe.pretrain.batch_size // recipe.validation.every
+        steps = epochs * pictures // recipe.pretrain.batch_size
     elif recipe.train.backbone == "fine-tuned":
         passes = recipe.train.tasks * _task_pictures(recipe) * 3.0
-        check = 1 + recipe.train.tasks // recipe.train.tasks_per_step // recipe.validation.every
-    flops = (passes + check * CHECKED) * one.flops
+        steps = recipe.train.tasks // recipe.train.tasks_per_step
+    checked = touched(drawn(recipe.validation.spec, recipe.validation.tasks), _pictures(recipe.data.dataset, "val"))
+    flops = (passes + steps // recipe.validation.every * checked) * one.flops
     heads = recipe.train.tasks * HEAD_SECONDS[scale] if recipe.stage == "train" else 0.0
     return (flops / _speed(scale) + heads) / 3600
 
@@ -123,35 +140,60 @@ def _task_pictures(recipe: Recipe) -> int:
     return support * spec.shot + (spec.way + spec.unknown_way) * spec.query
 
 
-def _banks(run: Run, recipe: Recipe, one: Cost, method: Method) -> Iterable[tuple[Any, float, int]]:
-    """Banks that a stage reads: what tells it from others, its bytes, and the pictures it encodes."""
+def _learned_from(run: Run, recipe: Recipe, one: Cost, method: Method) -> Iterable[Bank]:
+    """Banks of the base classes, and of the validation classes when the backbone is frozen."""
     if recipe.stage != "train":
         return
     share = {"all": 1.0, "pretrained": 1 - recipe.data.holdout, "held-out": recipe.data.holdout}[recipe.data.part]
-    pictures = round(_base_pictures(recipe.data.dataset) * share)
+    pictures = round(_pictures(recipe.data.dataset, "train") * share)
     frozen, views = recipe.train.backbone == "frozen", recipe.train.views
-    mean, whole = 4.0 * one.channels, 4.0 * one.channels * one.pixels
-    large = pictures * views * whole > MAPS_UP_TO
-    start = (run.init if isinstance(run.init, Run) else recipe.init, recipe.data.dataset, recipe.data.part)
+    start = (_encoder(run.init) if isinstance(run.init, Run) else recipe.init, recipe.data.dataset)
+    part = (*start, recipe.data.part)
     if frozen:
-        pooled = large and method.pooled
-        size = pictures * views * (mean if pooled else whole)
-        yield (*start, views, pooled), size, pictures * views
-    if method.needs_base and (large or not frozen):
-        yield (*start, "base"), pictures * mean, pictures
+        size = _size(one, method, pictures * views)
+        yield Bank((*part, views, size), "all", math.inf, pictures * views, size)
+        spec, tasks = recipe.validation.spec, recipe.validation.tasks
+        taken, of = drawn(spec, tasks), _pictures(recipe.data.dataset, "val")
+        size = _size(one, method, touched(taken, of))
+        yield Bank((*start, "val", size), (spec, tasks, recipe.seed), taken, of, size)
+    if method.needs_base and (not frozen or pictures * views * one.whole > MAPS_UP_TO):
+        yield Bank((*part, "base"), "all", math.inf, pictures, one.mean)
+
+
+def _tested_on(run: Run, recipe: Recipe, one: Cost, method: Method, tasks: int) -> Iterable[Bank]:
+    """Maps of a fine-tuned model are dropped after its test."""
+    if tasks:
+        spec = EpisodeSpec(shot=recipe.train.shot)
+        taken, of = drawn(spec, tasks), _pictures(recipe.data.dataset, "test")
+        size, tuned = _size(one, method, touched(taken, of)), recipe.train.backbone == "fine-tuned"
+        yield Bank((_encoder(run), recipe.data.dataset, "test", size), spec, taken, of, size, stays=not tuned)
+
+
+def _encoder(run: Run) -> Run | str | None:
+    """The run that made the backbone of this one, or the model that it came from."""
+    recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
+    if recipe.stage == "pretrain" or (recipe.train.backbone == "fine-tuned" and recipe.train.tasks):
+        return run
+    return _encoder(run.init) if isinstance(run.init, Run) else recipe.init
+
+
+def _size(one: Cost, method: Method, pictures: float) -> float:
+    """Bytes of a picture in a bank of so many."""
+    return one.mean if method.pooled and pictures * one.whole > MAPS_UP_TO else one.whole
 
 
 def _speed(scale: str) -> float:
     return GPU if scale == "paper" else CPU
 
 
-def _backbone_of(run: Run) -> Cost:
+def _architecture(run: Run) -> tuple[str, str]:
+    """Name and settings of the backbone that all of its stages have."""
     first = run.chain()[0].resolved()
     if first.backbone is not None:
-        return _cost(first.backbone.name, json.dumps(first.backbone.settings))
+        return first.backbone.name, json.dumps(first.backbone.settings)
     assert first.init is not None  # the recipe was checked
     record = read_checkpoint(find_checkpoint(first.init))[1]["backbone"]
-    return _cost(record["name"], json.dumps(record["settings"]))
+    return record["name"], json.dumps(record["settings"])
 
 
 @cache
@@ -178,5 +220,6 @@ def _cost(name: str, settings: str) -> Cost:
 
 
 @cache
-def _base_pictures(dataset: str) -> int:
-    return PICTURES[dataset] if dataset in PICTURES else len(open_dataset(dataset, "train"))
+def _pictures(dataset: str, split: str) -> int:
+    known = CATALOGUE.get(dataset)
+    return len(open_dataset(dataset, split)) if known is None else known.parts[split].images

@@ -11,12 +11,12 @@ import torch
 TITLES = {"threads": "threads", "cpu": "CPU features", "torch": "torch", "build": "build of torch", "device": "device"}
 
 
-def machine(device: torch.device | str | None = None) -> dict[str, Any]:
-    """No name of a machine or path is in it."""
+def machine(device: torch.device | str | None = None, threads: int | None = None) -> dict[str, Any]:
+    """No name of a machine or path is in it.  ``threads``: those that a recipe names."""
     where = torch.device(device or "cpu")
     named = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     return {
-        "threads": torch.get_num_threads(),
+        "threads": threads or torch.get_num_threads(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "torch": str(torch.__version__),
         "build": hashlib.sha256(torch.__config__.show().encode()).hexdigest()[:12],

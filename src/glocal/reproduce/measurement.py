@@ -87,15 +87,19 @@ def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run
             score = line.score or model.score
             asked[run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
     different = list({each.name: each for each in asked.values()}.values())
-    (found,) = evaluate_models(different, data, [tasks], store=RowStore(how.out / "rows"), **how.testing)
+    store = RowStore(how.out / "rows")
+    (found,) = evaluate_models(different, data, [tasks], keep_maps=False, store=store, **how.testing)
     rows = {name: each.rows for name, each in found.items()}
     on = Conditions(dataset, "test", tuple(data.classes), spec)
     return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows, how.seeds)
 
 
-def answers_of(model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings) -> tuple[Answers, ...]:
+def answers_of(
+    model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings, *, keep_maps: bool = True
+) -> tuple[Answers, ...]:
     """What a model says about every query; rows of metrics alone do not tell."""
-    (found,) = evaluate_models([model], data, [tasks], keep_answers=True, **(how.testing | {"progress": None}))
+    quiet = how.testing | {"progress": None}
+    (found,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
     return found[model.name].answers
 
 
@@ -105,7 +109,7 @@ def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
     world().largest(0)  # all find the same there
     counts = store.read(model, found.fingerprint, 1)
     if counts is None:
-        answers = answers_of(model, found.data, found.tasks, how)
+        answers = answers_of(model, found.data, found.tasks, how, keep_maps=False)
         pooled = score_histogram((answer.open_score, answer.label >= 0) for answer in answers)
         counts = {"known": pooled.known.astype(np.float64), "unknown": pooled.unknown.astype(np.float64)}
         store.write(model, found.fingerprint, 1, counts)
@@ -147,9 +151,15 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
     ]
     spec = found.on.spec
     title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {found.on.name}"
-    caption = f"Published: the paper on {beside}, full width. {result.table.caption}"
+    caption = f"Published: the paper on {beside}, full width. {result.table.caption}{_whose_seeds(lines, found.seeds)}"
     shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
     return replace(result, table=shown, measured=found.on)
+
+
+def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:
+    """What a spread over seeds leaves out: a backbone that was there is the same for all of them."""
+    given = seeds > 1 and all(line.run.chain()[0].resolved().init is not None for line in lines)
+    return " Seeds are those of the heads: the backbone is the same for all." if given else ""
 
 
 def _spreads(found: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None) -> dict[str, Spread]:

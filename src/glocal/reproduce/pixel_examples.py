@@ -25,6 +25,7 @@ from glocal.data.episodes import Draw, EpisodeSampler
 from glocal.data.features import FeatureBank
 from glocal.data.loader import ImageLoader
 from glocal.engine.checkpoint import Model
+from glocal.engine.distributed import world
 from glocal.engine.evaluate import build_banks, evaluate_models, task_maps
 from glocal.reproduce.measurement import SEED, Measurement
 from glocal.reproduce.plans import Line
@@ -98,6 +99,9 @@ def examples(line: Line, found: Measurement, how: Settings) -> Examples:
         return _example(chosen, tasks[chosen.task], logits, model.model, bank, found.data)
 
     shown = _choose(sorted(candidates, key=lambda c: (-c.gain, c.task, c.query)), example)
+    world().largest(0)  # all have seen it
+    if world().first and model.fine_tuned:
+        bank.drop()
     return Examples(shown, len(tasks), unknown, counts)
 
 

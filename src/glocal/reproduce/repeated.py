@@ -1,12 +1,13 @@
 """A table that was made before and is made again: what moved, by how much, and what was otherwise meanwhile.
 
 Rounding alone parts two trainings of the same recipe: sums are taken in another order with another number of threads.
-So a repeated number is held against the spread over training seeds that the earlier report states.
+So a repeated number is held against the spread over training seeds that both reports state.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ class Change:
     row: str
     before: float
     now: float
-    half: float | None  # of the earlier interval over seeds; None with one seed
+    half: float | None  # of the interval of their difference over seeds; None where one of them is from one seed
     same_run: bool  # by its name: recipe, pictures and what it started from
     same_tasks: bool
 
@@ -64,11 +65,17 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         if (title, row["name"]) not in earlier:
             continue
         old, old_run, old_tasks = earlier[title, row["name"]]
-        over = old.get("seeds", {}).get(METRIC)
-        half = None if over is None else (over["high"] - over["low"]) / 2
+        then, today = _half(old), _half(row)
+        half = None if then is None or today is None else math.hypot(then, today)  # both means have a spread
         was, is_now = (each["values"][METRIC]["mean"] for each in (old, row))
         found.append(Change(title, row["name"], was, is_now, half, run == old_run, tasks == old_tasks))
     return found
+
+
+def _half(row: Mapping[str, Any]) -> float | None:
+    """Of the interval of its mean over seeds."""
+    over = row.get("seeds", {}).get(METRIC)
+    return None if over is None else (over["high"] - over["low"]) / 2
 
 
 def _rows(report: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any], str | None, str]]:
@@ -103,11 +110,11 @@ def repeated(before: Mapping[str, Any], now: Mapping[str, Any], name: str = "") 
         known = [each for each in found if each.half is not None]
         if known:
             beyond = [f"{each.row}, {each.table}" for each in known if each.beyond]
-            said += "; within the interval over seeds that it states" + (
+            said += "; within what the intervals over seeds of both allow" + (
                 f" but for {len(beyond)}: {'; '.join(beyond)}" if beyond else ""
             )
         else:
-            said += "; it was made from one seed and states no spread"
+            said += "; one of the two was made from one seed and states no spread"
     made = f"It was made with {', '.join(otherwise)}." if otherwise else "Nothing that is recorded was otherwise."
     return [f"Beside {name}, {said}. {made}"]
 

@@ -71,7 +71,9 @@ def reproduce(
     trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
     folders = {run: folder_of(run, how.runs) for run in trained}
     found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
-    here, runs = machine(how.device), {folder.name: about_run(folder) for folder in folders.values()}
+    runs = {folder.name: about_run(folder) for folder in folders.values()}
+    named = {_threads(about) for about in runs.values()}
+    here = machine(how.device, named.pop() if len(named) == 1 else None)
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
@@ -114,18 +116,28 @@ def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[st
     """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
     found = []
     for name, about in runs.items():
-        if others := differences(about.get("machine", {}), here):
+        threads = _threads(about)
+        now = here if threads is None else {**here, "threads": threads}
+        if others := differences(about.get("machine", {}), now):
             found.append(f"{name} ({', '.join(others)})")
     return [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
+
+
+def _threads(about: Mapping[str, Any]) -> int | None:
+    """Those that the recipe of a run names, however many the machine has."""
+    threads: int | None = about["recipe"].get("speed", {}).get("threads")
+    return threads
 
 
 NOTES = {
     "embedded": "At this scale heads learn for a few hundred tasks on a tiny backbone, printed characters teach and "
     "handwritten digits test: it shows that everything runs, not what the paper's method is worth.",
     "cpu": "At this scale the backbones are a third as wide as the paper's and frozen; heads learn on the tenth of the "
-    "base pictures that pre-training did not see. Compare rows with each other, not with the published column.",
+    "base pictures that pre-training did not see. Compare rows with each other, not with the published column. Another "
+    "training seed is one of the head: all start from the backbone that ships.",
     "full": "At this scale the backbone has the paper's width, but was taught for fewer epochs and is frozen; heads "
-    "learn on the tenth of the base pictures that it did not see.",
+    "learn on the tenth of the base pictures that it did not see. Another training seed is one of the head: all start "
+    "from this backbone.",
     "paper": "The published training at full width. Where a number may stand beside the paper's, the tables say "
     "nothing against it; reconstructions of methods that were never released are marked.",
 }
@@ -174,7 +186,7 @@ def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
     A difference counts as settled when its paired 95 % interval over tasks leaves out 0, and its interval over training
-    seeds does so too.  With one seed the second is not known, which is said.
+    seeds does so too.  With one seed nothing is settled: the sentence says that it is over tasks alone.
     """
     return [
         _answer(question, scale, datasets, found)
@@ -199,8 +211,8 @@ def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Fo
             parts.append(f"{part} at {shot}-shot")
         said.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
     changes = f"against {question.how}, points of AUROC change by"
-    alone = " One training seed: what another one would give is not known." if seeds == 1 else ""
-    return f"{question.subject} {_verdict(ours)}: {changes} {'; '.join(said)}.{alone}"
+    alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
+    return f"{question.subject} {_verdict(ours)}{alone}: {changes} {'; '.join(said)}."
 
 
 def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spread:

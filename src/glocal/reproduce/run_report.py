@@ -46,7 +46,7 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
 
 
 def _leader(result: Result) -> str:
-    """Who has the largest AUROC, and whether that is settled against the reference."""
+    """Who has the largest AUROC, and whether tasks settle that against the reference: each row is one training."""
     table, spec = result.table, result.measured.spec
     first = max(table.rows, key=lambda row: row.values["auroc"].mean)
     best, gap = table.number(first.values["auroc"].mean), first.difference.get("auroc")
@@ -56,7 +56,7 @@ def _leader(result: Result) -> str:
         return f"{sentence}{'; it is the reference' if len(table.rows) > 1 else ''}."
     settled = "settled" if gap.low > 0 else "not settled"
     mean, low, high = (table.number(value, signed=True) for value in (gap.mean, gap.low, gap.high))
-    return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled}."
+    return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled} over tasks."
 
 
 def _figures(found: Comparison, how: Settings, seed: int) -> ReportPart:

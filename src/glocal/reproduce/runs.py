@@ -1,8 +1,8 @@
 """Make sure that a run exists: what is there is reused, what was interrupted goes on, what is missing is made.
 
-The folder of a run is named by a hash of its resolved recipe, of the pictures it learns from and of the run it starts
-from, so the name says whether it is the run that is wanted.  Nothing else is remembered.  Several processes may work in
-one folder: a run has a lock, and whoever finds it taken goes on with another one.
+The folder of a run is named by a hash of what its recipe differs in from the defaults, of the pictures it learns from
+and of the run it starts from, so the name says whether it is the run that is wanted.  Nothing else is remembered.
+Several processes may work in one folder: a run has a lock, and whoever finds it taken goes on with another one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from glocal.data.registry import open_dataset
 from glocal.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.engine.distributed import world
 from glocal.engine.evaluate import Progress
-from glocal.engine.recipe import Data, Recipe, load_recipe
+from glocal.engine.recipe import Recipe, load_recipe
 from glocal.engine.run_folder import Callback
 from glocal.engine.train import STAGES
 from glocal.reproduce.machine import machine
@@ -49,16 +49,21 @@ class Run:
         begin = start or (self.init if isinstance(self.init, str) else None)
         return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
 
-    def seeded(self, seed: int) -> Run:
-        """The same from another seed, with all it starts from; seed 0 is the run itself."""
-        if not seed:
+    def seeded(self, further: int) -> Run:
+        """The same from the seed that is so much further than its own, with all it starts from; 0 is the run itself."""
+        if not further:
             return self
-        init = self.init.seeded(seed) if isinstance(self.init, Run) else self.init
-        return Run(self.recipe, (*self.overrides, f"seed={seed}"), init)
+        init = self.init.seeded(further) if isinstance(self.init, Run) else self.init
+        return Run(self.recipe, (*self.overrides, f"seed={_seed(self) + further}"), init)
 
     def chain(self) -> list[Run]:
         """This run and all before it, the first one first."""
         return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
+
+
+@cache
+def _seed(run: Run) -> int:
+    return run.resolved(start="?" if isinstance(run.init, Run) else None).seed
 
 
 @dataclass(frozen=True)
@@ -87,8 +92,9 @@ def folder_of(run: Run, home: Path) -> Path:
     """Where the run lies, whether it is there or not."""
     start = folder_of(run.init, home) if isinstance(run.init, Run) else None
     recipe = run.resolved(None if start is None else str(start))
-    fields = recipe.model_dump(mode="json") | {"init": _identity(recipe, start)}
-    fields["data"]["workers"] = Data.model_fields["workers"].default  # how many of them changes no number
+    # What differs from the defaults: an option that is added to recipes later renames no run.
+    fields = recipe.model_dump(mode="json", exclude_defaults=True) | {"init": _identity(recipe, start)}
+    fields["data"].pop("workers", None)  # how many of them changes no number
     parts = [fields, pictures(recipe.data.dataset, recipe.data.skip_bad), __version__]
     digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
     return home / f"{recipe.method.name}-{digest[:ID]}"
@@ -152,7 +158,7 @@ def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> 
         "validation": best["validation"],
         "version": __version__,
         "commit": commit(),
-        "machine": machine(how.device),
+        "machine": machine(how.device, recipe.speed.threads),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
