@@ -143,6 +143,10 @@ class TestBesideThePaper:
                 "pre-trained for 13 epochs, from narrow instead of 500",
             ),
             (
+                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": n, "widen": None}} for n in (13, 6)]},
+                "pre-trained for 19 epochs instead of 500",
+            ),
+            (
                 {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 500}, "data": {"holdout": 0.1}}]},
                 "pre-trained without 10 % of the base pictures",
             ),

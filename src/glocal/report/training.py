@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,19 +23,18 @@ def other_training(each: NamedModel, dataset: str, shot: int | tuple[int, int]) 
     data = record.get("data", {}).get("dataset") or recipe.get("dataset") or "other pictures"
     if Path(data).name != dataset:
         yield f"trained on {Path(data).name}"
-    for stage in _stages("pretrain", chain):
-        yield from _other_pretraining(stage, dataset)
+    if before := _stages("pretrain", chain):
+        yield from _other_pretraining(before, dataset)
     if recipe.get("stage") == "import":
         return
     recorded = None not in chain and not _stages("import", chain)  # how all that it starts from was trained
     if recorded and not _stages("pretrain", [*chain, recipe]) and not _is_full_peeler(each):
         yield f"not pre-trained on {dataset}"
     if recorded and each.method in GEL:
-        before = _taught(ONE_MODEL, chain)
-        if not before:
-            yield "without the FEAT stage"
+        if feat := _taught(ONE_MODEL, chain):
+            yield from _fewer(feat, published_tasks("feat", dataset), "FEAT learned from")
         else:
-            yield from _fewer(before, published_tasks("feat", dataset), "FEAT learned from")
+            yield "without the FEAT stage"
     family = next((family for family in (GEL, ONE_MODEL) if each.method in family), (each.method,))
     taught = _taught(family, [*chain, recipe]) if recipe.get("stage") == "train" else []
     if not taught:
@@ -80,11 +79,12 @@ def published_tasks(method: str, dataset: str) -> int:
     return load_recipe(f"{dataset}-{stage}-1shot", ["init=earlier"]).train.tasks
 
 
-def _other_pretraining(recipe: Mapping[str, Any], dataset: str) -> Iterator[str]:
-    """A backbone may have learned for less long than was published, and from fewer pictures."""
-    there, usual = recipe.get("pretrain") or {}, load_recipe(f"{dataset}-pretrain").pretrain.epochs
-    if there.get("epochs", usual) < usual:
-        start = f", from {there['widen']}" if there.get("widen") else ""
-        yield f"pre-trained for {there['epochs']} epochs{start} instead of {usual}"
-    if (recipe.get("data") or {}).get("holdout"):
-        yield f"pre-trained without {100 * recipe['data']['holdout']:g} % of the base pictures"
+def _other_pretraining(stages: Sequence[Mapping[str, Any]], dataset: str) -> Iterator[str]:
+    """A backbone may have learned for less long than was published, all stages together, and from fewer pictures."""
+    usual, first = load_recipe(f"{dataset}-pretrain").pretrain.epochs, stages[0]["pretrain"]
+    epochs = sum(stage["pretrain"]["epochs"] for stage in stages)
+    if epochs < usual:
+        start = f", from {first['widen']}" if first.get("widen") else ""
+        yield f"pre-trained for {epochs} epochs{start} instead of {usual}"
+    if left := max((stage.get("data") or {}).get("holdout") or 0 for stage in stages):
+        yield f"pre-trained without {100 * left:g} % of the base pictures"
