@@ -145,6 +145,12 @@ def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Call
     assert (frozen.train.backbone, frozen.speed.compile) == ("frozen", True)
 
 
+def test_rfdnet_lowers_its_rate_as_released_for_each_data_set() -> None:
+    for dataset, tasks in (("cifar-fs", [6000, 9000]), ("mini-imagenet", [2000, 4000, 6000, 8000, 10_000])):
+        recipe = SCALES["paper"].peer("rfdnet", dataset, 1).resolved(start="?")
+        assert [round(share * recipe.train.tasks) for share in recipe.optimizer.milestones] == tasks
+
+
 def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
     for recipe in every_recipe("paper"):
         assert recipe.validation.tasks == 600, recipe
