@@ -59,6 +59,7 @@ def flags(table: dict[str, Any]) -> list[str]:
         "tasks": first["tasks"],
         "seed": first["seed"],
         "support-views": first["support_views"],
+        "reference": table["reference"],
     }
     if shares != ["0.5"]:
         options["unknown-share"] = ",".join(shares)
