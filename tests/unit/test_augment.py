@@ -98,10 +98,8 @@ def test_rotate_one_uses_every_quarter_and_four_gives_whole_batches_upright_firs
     out = Augment(rotate="one")(images, seeded(0))
     turns = [next(k for k in range(4) if torch.equal(quarter(a, k), b)) for a, b in zip(images, out, strict=True)]
     assert min(np.bincount(turns, minlength=4)) > 30
-    assert Augment(rotate="one").turned(images, seeded(0))[1].tolist() == turns
     images = pictures(3)
-    out, turned = Augment(rotate="four").turned(images, seeded(0))
-    assert turned.tolist() == [0] * 3 + [1] * 3 + [2] * 3 + [3] * 3
+    out = Augment(rotate="four")(images, seeded(0))
     assert out.shape == (12, 3, 5, 5)
     for k in range(4):
         for b in range(3):

@@ -1,10 +1,9 @@
-"""Growing pictures, turned pictures, the average of the weights, and a start from a narrower network."""
+"""Growing pictures, the average of the weights, and a start from a narrower network."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -33,35 +32,6 @@ def test_the_average_follows_its_formula_and_leaves_the_weights_alone() -> None:
         torch.testing.assert_close(layer.weight.detach(), expected)
     assert layer.weight.tolist() == [5.0, 5.0]
     assert average.tensors["part.num_batches_tracked"] == 2, "counters are copied, not averaged"
-
-
-def test_a_second_classifier_tells_by_how_many_quarters_a_picture_was_turned(tmp_path: Path) -> None:
-    dataset = make_dataset(tmp_path / "data")
-    turned = {"augment": {"rotate": "one"}, "pretrain": {"batch_size": 8, "turn_weight": 0.25, "epochs": 2}}
-    recipe = parse_recipe(fields(dataset, "pretrain", **turned))
-    stage = PretrainStage(recipe, torch.device("cpu"))
-    stage.model.backbone.eval()
-    batch = stage.batch(0)
-    pixels = stage.images[torch.from_numpy(np.random.default_rng((recipe.seed, 0)).permutation(len(stage.images))[:8])]
-    expected = torch.zeros(())
-    for picture, upright, quarters in zip(batch.images, pixels, batch.quarters.tolist(), strict=True):
-        assert torch.equal(picture, upright.rot90(quarters, (-2, -1)))
-        vector = pool(stage.model.backbone(stage._prepare(picture[None])))
-        expected = expected - stage.turn(vector).log_softmax(1)[0, quarters] / 8
-    assert len(set(batch.quarters.tolist())) > 1
-    assert stage.losses(0)["turn"].item() == pytest.approx(0.25 * expected.item(), rel=1e-4)
-    plain = PretrainStage(
-        parse_recipe(fields(dataset, "pretrain", augment={"rotate": "one"}, pretrain={"batch_size": 8})),
-        torch.device("cpu"),
-    )
-    plain.model.backbone.eval()
-    assert plain.losses(0).keys() == {"base"}
-    assert torch.equal(plain.losses(0)["base"], stage.losses(0)["base"]), "the same classifier and pictures"
-
-    pretrain(recipe, tmp_path / "run")
-    assert not any(name.startswith("turn") for name in read_checkpoint(tmp_path / "run" / BEST)[0])
-    with refused("recipe", 'set augment.rotate = "one"'):
-        parse_recipe(fields(dataset, "pretrain", pretrain={"turn_weight": 0.25}))
 
 
 def test_pictures_grow_and_small_ones_keep_their_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,11 +50,7 @@ class Augment:
         return 4 if self.rotate == "four" else 1
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        return self.turned(images, generator)[0]
-
-    def turned(self, images: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four";
-        and by how many quarters each was turned.
+        """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four".
 
         H' = W' = crop_size, or H and W.  A switched-off part draws no random numbers.  Those that are drawn come from
         ``generator``, which is on the CPU, whatever device the pictures are on.
@@ -66,12 +62,11 @@ class Augment:
             images = torch.where(half.to(images.device).view(-1, 1, 1, 1), images.flip(-1), images)
         if self.jitter:
             images = colour_jitter(images, self.jitter, generator)
-        quarters = torch.zeros(len(images), dtype=torch.long)
         if self.rotate == "one":
-            quarters = torch.randint(4, (len(images),), generator=generator)
+            images = turn(images, torch.randint(4, (len(images),), generator=generator))
         elif self.rotate == "four":
-            quarters, images = torch.arange(4).repeat_interleave(len(images)), images.repeat(4, 1, 1, 1)
-        return turn(images, quarters) if self.rotate != "none" else images, quarters
+            images = torch.cat([turn(images, torch.full((len(images),), k)) for k in range(4)])
+        return images
 
 
 def random_crop(images: Tensor, padding: int, generator: Generator, size: int | None = None) -> Tensor:

@@ -33,7 +33,6 @@ WIDEN_NOISE = 0.2  # relative; copies of a channel part soon, and the maps chang
 class Batch(NamedTuple):
     images: Tensor  # uint8 (B, 3, H, W)
     label: Tensor  # (B,)
-    quarters: Tensor  # (B,) by which it was turned
     weight: float  # of its mean among those of all ranks
 
 
@@ -65,7 +64,6 @@ class PretrainStage:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
-            self.turn = nn.Linear(backbone.channels, 4).to(device)
         if recipe.pretrain.widen:
             self._widen(recipe.pretrain.widen)
         elif recipe.init is not None and "base.weight" in self.model.extra:
@@ -73,8 +71,6 @@ class PretrainStage:
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
-        if recipe.pretrain.turn_weight:
-            self.modules |= {"turn": self.turn}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
         share = -(-min(recipe.pretrain.batch_size, len(rows)) // world().size) * self.augment.copies
@@ -86,17 +82,11 @@ class PretrainStage:
         salt = 5 + us.rank + us.size * part if part else 5 + us.rank
         torch.manual_seed(step_seed(self.recipe.seed, step, salt=salt))  # dropout
         # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
-        images, label, quarters = (each[part :: self.parts] for each in (batch.images, batch.label, batch.quarters))
-        settings, share = self.recipe.pretrain, batch.weight * len(images) / len(batch.images)
-        vectors = pool(maps_of(self.model.backbone, self._prepare(images), self.recipe))
-        named = F.cross_entropy(
-            self.classifier(vectors), label.to(self.device), label_smoothing=settings.label_smoothing
-        )
-        losses = {"base": share * named}
-        if settings.turn_weight:
-            turned = F.cross_entropy(self.turn(vectors), quarters.to(self.device))
-            losses["turn"] = share * settings.turn_weight * turned
-        return losses
+        images, label = batch.images[part :: self.parts], batch.label[part :: self.parts]
+        maps = maps_of(self.model.backbone, self._prepare(images), self.recipe)
+        smoothing = self.recipe.pretrain.label_smoothing
+        loss = F.cross_entropy(self.classifier(pool(maps)), label.to(self.device), label_smoothing=smoothing)
+        return {"base": loss * (batch.weight * len(images) / len(batch.images))}
 
     def _batch(self, step: int) -> Batch:
         """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
@@ -106,10 +96,10 @@ class PretrainStage:
         us, chosen = world(), order[batch * size : (batch + 1) * size]
         rows = torch.from_numpy(chosen[us.rank :: us.size])
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
-        images, quarters = self.augment.turned(on_device(self.images[rows], self.device), generator)
+        images = self.augment(on_device(self.images[rows], self.device), generator)
         images = shrink(images, self._size(step / self.steps))
-        weight = len(rows) * us.size / len(chosen)  # ranks are averaged, and shares may be unequal
-        return Batch(images, self.labels[rows].repeat(self.augment.copies), quarters, weight)
+        # Ranks are averaged, and shares may be unequal.
+        return Batch(images, self.labels[rows].repeat(self.augment.copies), len(rows) * us.size / len(chosen))
 
     def _go_on(self, source: str) -> None:
         """Keep the classifier that ``init`` was pre-trained with, where it knows these classes."""

@@ -105,9 +105,6 @@ class Pretraining(Section):
     # Batch norm sees this many at a time.
     micro_batch: int | None = Field(None, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)  # share of the target that all classes have in common
-    # Weight of a second classifier's loss, which tells by how many quarters each picture was turned (augment.rotate):
-    # what it takes to see that, no base class teaches (Gidaris et al. 2018).
-    turn_weight: float = Field(0.0, ge=0)
     # A run or model with a narrower ResNet-12, taught the same classes, whose function the new one starts with.
     widen: str | None = None
     # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
@@ -205,10 +202,6 @@ class Recipe(Section):
             check_component("backbone", self.backbone, BACKBONES)
         elif self.init is None:
             raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
-        if self.pretrain.turn_weight and self.augment.rotate == "none":
-            raise RecipeError(
-                'pretrain.turn_weight asks which way pictures were turned, and none is: set augment.rotate = "one"'
-            )
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
         if self.stage == "train" and self.train.backbone == "frozen":
