@@ -22,7 +22,7 @@ from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
 from glocal.reproduce.runs import Run, Settings
 from glocal.reproduce.scale import Scale
-from glocal.reproduce.scales import SCALES
+from glocal.reproduce.scales import SCALES, WIDE
 from glocal_runtime.errors import GlocalError
 from refusal import refused
 
@@ -167,6 +167,17 @@ def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> 
     elsewhere = SCALES["full"].set_as("paper", ["init=mine"])
     for run in (elsewhere.gel("cifar-fs", 1), elsewhere.peer("att", "cifar-fs", 1)):
         assert run.resolved().init == "mine"
+
+
+def test_the_wide_scale_has_the_heads_of_the_cpu_scale_with_a_temperature_of_its_own() -> None:
+    temperature = {"temperature": WIDE.temperature}
+    for variant in ("ahead", "energy", "energy-maps", "pixel", "baseline"):
+        narrow, wide = (SCALES[name].gel("tiered-64", 5, variant).resolved() for name in ("cpu", "wide"))
+        assert wide.init == "tiered-64-wide/backbone"
+        assert wide.model_copy(update={"init": narrow.init, "method": narrow.method}) == narrow
+        assert wide.method.settings == narrow.method.settings | temperature
+    settings = SCALES["wide"].baseline("tiered-64", 1).resolved().method.settings
+    assert settings == temperature | {"contrast_temperature": WIDE.temperature}
 
 
 def test_margins_of_the_cpu_rows_are_those_of_the_results() -> None:

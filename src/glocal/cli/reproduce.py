@@ -55,6 +55,7 @@ class SettingsName(StrEnum):
 class ScaleName(StrEnum):
     paper = "paper"
     full = "full"
+    wide = "wide"
     cpu = "cpu"
     embedded = "embedded"
 
@@ -73,8 +74,8 @@ def reproduce(
     scale: Annotated[
         ScaleName,
         typer.Option(
-            help="paper: full recipes, GPU; full, cpu: heads on frozen maps of real pictures, of the paper's width or "
-            "a third of it; embedded: minutes."
+            help="paper: full recipes, GPU; full, wide, cpu: heads on frozen maps of real pictures, of the paper's "
+            "width, five eighths or a third of it; embedded: minutes."
         ),
     ] = ScaleName.embedded,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),

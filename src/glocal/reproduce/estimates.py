@@ -27,7 +27,7 @@ from glocal_runtime.errors import DataError
 
 # Round numbers, to plan by: a current GPU in float32 with TF32 products, or two CPU cores.
 GPU, CPU = 15e12, 50e9  # floating-point operations per second
-HEAD_SECONDS = {"paper": 0.01, "full": 0.15, "cpu": 0.03, "embedded": 0.03}  # of one task on cached maps
+HEAD_SECONDS = {"paper": 0.01, "full": 0.15, "wide": 0.1, "cpu": 0.03, "embedded": 0.03}  # of one task on cached maps
 
 
 @dataclass(frozen=True)
