@@ -90,8 +90,9 @@ def test_seeds_count_from_the_one_that_is_set() -> None:
     assert [step.resolved(start="?").seed for step in heads.chain()] == [1, 6]
 
 
-@pytest.mark.parametrize(("scale", "heads"), [("cpu", True), ("wide", True), ("full", True), ("embedded", False), ("paper", False)])
-def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str, heads: bool) -> None:
+@pytest.mark.parametrize("scale", SCALES)
+def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str) -> None:
+    heads = scale in ("cpu", "wide", "full")
     lines = TABLES["combine"].lines(SCALES[scale], SCALES[scale].datasets[-1], 1)
     assert ("those of the heads" in _whose_seeds(lines, 2)) == heads
     assert ("Another training seed is one of the head" in NOTES[scale]) == heads
