@@ -7,7 +7,7 @@ training for a GPU.  A scale only says which runs are wanted; ``runs`` makes the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from glocal.reproduce.peers import fine_tuned, head_of, learns_frozen
 from glocal.reproduce.runs import Run
@@ -25,6 +25,10 @@ FROZEN_MARGINS = {
 }
 
 
+# Where validation prefers that GEL starts after FEAT's training, as published.
+AFTER_FEAT = ("tiered-64",)
+
+
 @dataclass(frozen=True)
 class CpuScale(Scale):
     """Heads on the frozen maps of the shipped narrow backbones; only what a row is about differs from their recipes."""
@@ -33,7 +37,11 @@ class CpuScale(Scale):
 
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
         own = FROZEN_MARGINS.get((dataset, variant), ())
-        return self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
+        run = self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
+        return replace(run, init=self.baseline(dataset, shot)) if dataset in AFTER_FEAT else run
+
+    def gel_without_feat(self, dataset: str, shot: int) -> Run | None:
+        return replace(self.gel(dataset, shot), init=None) if dataset in AFTER_FEAT else None
 
     def baseline(self, dataset: str, shot: int) -> Run:
         return self._head(f"{dataset}-cpu-feat-{shot}shot", dataset)
