@@ -14,7 +14,11 @@ import pytest
 import torch
 
 from apart import start
-from glocal.engine.checkpoint import BEST, LAST, read_checkpoint, save_model
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
+from glocal.engine.loop import Validator
+from glocal.engine.pretrain import pretrain
+from glocal.engine.recipe import parse_recipe
+from refusal import refused
 from tiny_models import tiny_model
 from tiny_runs import PATIENCE, fields
 
@@ -73,6 +77,29 @@ def test_two_ranks_train_like_one_process_with_two_tasks_per_step(
     assert (tmp_path / "two" / BEST).exists()
     logs = [(tmp_path / run / "metrics.jsonl").read_text().splitlines() for run in ("two", "one")]
     assert [json.loads(line)["step"] for line in logs[0]] == [json.loads(line)["step"] for line in logs[1]] == [3, 5]
+
+
+@pytest.fixture(scope="module")
+def shared_pretraining(dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """By two processes, with an average of the weights."""
+    home = tmp_path_factory.mktemp("pretrained")
+    settings: dict[str, Any] = {"optimizer": {"lr": 0.05, "average": 0.9}, "validation": {"every": 2, "tasks": 8}}
+    (home / "recipe.json").write_text(json.dumps(fields(dataset, "pretrain", pretrain={"epochs": 2}, **settings)))
+    two_ranks(home, "pretrain", home / "recipe.json", "--out", home / "run")
+    return home / "run"
+
+
+def test_all_ranks_validate_the_model_that_the_first_one_writes(shared_pretraining: Path) -> None:
+    """Each has seen other pictures, so the averages of its batch norm are its own."""
+    record = read_checkpoint(shared_pretraining / BEST)[1]
+    again = Validator(parse_recipe(record["recipe"]), torch.device("cpu"))(load_model(shared_pretraining))
+    assert again == pytest.approx(record["validation"], abs=1e-6)
+
+
+def test_pre_training_goes_on_with_as_many_processes_as_it_began_with(shared_pretraining: Path) -> None:
+    recipe = parse_recipe(read_checkpoint(shared_pretraining / LAST)[1]["recipe"])
+    with refused("other-processes", "was started by 2 processes"):
+        pretrain(recipe, shared_pretraining, resume=True)
 
 
 def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dataset: Path, glocal: Any) -> None:

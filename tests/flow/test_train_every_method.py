@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import pytest
 import torch
 
 from glocal.backbones import build_backbone
+from glocal.engine import loop
 from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.engine.evaluate import evaluate
 from glocal.engine.pretrain import pretrain
 from glocal.engine.recipe import load_recipe, parse_recipe
+from glocal.engine.run_folder import Callbacks
 from glocal.engine.train import train
 from glocal.methods import METHODS, build_method
 from tiny_runs import fields, make_dataset
@@ -59,6 +62,35 @@ def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: P
         assert moved == (backbone == "fine-tuned")
     rows = evaluate(after, dataset, split="val", way=2, query=2, tasks=3, device="cpu").rows
     assert all(torch.from_numpy(values).isfinite().all() for values in rows.values())
+
+
+class Killed(Exception):
+    """What a callback raises where a machine would lose power."""
+
+
+class Kill(Callbacks):
+    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
+        if step == 3:
+            raise Killed
+
+
+@pytest.mark.parametrize("case", [case for case, method in CASES.items() if METHODS[method["name"]].card.learns])
+def test_killed_and_resumed_it_learns_the_same(
+    dataset: Path, pretrained: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever parameters a method has, those that a checkpoint brings are those that the optimizer goes on with."""
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0)  # after every step
+    start = {"backbone": {"stages": [3, 4]}} if case == "peeler, full" else {"init": str(pretrained), "backbone": None}
+    task = {"backbone": "fine-tuned", "tasks": 4, "way": 2, "query": 2, "unknown_way": 2}
+    sections = {"method": CASES[case], "train": task, "optimizer": {"average": 0.5}} | start
+    recipe = parse_recipe(fields(dataset, "train", **sections))
+    train(recipe, tmp_path / "whole")
+    with pytest.raises(Killed):
+        train(recipe, tmp_path / "killed", callback=Kill())
+    train(recipe, tmp_path / "killed", resume=True)
+    whole, killed = (read_checkpoint(tmp_path / run / LAST)[0] for run in ("whole", "killed"))
+    assert whole.keys() == killed.keys()
+    assert [name for name, tensor in whole.items() if not torch.equal(tensor, killed[name])] == []
 
 
 def test_the_recipe_of_full_peeler_splits_the_maps_where_its_backbone_joins_them() -> None:

@@ -15,7 +15,7 @@ from glocal.engine.recipe import Recipe, load_recipe
 from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
 from glocal.reproduce import reproduction
-from glocal.reproduce.estimates import estimates
+from glocal.reproduce.estimates import HEAD_SECONDS, estimates
 from glocal.reproduce.measurement import published_row
 from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
@@ -247,7 +247,7 @@ def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, mon
     assert len({each.recipe for each in stages}) == 3
     growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
     share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper", 600)[0].hours / stages[0].hours
-    assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.01)
+    assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.03), "validation costs the same"
     twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper", 600)
     assert len(twice) == 4, "what runs start from is counted once"
 
@@ -269,6 +269,28 @@ def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     mean = 4 * 512 / 1e9
     head, again = 2 * 448_695 + 65_500 + 74_850, 33_500 + 52_400
     assert [each.disk for each in last] == pytest.approx([0, head * mean, again * mean], rel=0.01)
+
+
+def test_hours_count_mirrored_tasks_the_part_of_the_pictures_and_heads_that_are_checked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GLOCAL_DATA", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+    def hours(scale: Scale, run: Run, tasks: int = 0) -> float:
+        return estimates([run], tmp_path, scale.name, tasks)[-1].hours
+
+    paper = SCALES["paper"]
+    att = paper.peer("att", "cifar-fs", 5)
+    feat = Run(att.recipe, (*att.overrides, 'method={name = "feat"}'), att.init)
+    assert 1.05 < hours(paper, att) / hours(paper, feat) < 200 / 175, "the same validation and heads"
+    small = SCALES["embedded"]
+    backbone = small.baseline("embedded", 1).chain()[0]
+    every = Run(backbone.recipe, (*backbone.overrides, "data.part=all"), backbone.init)
+    assert hours(small, backbone) == pytest.approx(0.65 * hours(small, every), rel=0.02)
+    head = small.baseline("embedded", 1)
+    learned = hours(small, head) - hours(small, Run(head.recipe, (*head.overrides, "train.tasks=0"), head.init))
+    assert learned == pytest.approx((200 + 2 * 60) * HEAD_SECONDS["embedded"] / 3600), "and checked twice"
 
 
 def test_planned_runs_can_be_told_apart_without_their_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

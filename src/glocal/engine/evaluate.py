@@ -28,6 +28,7 @@ from glocal.engine.checkpoint import Model, load_model
 from glocal.engine.distributed import joined, world
 from glocal.engine.named_models import NamedModel, name_model
 from glocal.engine.row_store import Rows, RowStore
+from glocal.engine.threads import computing_with
 from glocal.methods import Method
 from glocal.metrics import METRICS, Interval, block_metrics, mean_ci
 from glocal.types import Episode
@@ -154,12 +155,14 @@ def evaluate_models(
     store: RowStore | None = None,
     device: torch.device | str = "cpu",
     workers: int = 2,
+    threads: int | None = None,
     progress: Progress | None = None,
 ) -> list[dict[str, Evaluation]]:
     """Per list of tasks the evaluation of every model, by name.
 
     Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
     Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
+    ``threads`` compute the tasks; maps do not depend on how many there are.
     """
     plugins.load_all(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
@@ -184,16 +187,17 @@ def evaluate_models(
         how |= {"support_views": support_views, "pooled": pooled}
         plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **how)
         for i, missing in todo.items():
-            found[i] |= run_tasks(
-                {each.name: (each.model.method, each.score) for each in missing},
-                lists[i],
-                plain,
-                fingerprint=hashes[i],
-                more_views=more,
-                keep_answers=keep_answers,
-                device=device,
-                progress=None if progress is None else partial(progress, "tasks"),
-            )
+            with computing_with(threads):
+                found[i] |= run_tasks(
+                    {each.name: (each.model.method, each.score) for each in missing},
+                    lists[i],
+                    plain,
+                    fingerprint=hashes[i],
+                    more_views=more,
+                    keep_answers=keep_answers,
+                    device=device,
+                    progress=None if progress is None else partial(progress, "tasks"),
+                )
             for each in missing:
                 if world().first:
                     store.write(each, hashes[i], support_views, found[i][each.name].rows)

@@ -35,6 +35,7 @@ from glocal.engine.distributed import StepLosses, world
 from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.recipe import Recipe
 from glocal.engine.run_folder import METRICS, RECIPE, Callback, Callbacks, Log, alone_in, resume_command, saved_state
+from glocal.engine.threads import computing_with
 from glocal.engine.weight_average import WeightAverage
 from glocal_runtime.errors import DataError, GlocalError, RecipeError
 from glocal_runtime.files import write_text
@@ -110,7 +111,7 @@ def run_stage(
     saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
     if recipe.speed.precision == "bfloat16" and (device is None or device.type == "cpu"):
         check_bfloat16()
-    with alone_in(folder), _threads(recipe.speed.threads):
+    with alone_in(folder), computing_with(recipe.speed.threads):
         return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
 
 
@@ -129,7 +130,7 @@ def _run_stage(
     tasks = recipe.train.tasks_per_step // us.size if recipe.stage == "train" else 1
     passes = tasks * stage.parts  # of the backbone of one process, per step
     ramp = recipe.train.dropblock_ramp if recipe.stage == "train" else None
-    if ramp is None:
+    if ramp is None or not stage.steps:
         shorten_ramps(stage.model.backbone, stage.steps // 3, passes=passes)
     else:
         restart_ramps(stage.model.backbone, ramp, passes=passes)
@@ -144,7 +145,7 @@ def _run_stage(
 
     def save(step: int) -> None:
         momentum = {f"momentum.{names[p]}": s["momentum_buffer"] for p, s in optimizer.state.items()}
-        record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best}
+        record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best, "processes": us.size}
         write_checkpoint(folder / LAST, _tensors(stage) | momentum | average.stored(), record)
 
     log = Log(folder / METRICS, keep_until=start) if us.first else None
@@ -155,8 +156,8 @@ def _run_stage(
 
     def check(done: int) -> None:
         nonlocal best
-        us.same_buffers(list(stage.modules.values()))
         with average.in_place():
+            us.same_buffers(list(stage.modules.values()))
             metrics = validate(stage.model)
             if better := metrics[recipe.validation.choose] > best:
                 best = metrics[recipe.validation.choose]
@@ -306,19 +307,6 @@ def _restore(
             momentum = torch.empty_like(parameter).detach().copy_(tensors[f"momentum.{name}"])
             optimizer.state[parameter]["momentum_buffer"] = momentum
     return record["step"], -math.inf if record["best"] is None else record["best"]
-
-
-@contextmanager
-def _threads(number: int | None) -> Iterator[None]:
-    """Compute with that many meanwhile; None leaves it as it is."""
-    before = torch.get_num_threads()
-    try:
-        if number is not None:
-            torch.set_num_threads(number)
-        yield
-    finally:
-        if number is not None:
-            torch.set_num_threads(before)
 
 
 @contextmanager

@@ -79,8 +79,7 @@ class PretrainStage:
 
     def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
         us, batch = world(), self.batch(step)
-        salt = 5 + us.rank + us.size * part if part else 5 + us.rank
-        torch.manual_seed(step_seed(self.recipe.seed, step, salt=salt))  # dropout
+        torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank + us.size * part))  # dropout
         # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
         images, label = batch.images[part :: self.parts], batch.label[part :: self.parts]
         maps = maps_of(self.model.backbone, self._prepare(images), self.recipe)

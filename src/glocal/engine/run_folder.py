@@ -49,6 +49,14 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
             f"the run in {folder} was started with another recipe, different in {listed}; its own is {folder / RECIPE}",
             code="other-recipe",
         )
+    # Tasks are dealt out, and how many processes share them changes no number; a batch norm sees its own share alone.
+    processes, size = record.get("processes", 1), world().size
+    if recipe.stage == "pretrain" and processes != size:
+        raise RecipeError(
+            f"the run in {folder} was started by {processes} processes, and with {size} its numbers would be others; "
+            f"go on with {processes}, or start anew in another folder",
+            code="other-processes",
+        )
     return tensors, record
 
 

@@ -147,8 +147,10 @@ class BaseRows(nn.Module):
         return shown
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
-        saved = state_dict.get(f"{prefix}rows")
-        if saved is not None and saved.ndim == 2 and saved.shape[1] == self.rows.shape[1]:
+        saved: Any = state_dict.get(f"{prefix}rows")
+        # Rows that fit stay the parameter that an optimizer may already hold.
+        new = saved is not None and saved.shape != self.rows.shape
+        if new and saved.ndim == 2 and saved.shape[1] == self.rows.shape[1]:
             self.fill(torch.empty_like(saved))
         super()._load_from_state_dict(state_dict, prefix, *how)
 

@@ -31,6 +31,7 @@ from glocal.metrics.summary import (
     mean_ci,
     mean_ranks,
     paired_difference,
+    settled,
     sign_test,
     spread,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "oscr",
     "paired_difference",
     "score_histogram",
+    "settled",
     "sign_test",
     "spread",
     "task_metrics",

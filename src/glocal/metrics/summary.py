@@ -89,6 +89,11 @@ def spread(values: ArrayLike) -> Spread:
     return Spread(float(value.mean()), std, float(value.mean()) - half, float(value.mean()) + half, n)
 
 
+def settled(over_tasks: PairedDifference, over_seeds: Spread) -> bool:
+    """Whether both intervals lie on the same side of 0."""
+    return (over_tasks.low > 0 and over_seeds.low > 0) or (over_tasks.high < 0 and over_seeds.high < 0)
+
+
 def sign_test(wins: int, losses: int) -> float:
     """P(a split at least this uneven) if either side were equally likely to win a task; draws are left out."""
     n, term, tail = wins + losses, 1, 0

@@ -55,13 +55,13 @@ def _estimate(run: Run, home: Path, scale: str, tasks: int, banks: Banks) -> Est
         state = "done" if (folder / DONE).is_file() else "begun" if (folder / LAST).is_file() else "missing"
     except DataError:  # the pictures are not here, so no run of them is
         pass
-    recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
+    recipe = run.resolved()
     one = _cost(*_architecture(run))
     method = build_method(recipe.method.name, one.channels, recipe.method.settings)
     wanted = [*_learned_from(run, recipe, one, method), *_tested_on(run, recipe, one, method, tasks)]
     new = [banks.add(bank) for bank in wanted]
     encoded, disk = sum(each.pictures for each in new), sum(each.bytes for each in new)
-    hours = _hours(recipe, one, scale) + encoded * one.flops / _speed(scale) / 3600
+    hours = _hours(recipe, one, method, scale, tasks) + encoded * one.flops / _speed(scale) / 3600
     return Estimate(name, _method(run, recipe), run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
 
 
@@ -94,21 +94,22 @@ class Cost:
         return self.mean * self.pixels
 
 
-def _hours(recipe: Recipe, one: Cost, scale: str) -> float:
-    pictures = _pictures(recipe.data.dataset, "train")
-    passes, steps = 0.0, 0
-    if recipe.stage == "pretrain":
-        epochs = recipe.pretrain.epochs
-        passes = epochs * pictures * recipe.augment.build().copies * 3.0  # forward and backward
-        passes *= _size_share(recipe, one)
-        steps = epochs * pictures // recipe.pretrain.batch_size
-    elif recipe.train.backbone == "fine-tuned":
-        passes = recipe.train.tasks * _task_pictures(recipe) * 3.0
-        steps = recipe.train.tasks // recipe.train.tasks_per_step
-    checked = touched(drawn(recipe.validation.spec, recipe.validation.tasks), _pictures(recipe.data.dataset, "val"))
-    flops = (passes + steps // recipe.validation.every * checked) * one.flops
-    heads = recipe.train.tasks * HEAD_SECONDS[scale] if recipe.stage == "train" else 0.0
-    return (flops / _speed(scale) + heads) / 3600
+def _hours(recipe: Recipe, one: Cost, method: Method, scale: str, tests: int) -> float:
+    """Without encoding what a frozen backbone and the test need, which are banks."""
+    pretraining, learned, check = recipe.stage == "pretrain", recipe.train, recipe.validation
+    tasks = 0 if pretraining else learned.tasks
+    if pretraining:
+        pictures = recipe.pretrain.epochs * _base_pictures(recipe)
+        steps = pictures // recipe.pretrain.batch_size
+        passes = pictures * recipe.augment.build().copies * 3.0 * _size_share(recipe, one)  # forward and backward
+    else:
+        steps = tasks // learned.tasks_per_step
+        passes = tasks * _task_pictures(recipe, method) * 3.0 if learned.backbone == "fine-tuned" else 0.0
+    checks = steps // check.every
+    if passes:
+        passes += checks * touched(drawn(check.spec, check.tasks), _pictures(recipe.data.dataset, "val"))
+    heads = (tasks + checks * check.tasks + tests) * HEAD_SECONDS[scale]
+    return (passes * one.flops / _speed(scale) + heads) / 3600
 
 
 def _size_share(recipe: Recipe, one: Cost) -> float:
@@ -128,15 +129,19 @@ def _memory(recipe: Recipe, one: Cost, method: Method) -> float:
         batch = recipe.pretrain.batch_size * recipe.augment.build().copies
         at_once = min(batch, recipe.pretrain.micro_batch or batch)
     else:
-        mirrored = recipe.train.unknown_way * recipe.train.shot * method.needs_mirror
-        at_once = (_task_pictures(recipe) + mirrored) * recipe.train.tasks_per_step
+        at_once = _task_pictures(recipe, method) * recipe.train.tasks_per_step
     kept = one.kept * (0.5 if recipe.speed.precision == "bfloat16" else 1.0)
     return (at_once * kept + 3 * 4 * one.parameters) / 2**30
 
 
-def _task_pictures(recipe: Recipe) -> int:
+def _base_pictures(recipe: Recipe) -> int:
+    share = {"all": 1.0, "pretrained": 1 - recipe.data.holdout, "held-out": recipe.data.holdout}[recipe.data.part]
+    return round(_pictures(recipe.data.dataset, "train") * share)
+
+
+def _task_pictures(recipe: Recipe, method: Method) -> int:
     spec = recipe.train
-    support = spec.way + (spec.unknown_way if spec.unknown_support else 0)
+    support = spec.way + spec.unknown_way * (spec.unknown_support + method.needs_mirror)
     return support * spec.shot + (spec.way + spec.unknown_way) * spec.query
 
 
@@ -144,8 +149,7 @@ def _learned_from(run: Run, recipe: Recipe, one: Cost, method: Method) -> Iterab
     """Banks of the base classes, and of the validation classes when the backbone is frozen."""
     if recipe.stage != "train":
         return
-    share = {"all": 1.0, "pretrained": 1 - recipe.data.holdout, "held-out": recipe.data.holdout}[recipe.data.part]
-    pictures = round(_pictures(recipe.data.dataset, "train") * share)
+    pictures = _base_pictures(recipe)
     frozen, views = recipe.train.backbone == "frozen", recipe.train.views
     start = (_encoder(run.init) if isinstance(run.init, Run) else recipe.init, recipe.data.dataset)
     part = (*start, recipe.data.part)
@@ -171,7 +175,7 @@ def _tested_on(run: Run, recipe: Recipe, one: Cost, method: Method, tasks: int) 
 
 def _encoder(run: Run) -> Run | str | None:
     """The run that made the backbone of this one, or the model that it came from."""
-    recipe = run.resolved(start="?" if isinstance(run.init, Run) else None)
+    recipe = run.resolved()
     if recipe.stage == "pretrain" or (recipe.train.backbone == "fine-tuned" and recipe.train.tasks):
         return run
     return _encoder(run.init) if isinstance(run.init, Run) else recipe.init

@@ -8,7 +8,16 @@ from typing import Any
 
 import torch
 
-TITLES = {"threads": "threads", "cpu": "CPU features", "torch": "torch", "build": "build of torch", "device": "device"}
+from glocal.engine.distributed import world
+
+TITLES = {
+    "threads": "threads",
+    "processes": "processes",
+    "cpu": "CPU features",
+    "torch": "torch",
+    "build": "build of torch",
+    "device": "device",
+}
 
 
 def machine(device: torch.device | str | None = None, threads: int | None = None) -> dict[str, Any]:
@@ -17,6 +26,7 @@ def machine(device: torch.device | str | None = None, threads: int | None = None
     named = torch.cuda.get_device_name(where) if where.type == "cuda" else where.type
     return {
         "threads": threads or torch.get_num_threads(),
+        "processes": world().size,
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "torch": str(torch.__version__),
         "build": hashlib.sha256(torch.__config__.show().encode()).hexdigest()[:12],

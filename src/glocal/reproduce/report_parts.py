@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
-from glocal.metrics import mean_ci
+from glocal.metrics import mean_ci, settled
 from glocal.report import plots
 from glocal.report.plots import Point, curve, joined
 from glocal.reproduce.measurement import Measurement, histogram, table_of
@@ -43,14 +43,16 @@ def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportP
     about = SWEEPS[name]
     own, lines = about.own(scale, dataset), about.lines(scale, dataset)
     base = next(line for x, line in lines if x == own)
-    points, numbers = [], []
+    points, numbers, sure = [], [], []
     for x, line in lines:
         value, gap = mean_ci(found.row(line)["auroc"]), found.difference(line, base)
         points.append(Point(x, value.mean, gap.low, gap.high))
-        numbers.append(
-            {"x": x, "auroc": value.mean, "half": value.half, "difference": [gap.mean, gap.low, gap.high]}
-            | {"run": found.folders[line.run].name}
-        )
+        entry: dict[str, Any] = {"x": x, "auroc": value.mean, "half": value.half}
+        entry |= {"difference": [gap.mean, gap.low, gap.high], "run": found.folders[line.run].name}
+        if (over := found.over_seeds(line, "auroc", base)) is not None:
+            entry["seeds"] = asdict(over)
+            sure += [f"{x:g}"] * settled(gap, over)
+        numbers.append(entry)
     drawn = curve(points, marked=own, axis=about.axis, title=f"{about.title}, {dataset}")
     best, spread = max(points, key=lambda p: p.mean), max(p.mean for p in points) - min(p.mean for p in points)
     said = (
@@ -58,6 +60,11 @@ def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportP
         f"{100 * spread:.2f} points over {len(points)} settings; the largest is at {best.x:g}. {about.paper} "
         "Bars: 95 % interval of the difference to the ringed setting on the same tasks."
     )
+    if found.seeds > 1:
+        said += (
+            f" Each is the mean of {found.seeds} training seeds; settled over tasks and seeds is a difference to the "
+            f"ringed setting at {', '.join(sure) or 'none of them'}."
+        )
     drawing = Drawing(f"{name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
     return figure_part(
         f"{name} on {dataset}",
@@ -91,7 +98,7 @@ def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> R
         f"Overlap (IoU, smaller is better) of known and unknown queries over {len(found.tasks)} tasks, 5-way "
         f"{found.shot}-shot on {dataset}: {'; '.join(said)}. The paper measured on miniImageNet, with energy "
         "for GEL and entropy for the others. Scores are scaled within each task, so one far outlier squeezes the "
-        "others together: IoU is no substitute for AUROC."
+        f"others together: IoU is no substitute for AUROC.{_first_seed(found)}"
     )
     return figure_part(
         f"figure-density on {dataset}",
@@ -110,7 +117,7 @@ def _pixels(scale: Scale, dataset: str, found: Measurement, how: Settings) -> Re
         f"Of {chosen.unknown} unknown queries in the first {chosen.tasks} tasks: {counts}. Shown are queries of the "
         "first and third kind whose place changes most, one of each, then four more that E_c misses and E finds; no "
         "pair of classes twice. A score calls as many queries unknown as there are. Lines join every pixel of the "
-        "query's map to the class pixel most like it."
+        f"query's map to the class pixel most like it.{_first_seed(found)}"
     )
     plain = [
         {"kind": each.kind, "truth": each.truth, "taken_for": each.taken_for, "task": each.task}
@@ -125,6 +132,10 @@ def _pixels(scale: Scale, dataset: str, found: Measurement, how: Settings) -> Re
     }
     more = {"tasks": chosen.tasks, "unknown": chosen.unknown, "examples": plain}
     return figure_part(f"figure-pixels on {dataset}", drawings, [below], {**numbers, **more})
+
+
+def _first_seed(found: Measurement) -> str:
+    return f" Of {found.seeds} training seeds this is the first." if found.seeds > 1 else ""
 
 
 def _drawing(example: Example, number: int, dataset: str) -> Drawing:

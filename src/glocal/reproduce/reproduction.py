@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from glocal.engine.distributed import world
-from glocal.metrics import PairedDifference, Spread
+from glocal.metrics import PairedDifference, Spread, settled
 from glocal.reproduce.graph import Step, in_order, tests_of, work_off
 from glocal.reproduce.machine import differences, machine, text
 from glocal.reproduce.measurement import SEED, Measurement, measure, published_row
@@ -67,13 +67,14 @@ def reproduce(
     """
     earlier = _replaced(how.out) if beside is None else read_report(beside)
     tests = tests_of(names, scale, datasets, how.seeds)
-    engine(in_order(tests), how)
     trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
+    how = replace(how, threads=_threads(trained))
+    engine(in_order(tests), how)
     folders = {run: folder_of(run, how.runs) for run in trained}
     found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
-    runs = {folder.name: about_run(folder) for folder in folders.values()}
-    named = {_threads(about) for about in runs.values()}
-    here = machine(how.device, named.pop() if len(named) == 1 else None)
+    made = [folder_of(step, how.runs) for run in trained for step in run.chain()]
+    runs = {folder.name: about_run(folder) for folder in made}
+    here = machine(how.device, how.threads)
     manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
@@ -116,17 +117,17 @@ def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[st
     """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
     found = []
     for name, about in runs.items():
-        threads = _threads(about)
+        threads = about["recipe"].get("speed", {}).get("threads")  # however many the machine has
         now = here if threads is None else {**here, "threads": threads}
         if others := differences(about.get("machine", {}), now):
             found.append(f"{name} ({', '.join(others)})")
     return [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
 
 
-def _threads(about: Mapping[str, Any]) -> int | None:
-    """Those that the recipe of a run names, however many the machine has."""
-    threads: int | None = about["recipe"].get("speed", {}).get("threads")
-    return threads
+def _threads(runs: Iterable[Run]) -> int | None:
+    """Those that all recipes name, however many the machine has."""
+    named = {run.resolved().speed.threads for run in runs}
+    return named.pop() if len(named) == 1 else None
 
 
 NOTES = {
@@ -222,8 +223,11 @@ def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spre
     """The one of the two intervals that says less."""
     if over is None:
         return gap
-    settled = (gap.low > 0 and over.low > 0) or (gap.high < 0 and over.high < 0)
-    return gap if settled else replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
+    return (
+        gap
+        if settled(gap, over)
+        else replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
+    )
 
 
 def _verdict(gaps: Sequence[PairedDifference | Spread]) -> str:

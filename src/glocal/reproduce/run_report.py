@@ -22,8 +22,8 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
 
     ``shape``: split, shots, way, query, unknown_way and reference of ``compare``.
     """
-    where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu")}
-    found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, **(how.testing | where))
+    where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
+    found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, progress=how.progress, **where)
     name = Path(dataset).name
     numbers = {
         "dataset": name,

@@ -44,9 +44,9 @@ class Run:
     overrides: tuple[str, ...] = ()
     init: Run | str | None = None  # a run, or a model by name; None leaves what the recipe says
 
-    def resolved(self, start: str | None = None) -> Recipe:
-        """``start``: where the run lies that this one starts from."""
-        begin = start or (self.init if isinstance(self.init, str) else None)
+    def resolved(self, start: Path | str | None = "?") -> Recipe:
+        """``start``: where the run lies that this one starts from, if it starts from one."""
+        begin = str(start) if isinstance(self.init, Run) else self.init
         return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
 
     def seeded(self, further: int) -> Run:
@@ -63,7 +63,7 @@ class Run:
 
 @cache
 def _seed(run: Run) -> int:
-    return run.resolved(start="?" if isinstance(run.init, Run) else None).seed
+    return run.resolved().seed
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,7 @@ class Settings:
     callback: Callable[[str], Callback | None] = lambda title: None  # of training, by the name of the run
     progress: Progress | None = None  # of testing
     seeds: int = 1  # trainings of every run
+    threads: int | None = None  # that compute test tasks; as many as there are
 
     @property
     def runs(self) -> Path:
@@ -85,13 +86,14 @@ class Settings:
     @property
     def testing(self) -> dict[str, Any]:
         """Arguments of ``evaluate_models``."""
-        return {"device": self.device or "cpu", "workers": self.workers, "progress": self.progress}
+        where = {"device": self.device or "cpu", "workers": self.workers, "threads": self.threads}
+        return where | {"progress": self.progress}
 
 
 def folder_of(run: Run, home: Path) -> Path:
     """Where the run lies, whether it is there or not."""
     start = folder_of(run.init, home) if isinstance(run.init, Run) else None
-    recipe = run.resolved(None if start is None else str(start))
+    recipe = run.resolved(start)
     # What differs from the defaults: an option that is added to recipes later renames no run.
     fields = recipe.model_dump(mode="json", exclude_defaults=True) | {"init": _identity(recipe, start)}
     fields["data"].pop("workers", None)  # how many of them changes no number
@@ -116,7 +118,7 @@ def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
         return None
     try:
         if not _agreed((folder / DONE).is_file()):  # somebody may have been quicker
-            _make(run.resolved(None if start is None else str(start)), folder, how, start)
+            _make(run.resolved(start), folder, how, start)
     finally:
         lock.release()
     return folder
