@@ -25,23 +25,20 @@ FROZEN_MARGINS = {
 }
 
 
-# Where validation prefers that GEL starts after FEAT's training, as published.
-AFTER_FEAT = ("tiered-64",)
-
-
 @dataclass(frozen=True)
 class CpuScale(Scale):
     """Heads on the frozen maps of the shipped narrow backbones; only what a row is about differs from their recipes."""
 
     temperature: float = 32.0  # of distances between vectors of 192 channels
+    after_feat: tuple[str, ...] = ()  # where GEL starts after FEAT's training, as published: validation decides
 
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
         own = FROZEN_MARGINS.get((dataset, variant), ())
         run = self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
-        return replace(run, init=self.baseline(dataset, shot)) if dataset in AFTER_FEAT else run
+        return replace(run, init=self.baseline(dataset, shot)) if dataset in self.after_feat else run
 
     def gel_without_feat(self, dataset: str, shot: int) -> Run | None:
-        return replace(self.gel(dataset, shot), init=None) if dataset in AFTER_FEAT else None
+        return replace(self.gel(dataset, shot), init=None) if dataset in self.after_feat else None
 
     def baseline(self, dataset: str, shot: int) -> Run:
         return self._head(f"{dataset}-cpu-feat-{shot}shot", dataset)
@@ -65,6 +62,7 @@ CPU = CpuScale(
     beside={"tiered-64": "tiered-imagenet", "cifar-fs": "cifar-fs"},
     pixels={"tiered-64": 16, "cifar-fs": 4},
     learned_coefficients=("optimizer.clip=5.0",),
+    after_feat=("tiered-64",),
 )
 
 
