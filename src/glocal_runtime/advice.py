@@ -92,6 +92,8 @@ def without_duplicates(support: Support) -> tuple[Support, list[Finding]]:
                 )
             if photo.name != first or any(bank.photos[k].digest == photo.digest for k in keep):
                 text = f"left out {photo.name}: the same picture as {first} of {name!r}; remove it"
+                if photo.name == first:
+                    text = f"left out {photo.name}: {name!r} has it already"
                 findings.append(Finding("duplicate", text, frozenset({name})))
             else:
                 keep.append(i)

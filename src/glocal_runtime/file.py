@@ -100,7 +100,8 @@ def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], b
 def check_target(path: Path) -> None:
     """Refuse a place where nothing can be written, before minutes are spent on what is to be written there."""
     if path.is_dir():
-        raise DataError(f"{path} is a folder; name a file, such as {path / 'parts'}{SUFFIX}", code="bad-target")
+        example = path / f"parts{path.suffix or SUFFIX}"
+        raise DataError(f"{path} is a folder; name a file, such as {example}", code="bad-target")
     above = next(each for each in (path.parent, *path.parent.parents) if each.exists())
     if not above.is_dir():
         raise DataError(

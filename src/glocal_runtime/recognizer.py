@@ -382,7 +382,7 @@ def _unused(now: Contents) -> list[Finding]:
 
 
 def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | None) -> Promise:
-    if with_unknown is not None and check_promise(with_unknown) < max_false_unknown:
+    if with_unknown is not None and check_promise(with_unknown, "with_unknown") < max_false_unknown:
         raise RecipeError(
             f"with_unknown is the share of false unknowns that known unknowns may raise max_false_unknown to, so it is "
             f"at least {max_false_unknown:g}, got {with_unknown:g}",

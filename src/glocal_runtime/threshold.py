@@ -72,11 +72,11 @@ class Threshold:
 _FIELDS = set(Threshold.__dataclass_fields__)
 
 
-def check_promise(max_false_unknown: float) -> float:
+def check_promise(share: float, name: str = "max_false_unknown") -> float:
     """The share as it is, or a refusal: for less than ``LEAST_SHARE``, no number of photos would be enough."""
-    if not LEAST_SHARE <= max_false_unknown <= 1 - LEAST_SHARE:
+    if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
         raise RecipeError(
-            f"max_false_unknown must be a share between {LEAST_SHARE} and {1 - LEAST_SHARE} (0.05 is 5 %), "
-            f"got {max_false_unknown}; to call nothing unknown set the threshold itself"
+            f"{name} must be a share between {LEAST_SHARE} and {1 - LEAST_SHARE} (0.05 is 5 %), "
+            f"got {share}; to call nothing unknown set the threshold itself"
         )
-    return max_false_unknown
+    return share

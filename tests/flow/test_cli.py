@@ -153,6 +153,8 @@ class TestEvaluate:
             (["--tasks-from", "no-such-file"], "no-such-file cannot be read"),
             (["--save-tasks", "/proc/no/tasks.json"], "/proc/no"),
             (["--dataset", "nowhere"], "dataset 'nowhere' is none of those by name"),
+            (["--dataset", "mini-imagenet"], "set GLOCAL_DATA to the folder that has mini-imagenet in it"),
+            (["--save-tasks", __file__], "is there already; write over it with --force"),
         ],
     )
     def test_what_the_user_can_mend(self, glocal: Any, home: Path, more: list[str], part: str) -> None:

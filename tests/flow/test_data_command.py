@@ -157,6 +157,7 @@ def test_show(glocal: Any, tmp_path: Path) -> None:
         (["--split", "all", "--classes", "9", "-o", tmp_path / "no.png"], "photos has 6 classes, so 1 to that many"),
         (["--split", "all", "-o", tmp_path / "no.jpg"], "its name must end in .png, got no.jpg"),
         (["-o", tmp_path / "no.png"], "use --split all"),
+        (["--split", "all", "-o", tmp_path / "sheet.png"], "is there already; write over it with --force"),
     ):
         one_sentence(glocal("data", "show", source, *arguments), part)
     assert not list(tmp_path.glob("no.*"))

@@ -76,6 +76,14 @@ def test_what_programs_read(home: Path, tmp_path: Path) -> None:
     assert (inspected["model"]["name"], inspected["classes"][-1]["name"]) == ("embedded-gel", "six")
 
 
+def test_a_check_with_the_photos_that_taught_it_says_so(home: Path, tmp_path: Path) -> None:
+    write_classes(tmp_path / "labelled", KNOWN, 20, 22)
+    shutil.copy(home / "photos" / KNOWN[0] / "000.png", tmp_path / "labelled" / KNOWN[0])
+    told = glocal("check", home / "digits.glocal", tmp_path / "labelled", "--device", "cpu").stdout
+    assert "1 of the pictures taught it" in told
+    assert "taught it" in glocal("check", home / "digits.glocal", home / "photos", "--device", "cpu").stdout
+
+
 def test_pictures_that_cannot_be_read_get_a_row_and_an_exit_code(home: Path, tmp_path: Path) -> None:
     file, bad, good = home / "digits.glocal", tmp_path / "bad.png", sorted((home / "new").iterdir())[0]
     bad.write_text("x")

@@ -82,6 +82,13 @@ def test_another_seed_reaches_all_a_run_starts_from() -> None:
     assert (first.overrides, first.init, second.overrides) == (("seed=2",), "shipped", ("train.tasks=2", "seed=2"))
 
 
+def test_a_misspelt_setting_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    scale = SCALES["embedded"].set_as("paper", ["train:train.taks=1"])
+    with refused("recipe", "taks"):
+        reproduce(["combine"], scale, ["embedded"], Settings(tmp_path / "out", tasks=6), "glocal reproduce")
+    assert not (tmp_path / "out").exists()
+
+
 def test_seeds_count_from_the_one_that_is_set() -> None:
     scale = tiny_scale().set_as("paper", ["seed=1"])
     runs = [scale.gel(NAME, 1).seeded(k) for k in range(3)]

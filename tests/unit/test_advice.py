@@ -31,6 +31,8 @@ def test_copies_are_left_out_and_near_copies_told_of(rows: int, monkeypatch: pyt
     darker = (zero[1] * 0.9).astype(np.uint8)
     kinds = found({"zero": [*zero, zero[3], darker], "one": some("one", 0, 6)})
     assert kinds["duplicate"] == ["left out zero/6: the same picture as zero/3 of 'zero'; remove it"]
+    who = Recognizer.enroll({"zero": zero, "one": some("one", 0, 6)}, model="embedded-gel", device="cpu")
+    assert who.add_photos("zero", zero[:1])[0].text == "left out zero/0: 'zero' has it already"
     [near] = kinds["near duplicate"]
     assert near.startswith("zero/1 of 'zero' and zero/7 are nearly the same picture; keep one")
 

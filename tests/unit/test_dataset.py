@@ -19,6 +19,7 @@ from PIL import Image
 from faults import killed
 from glocal.data import digests, layouts
 from glocal.data.dataset import ClassDataset
+from glocal.data.layouts import list_zip
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import decode
 from packings import write_file
@@ -220,6 +221,13 @@ def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path
         with ThreadPoolExecutor(8) as pool:
             for i, image in enumerate(pool.map(lambda k, copy=copy: copy.image(k % 5), range(200))):
                 np.testing.assert_array_equal(image, expected[i % 5])
+
+
+def test_a_zip_is_listed_as_its_folder_is_however_it_was_packed(tmp_path: Path, tree: Tree) -> None:
+    """The order decides which photos a recognizer tries its threshold on."""
+    sorted_, turned = (zip_of(tmp_path / f"{k}.zip", dict(sorted(tree.items(), reverse=k))) for k in (False, True))
+    names = [[member.filename for member in list_zip(path).source._members] for path in (sorted_, turned)]
+    assert names[0] == names[1] == sorted(tree)
 
 
 def test_a_forked_process_opens_its_own_zip_handle(tmp_path: Path, tree: Tree, monkeypatch) -> None:

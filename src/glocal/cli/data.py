@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Json, bars, meter, show, stages
+from glocal.cli.console import Force, Json, bars, check_free, meter, show, stages
 from glocal_runtime.errors import DataError
 from glocal_runtime.spelling import counted
 
@@ -113,6 +113,7 @@ def show_(
     split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "train",
     seed: Annotated[int, typer.Option(min=0, help="Which classes and pictures.")] = 0,
     skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read.")] = False,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Draw a contact sheet: some pictures of some classes, with their names."""
@@ -121,6 +122,7 @@ def show_(
 
     if out.suffix.lower() != ".png":
         raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
+    check_free(out, force)
     pictures = open_dataset(dataset, split, skip_bad=skip_bad)
     names = contact_sheet(pictures, out, classes=classes, per_class=per_class, seed=seed)
     plain = {"sheet": str(out), "dataset": pictures.name, "classes": names}

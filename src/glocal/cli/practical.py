@@ -64,6 +64,7 @@ def enroll(
 
     check_target(out)
     check_free(out, force)
+    check_there(*([unknown] if unknown else []))
     with bars() as progress:
         recognizer = Recognizer.enroll(
             folder,

@@ -65,6 +65,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
         f"                 {found.named_right} had none been called unknown",
         f"false unknown    {found.false_unknown}; {promised}",
         f"unknowns caught  {found.caught} of pictures of no enrolled class",
+        *([f"{found.taught} of the pictures taught it: of these an answer proves little"] if found.taught else []),
         "",
         *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
     ]

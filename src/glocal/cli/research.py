@@ -121,6 +121,7 @@ def evaluate(
     support_views: SupportViews = 1,
     tasks_from: TasksFrom = None,
     save_tasks: Annotated[Path | None, typer.Option(help="Write the task list to this file.")] = None,
+    force: Force = False,
     skip_bad: SkipBad = False,
     workers: Workers = 2,
     device: Device = "auto",
@@ -129,6 +130,7 @@ def evaluate(
     """Measure a model on few-shot open-set tasks: mean and 95 % interval over tasks."""
     from glocal.engine.evaluate import evaluate as run
 
+    check_free(save_tasks, force)
     shape: dict[str, Any] = {"split": split, "way": way, "shot": shot, "query": query, "unknown_way": unknown_way}
     shape |= {"seed": seed, "score": score, "support_views": support_views, "save_tasks": save_tasks}
     how: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}

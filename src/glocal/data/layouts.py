@@ -9,6 +9,7 @@ import threading
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, NoReturn, Protocol, TypeAlias
 
@@ -135,7 +136,10 @@ def list_folder(root: Path) -> Listing:
     if not root.exists():
         raise DataError(f"{root}: no such folder; name a folder that holds one folder of pictures per class")
     if not root.is_dir():
-        raise DataError(f"{root}: this is a file, not a folder; from_zip reads a zip, from_csv a CSV")
+        raise DataError(
+            f"{root}: this is a file, not a folder; name a folder that holds one folder of pictures per class "
+            "(or a zip, .zip, or a list, .csv, of them)"
+        )
     root = unwrap(root)
     folders, loose = _inside(root)
     if not folders:
@@ -178,7 +182,7 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
         entries = _unwrap_entries(entries)
     depth = len(prefix)
     below = [(entry, parts[depth:]) for entry, parts in entries if parts[:depth] == prefix and len(parts) > depth]
-    for entry, parts in _unwrap_entries(below):
+    for entry, parts in sorted(_unwrap_entries(below), key=itemgetter(1)):  # as a folder, however it was packed
         if len(parts) > 1 and is_picture(parts[-1]):
             members.append(entry)
             class_of.append(parts[0])

@@ -13,6 +13,7 @@ from glocal.data.benchmarks.embedded import embedded
 from glocal.data.dataset import ClassDataset
 from glocal.data.layouts import unwrap, zip_folders
 from glocal.data.prepared import is_prepared, open_prepared
+from glocal.data.splits import CATALOGUE
 from glocal_runtime.errors import DataError
 from glocal_runtime.spelling import meant
 
@@ -70,7 +71,13 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
         if folder.is_file():
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
-    told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
+    if str(name) in CATALOGUE:
+        told = (
+            f"the pictures of {name} are not there: {where}; set GLOCAL_DATA to the folder that has {name} in it, or "
+            f"make it with glocal data prepare {name} --from PATH --out DIR"
+        )
+    else:
+        told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
     raise DataError(told, code="no-such-dataset")
 
 

@@ -62,6 +62,11 @@ class Check:
         """Pictures of no enrolled class that were called unknown."""
         return self._rate(lambda each: each.answer.is_unknown, known=False)
 
+    @property
+    def taught(self) -> int:
+        """Pictures that are (nearly) support photos, of which an answer proves little."""
+        return sum(bool(each.answer.warning) for each in self.pictures)
+
     def confusion(self) -> dict[str, dict[str, int]]:
         """Truth -> answer -> pictures; rows and columns are the classes and "unknown", those that occur."""
         table: dict[str, dict[str, int]] = {}
