@@ -97,11 +97,10 @@ def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], b
             archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
 
 
-def check_target(path: Path) -> None:
+def check_target(path: Path, suffix: str = SUFFIX) -> None:
     """Refuse a place where nothing can be written, before minutes are spent on what is to be written there."""
     if path.is_dir():
-        example = path / f"parts{path.suffix or SUFFIX}"
-        raise DataError(f"{path} is a folder; name a file, such as {example}", code="bad-target")
+        raise DataError(f"{path} is a folder; name a file, such as {path / 'parts'}{suffix}", code="bad-target")
     above = next(each for each in (path.parent, *path.parent.parents) if each.exists())
     if not above.is_dir():
         raise DataError(

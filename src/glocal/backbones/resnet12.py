@@ -124,9 +124,10 @@ class Conv3x3(nn.Conv2d):
 
     def forward(self, x: Tensor) -> Tensor:
         _, channels, height, width = x.shape
-        if not torch.is_grad_enabled() or x.device.type != "cpu" or torch.is_autocast_enabled("cpu"):
+        if not torch.is_grad_enabled() or x.device.type != "cpu":
             return super().forward(x)
-        if channels >= MANY_CHANNELS and max(height, width) > 2:
+        # Winograd's sums and differences cancel, and bfloat16 has no digits to spare for that.
+        if channels >= MANY_CHANNELS and max(height, width) > 2 and not torch.is_autocast_enabled("cpu"):
             return winograd(x, self.weight)
         if max(height, width) > SMALL_MAP:
             return super().forward(x)

@@ -162,7 +162,7 @@ def evaluate_models(
 
     Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
     Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
-    ``threads`` compute the tasks; maps do not depend on how many there are.
+    ``threads``: how many compute the tasks, whose last digits depend on it.
     """
     plugins.load_all(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there

@@ -50,7 +50,8 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
             code="other-recipe",
         )
     # Tasks are dealt out, and how many processes share them changes no number; a batch norm sees its own share alone.
-    processes, size = record.get("processes", 1), world().size
+    size = world().size
+    processes = record.get("processes", size)  # a run from before it was recorded may go on
     if recipe.stage == "pretrain" and processes != size:
         raise RecipeError(
             f"the run in {folder} was started by {processes} processes, and with {size} its numbers would be others; "

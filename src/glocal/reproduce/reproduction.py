@@ -221,13 +221,9 @@ def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Fo
 
 def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spread:
     """The one of the two intervals that says less."""
-    if over is None:
+    if over is None or settled(gap, over):
         return gap
-    return (
-        gap
-        if settled(gap, over)
-        else replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
-    )
+    return replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
 
 
 def _verdict(gaps: Sequence[PairedDifference | Spread]) -> str:
