@@ -52,6 +52,12 @@ class Finding:
         )
 
     @classmethod
+    def loose(cls, names: Sequence[str]) -> Finding:
+        """Pictures beside the folders of the classes, which belong to none."""
+        lie = "picture beside the class folders was" if len(names) == 1 else "pictures beside the class folders were"
+        return cls("loose", f"{len(names)} {lie} passed over ({_listed(names)}); put each into the folder of its class")
+
+    @classmethod
     def known_unknowns(cls, n: int) -> Finding:
         """Photos of a folder named unknown/, which is no class."""
         photos = "photo in unknown/ is a known unknown" if n == 1 else "photos in unknown/ are known unknowns"

@@ -162,6 +162,13 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
     return found
 
 
+def loose_pictures(photos: Labelled) -> list[str]:
+    """Names of the pictures beside the class folders: nobody said what they show."""
+    if isinstance(photos, Mapping) or not Path(photos).is_dir():
+        return []
+    return sorted(each.name for each in Path(photos).iterdir() if each.is_file() and is_picture(each.name))
+
+
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """Files as they are named; of a folder every picture in and below it, by name, links to folders not followed.
 

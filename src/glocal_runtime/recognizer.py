@@ -37,6 +37,7 @@ from glocal_runtime.photos import (
     Unreadable,
     as_source,
     labelled_sources,
+    loose_pictures,
     nested_folders,
     sources_of,
     take,
@@ -136,6 +137,7 @@ class Recognizer:
         findings = [Finding.known_unknowns(len(aside))] if aside else []
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
+        findings += [Finding.loose(names)] if (names := loose_pictures(photos)) else []
         return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
 
     @classmethod

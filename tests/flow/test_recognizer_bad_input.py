@@ -264,6 +264,18 @@ def test_no_photo_speaks_to_the_terminal(good: Path, tmp_path: Path, glocal: Any
     assert out.exists()
 
 
+def test_add_leaves_out_what_it_cannot_read_when_asked_to(good: Path, tmp_path: Path, glocal: Any) -> None:
+    file = shutil.copy(good / "good.glocal", tmp_path / "own.glocal")
+    photos = write(tmp_path / "six", "six", 0, 3)
+    (tmp_path / "six" / "bad.png").write_bytes(b"no picture")
+    before = file.read_bytes()
+    code, _, err = glocal("add", file, "six", tmp_path / "six", "--device", "cpu")
+    assert (code, "--skip-bad" in err, file.read_bytes() == before) == (2, True, True), err
+    code, _, err = glocal("add", file, "six", tmp_path / "six", "--skip-bad", "--device", "cpu")
+    assert (code, "bad.png" in err) == (0, True), err
+    assert len(json.loads(glocal("classes", file, "--json")[1])["six"]) == len(photos)
+
+
 def test_a_folder_of_an_earlier_export_is_read_and_another_is_none(tmp_path: Path, glocal: Any) -> None:
     export = shutil.copytree(Path(__file__).parents[1] / "data" / "old-export", tmp_path / "export")
     photo = write(tmp_path, "one", 7, 8)[0]

@@ -80,7 +80,7 @@ def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
     assert "narrow backbone" in table["caption"]
     assert "frozen" not in table["caption"], "all but RFDNet are fine-tuned"
     stages = {about["recipe"]["stage"] for about in found["runs"].values()}
-    assert stages == {"train"}
+    assert stages == {"pretrain", "train"}
 
 
 @pytest.mark.parametrize("method", ["gel", "rfdnet"])

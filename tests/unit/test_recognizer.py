@@ -288,6 +288,16 @@ def test_bad_photos_are_named_or_left_out_and_told_of(tmp_path: Path) -> None:
     assert who.contents is before
 
 
+def test_photos_beside_the_class_folders_are_told_of(tmp_path: Path) -> None:
+    write_classes(tmp_path, ["one", "two"], 0, 3)
+    assert "loose" not in {each.kind for each in enrolled(tmp_path).findings()}
+    next((tmp_path / "one").iterdir()).rename(tmp_path / "stray.png")
+    (tmp_path / "notes.txt").write_text("no photo")
+    found = next(each for each in enrolled(tmp_path).findings() if each.kind == "loose")
+    assert "stray.png" in found.text
+    assert "notes.txt" not in found.text
+
+
 def test_models_that_cannot_serve_are_refused() -> None:
     photos = {"zero": some("zero", 0, 2)}
     with refused("transductive", "oslo"):

@@ -37,7 +37,7 @@ Query = Annotated[int, typer.Option(min=1, help="Queries per class.")]
 UnknownWay = Annotated[int | None, typer.Option(min=0, help="Unknown classes per task; as many as way.")]
 Tasks = Annotated[int, typer.Option(min=1, help="How many tasks.")]
 Seed = Annotated[int, typer.Option(min=0, help="Which tasks.")]
-SkipBad = Annotated[bool, typer.Option(help="Leave out pictures that cannot be read, and count them.")]
+SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read, and say which.")]
 Runs = Annotated[
     list[str],
     typer.Argument(help="Run folders, checkpoints or shipped models, as RUN, RUN:SCORE or LABEL=RUN:SCORE."),

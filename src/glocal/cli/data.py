@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Force, Json, bars, check_free, meter, show, stages
+from glocal.cli.console import Force, Json, SkipBad, bars, check_free, meter, show, stages
 from glocal_runtime.errors import DataError
 from glocal_runtime.spelling import counted
 
@@ -51,7 +51,7 @@ def prepare(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder; NAME below GLOCAL_DATA.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="How classes without a split are divided.")] = 0,
     shares: Annotated[str, typer.Option(help="Their shares for train, val and test.")] = "60,16,24",
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read.")] = False,
+    skip_bad: SkipBad = False,
     json: Json = False,
 ) -> None:
     """Recognise what you have of a data set and convert it once; stopped, the same command goes on."""
@@ -112,7 +112,7 @@ def show_(
     per_class: Annotated[int, typer.Option(min=1, help="How many pictures of each.")] = 8,
     split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "train",
     seed: Annotated[int, typer.Option(min=0, help="Which classes and pictures.")] = 0,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read.")] = False,
+    skip_bad: SkipBad = False,
     force: Force = False,
     json: Json = False,
 ) -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
-from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import check_report, describe, printing, summary, tell
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def enroll(
         float | None,
         typer.Option(help="With --unknown: the share of known photos called unknown that catching them may cost."),
     ] = None,
-    skip_bad: Annotated[bool, typer.Option("--skip-bad", help="Leave out photos that cannot be read.")] = False,
+    skip_bad: SkipBad = False,
     force: Force = False,
     workers: Workers = 2,
     device: Device = "auto",

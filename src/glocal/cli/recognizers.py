@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.collection import RecognizerFile
-from glocal.cli.console import Device, Force, Json, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import describe, summary, tell, threshold_lines
 from glocal_runtime.printable import printable
 from glocal_runtime.spelling import counted
@@ -39,6 +39,7 @@ def add(
     unknown: Annotated[
         list[Path] | None, typer.Option(help="Photos, or a folder, of other things: known unknowns.")
     ] = None,
+    skip_bad: SkipBad = False,
     workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
@@ -56,9 +57,9 @@ def add(
         if name is not None:
             known = check_class_name(name) in recognizer.classes
             grow = recognizer.add_photos if known else recognizer.add_class
-            findings += grow(name, photos or [], progress=rate_meter(progress, "add"))
+            findings += grow(name, photos or [], skip_bad=skip_bad, progress=rate_meter(progress, "add"))
         if unknown:
-            findings += recognizer.add_unknown(unknown, progress=rate_meter(progress, "add"))
+            findings += recognizer.add_unknown(unknown, skip_bad=skip_bad, progress=rate_meter(progress, "add"))
     _save(recognizer, file, findings, json)
 
 
