@@ -174,6 +174,7 @@ QUESTIONS = (
     Question(
         "The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", AHEAD, ENERGY_MAPS
     ),
+    Question("All of GEL", "ablation", AHEAD, CONTROL, "the same model without the loss and pixels", AHEAD, BASELINE),
     Question(
         "Combining ahead",
         "combine",

@@ -52,6 +52,10 @@ class Scale(ABC):
         """GEL straight from pre-training, where a scale has the FEAT stage to leave out."""
         return None
 
+    def gel_as_published(self, dataset: str, shot: int, variant: str = "ahead") -> Run | None:
+        """GEL to the letter, where a scale's own rows have another form."""
+        return None
+
     def full_peeler(self, dataset: str, shot: int) -> Run | None:
         """PEELER as first published, on ResNet-18."""
         return None

@@ -69,7 +69,17 @@ CPU = CpuScale(
 class WideScale(CpuScale):
     """The same heads on wider backbones, whose distances are larger."""
 
+    def gel_as_published(self, dataset: str, shot: int, variant: str = "ahead") -> Run | None:
+        if dataset != "cifar-fs":  # elsewhere the heads have that form already
+            return None
+        baseline = self.baseline(dataset, shot)
+        feat = replace(baseline, overrides=(*baseline.overrides, "method.adapter=false"))
+        form = f'method={{name = "gel", variant = "{variant}", temperature = {self.temperature}}}'
+        return replace(self._head(f"{dataset}-cpu-{shot}shot", dataset, form, "optimizer.lr=1e-2"), init=feat)
+
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        if variant == "energy-maps" and (published := self.gel_as_published(dataset, shot, variant)):
+            return replace(published, overrides=(*published.overrides, *overrides))  # its maps must not be centred
         # Those of CIFAR-FS compare by cosine and learn their temperature.
         own = () if dataset == "cifar-fs" else (f"method.temperature={self.temperature}",)
         return super().gel(dataset, shot, variant, *own, *overrides)
