@@ -73,7 +73,7 @@ def export(
     ``int8`` is exempt from that and measured instead: on ``labelled`` pictures, else on thumbnails of the support.
     With ``new`` no file is written over.
     """
-    check_target(Path(path), ".onnx")
+    check_target(Path(path))
     source = recognizer.contents.model
     if not isinstance(source, TorchModel):
         raise RecipeError("this recognizer holds ONNX graphs already; export the file it was made from", code="is-onnx")
