@@ -44,7 +44,7 @@ def test_the_splits_of_a_divided_folder(divided: Path) -> None:
 def test_a_plain_folder_of_classes_opens_as_a_whole(tmp_path: Path) -> None:
     folder = write_classes(tmp_path / "vehicles", "bus", "train")  # a class may be called like a split
     assert sorted(open_dataset(str(folder), "all").classes) == ["bus", "train"]
-    with refused("no-such-split", "vehicles is not divided", "no split 'test'; use --split all"):
+    with refused("no-such-split", "vehicles is not divided", "no split 'test'", "use --split all"):
         open_dataset(folder, "test")
 
 

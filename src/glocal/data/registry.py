@@ -108,7 +108,7 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
             return ""
         raise DataError(
             f"{where} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
-            "give it these folders, or ask for all of its class folders (--split all)",
+            "give it these folders, or use --split all for all of its class folders",
             code="no-such-split",
         )
     if split not in present:
