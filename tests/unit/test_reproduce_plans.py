@@ -171,22 +171,24 @@ def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> 
 
 
 @pytest.mark.parametrize("shot", SHOTS)
-def test_the_full_scale_has_gel_to_the_letter_too(shot: int) -> None:
+@pytest.mark.parametrize("name", ["cpu", "full"])
+def test_scales_whose_heads_are_ours_have_gel_to_the_letter_too(name: str, shot: int) -> None:
     """After a FEAT stage without an adapter, on maps as they are; the data and length are those of the other rows."""
-    full, letter = SCALES["full"], load_recipe(f"cifar-fs-gel-paper-{shot}shot", ["init=?"]).method
-    published = TABLES["ablation"].lines(full, "cifar-fs", shot)[-1].run
-    maps = full.gel("cifar-fs", shot, "energy-maps")
+    scale, letter = SCALES[name], load_recipe(f"cifar-fs-gel-paper-{shot}shot", ["init=?"]).method
+    published = TABLES["ablation"].lines(scale, "cifar-fs", shot)[-1].run
+    maps = scale.gel("cifar-fs", shot, "energy-maps")
     for run, variant in ((published, "ahead"), (maps, "energy-maps")):
         recipe, feat = run.resolved(start="?"), run.init
         assert recipe.method.name == letter.name
         head, own = (build_method("gel", 640, dict(each.settings)) for each in (recipe.method, letter))
-        told = [(e.temperature, e.map_temperature, e.margins, e.energy_weight, e.top_k) for e in (head, own)]
+        told = [(e.map_temperature, e.margins, e.energy_weight, e.top_k) for e in (head, own)]
         assert told[0] == told[1]
+        assert head.temperature == {"cpu": 32.0, "full": own.temperature}[name]  # of 192 channels, and of the paper's
         assert recipe.method.settings["variant"] == variant
-        assert recipe.train == full.gel("cifar-fs", shot).resolved(start="?").train
+        assert recipe.train == scale.gel("cifar-fs", shot).resolved(start="?").train
         assert isinstance(feat, Run)
         assert feat.resolved().method.settings["adapter"] is False
-        assert feat.resolved().init == "cifar-fs-full/backbone"
+        assert feat.resolved().init == f"cifar-fs-{name}/backbone"
 
 
 def test_the_wide_scale_has_the_heads_of_the_cpu_scale_with_a_temperature_of_its_own() -> None:

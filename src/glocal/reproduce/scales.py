@@ -20,7 +20,6 @@ FROZEN_MARGINS = {
     ("cifar-fs", "energy"): ("method.m_known=-7.5", "method.m_unknown=-5.5"),
     # The published margins, and distances scaled so that energies start beside them, at about -1 as at full width.
     ("tiered-64", "energy-maps"): ("method.map_temperature=2560.0", *PUBLISHED_MARGINS),
-    ("cifar-fs", "energy-maps"): ("method.map_temperature=16.0", *PUBLISHED_MARGINS),
     ("cifar-fs", "pixel"): ("method.m_known=-7.5", "method.m_unknown=-5.5", "method.energy_weight=1.0"),
 }
 
@@ -33,12 +32,22 @@ class CpuScale(Scale):
     after_feat: tuple[str, ...] = ()  # where GEL starts after FEAT's training, as published: validation decides
 
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        if variant == "energy-maps" and (published := self.gel_as_published(dataset, shot, variant)):
+            return replace(published, overrides=(*published.overrides, *overrides))  # its maps must not be centred
         own = FROZEN_MARGINS.get((dataset, variant), ())
         run = self._head(f"{dataset}-cpu-{shot}shot", dataset, f"method.variant={variant}", *own, *overrides)
         return replace(run, init=self.baseline(dataset, shot)) if dataset in self.after_feat else run
 
     def gel_without_feat(self, dataset: str, shot: int) -> Run | None:
         return replace(self.gel(dataset, shot), init=None) if dataset in self.after_feat else None
+
+    def gel_as_published(self, dataset: str, shot: int, variant: str = "ahead") -> Run | None:
+        if dataset != "cifar-fs":  # elsewhere the heads have that form already
+            return None
+        baseline = self.baseline(dataset, shot)
+        feat = replace(baseline, overrides=(*baseline.overrides, "method.adapter=false"))
+        form = f'method={{name = "gel", variant = "{variant}", temperature = {self.temperature}}}'
+        return replace(self._head(f"{dataset}-cpu-{shot}shot", dataset, form, "optimizer.lr=1e-2"), init=feat)
 
     def baseline(self, dataset: str, shot: int) -> Run:
         return self._head(f"{dataset}-cpu-feat-{shot}shot", dataset)
@@ -69,17 +78,7 @@ CPU = CpuScale(
 class WideScale(CpuScale):
     """The same heads on wider backbones, whose distances are larger."""
 
-    def gel_as_published(self, dataset: str, shot: int, variant: str = "ahead") -> Run | None:
-        if dataset != "cifar-fs":  # elsewhere the heads have that form already
-            return None
-        baseline = self.baseline(dataset, shot)
-        feat = replace(baseline, overrides=(*baseline.overrides, "method.adapter=false"))
-        form = f'method={{name = "gel", variant = "{variant}", temperature = {self.temperature}}}'
-        return replace(self._head(f"{dataset}-cpu-{shot}shot", dataset, form, "optimizer.lr=1e-2"), init=feat)
-
     def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        if variant == "energy-maps" and (published := self.gel_as_published(dataset, shot, variant)):
-            return replace(published, overrides=(*published.overrides, *overrides))  # its maps must not be centred
         # Those of CIFAR-FS compare by cosine and learn their temperature.
         own = () if dataset == "cifar-fs" else (f"method.temperature={self.temperature}",)
         return super().gel(dataset, shot, variant, *own, *overrides)
