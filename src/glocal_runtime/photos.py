@@ -166,7 +166,8 @@ def loose_pictures(photos: Labelled) -> list[str]:
     """Names of the pictures beside the class folders: nobody said what they show."""
     if isinstance(photos, Mapping) or not Path(photos).is_dir():
         return []
-    return sorted(each.name for each in Path(photos).iterdir() if each.is_file() and is_picture(each.name))
+    names = (each.name for each in Path(photos).iterdir() if each.is_file())
+    return sorted(name for name in names if is_picture(name) and not name.startswith("."))
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:

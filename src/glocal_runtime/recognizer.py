@@ -134,7 +134,8 @@ class Recognizer:
             Probes(images, encoder.embed(images)),
         )
         enrolled = Enrolled(found, support, contents.unknown)
-        findings = [Finding.known_unknowns(len(aside))] if aside else []
+        usable = sum(len(flat) + i not in bad for i in range(len(aside)))
+        findings = [Finding.known_unknowns(usable)] if usable else []
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         findings += [Finding.loose(names)] if (names := loose_pictures(photos)) else []

@@ -188,9 +188,12 @@ def test_what_the_user_can_mend(glocal: Any, home: Path, tmp_path: Path, monkeyp
     assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "photos", "taken"]
     assert list(home.iterdir()) == []
 
-    code, shown, _ = glocal("data", "prepare", "x", "--from", source, "--out", tmp_path / "x", "--skip-bad")
+    code, shown, said = glocal("data", "prepare", "x", "--from", source, "--out", tmp_path / "x", "--skip-bad")
     assert code == 0
     assert ", 1 left out" in shown
+    assert "bad.jpg" in said
+    code, _, said = glocal("data", "show", source, "--split", "all", "--skip-bad", "-o", tmp_path / "sheet.png")
+    assert (code, "bad.jpg" in said) == (0, True)
     code, shown, _ = glocal("data", "verify", "x", tmp_path / "x")
     assert (code, "1 picture left out when preparing" in shown) == (0, True)
 

@@ -96,6 +96,11 @@ def empty_folder(place: Place) -> list[object]:
     return predict(place, place.root / "nothing")
 
 
+def answers_in_a_folder(place: Place) -> list[object]:
+    (answers := place.root / "answers.jsonl").mkdir()
+    return [*predict(place, place.photos)[:3], "--jsonl", answers]
+
+
 def bad_picture(place: Place) -> list[object]:
     (place.root / "bad.png").write_text("x")
     return predict(place, place.root / "bad.png")
@@ -182,6 +187,7 @@ CASES = [
     ),
     Case("predict: no such picture", lambda p: predict(p, p.root / "none.jpg"), "no such file or folder"),
     Case("predict: empty folder", empty_folder, "no picture in this folder or below it"),
+    Case("predict: answers are a folder", answers_in_a_folder, "answers.jsonl/parts.jsonl"),
     Case("predict: bad picture", bad_picture, "not a picture in any format"),
     Case("predict: a name that is no name", odd_name, "1 of 1 pictures answered", refused=False),
     Case("predict: no such recognizer", lambda p: ["predict", p.root / "no.glocal", p.photos], "there is no such file"),

@@ -10,7 +10,7 @@ from torch import nn
 
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.widen import widen
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, write_checkpoint
 from glocal.engine.pretrain import PretrainStage, pretrain, shrink
 from glocal.engine.recipe import Recipe, parse_recipe
 from glocal.engine.weight_average import WeightAverage
@@ -124,3 +124,25 @@ def test_pre_training_that_goes_on_keeps_the_classifier_where_the_classes_are_th
         more = parse_recipe(fields(folder, "pretrain", init=str(tmp_path / "first")))
         stage = PretrainStage(more, torch.device("cpu"))
         assert torch.equal(stage.classifier.weight.detach(), before) == same
+
+
+@pytest.mark.parametrize("missing", ["data", "extra.base.bias"])
+def test_weights_that_do_not_say_what_they_learned_lend_their_backbone_alone(missing: str, tmp_path: Path) -> None:
+    """As those of published programs: no classes are known of them, and the classifier may have no bias."""
+    known = make_dataset(tmp_path / "known", size=16)
+    pretrain(parse_recipe(fields(known, "pretrain", pretrain={"epochs": 1})), tmp_path / "first")
+    tensors, record = read_checkpoint(tmp_path / "first" / BEST)
+    bare = tmp_path / "bare.safetensors"
+    write_checkpoint(
+        bare,
+        {name: tensor for name, tensor in tensors.items() if name != missing},
+        {name: value for name, value in record.items() if name != missing},
+    )
+    stage = PretrainStage(parse_recipe(fields(known, "pretrain", init=str(bare))), torch.device("cpu"))
+    assert not torch.equal(stage.classifier.weight.detach(), tensors["extra.base.weight"])
+    learned = stage.model.backbone.state_dict()
+    assert all(torch.equal(learned[name], tensors[f"backbone.{name}"]) for name in learned)
+    backbone = {"name": "resnet12", "width": [4, 4, 6, 15], "image_size": 16, "drop_rate": 0.0}
+    wider = fields(known, "pretrain", pretrain={"epochs": 1, "widen": str(bare)}, backbone=backbone)
+    with refused("classes" if missing == "data" else "not-widened"):
+        PretrainStage(parse_recipe(wider), torch.device("cpu"))

@@ -277,6 +277,10 @@ def test_bad_photos_are_named_or_left_out_and_told_of(tmp_path: Path) -> None:
     who = enrolled(tmp_path, skip_bad=True)
     assert who.contents.support.shots == [3, 3]
     assert any("empty.png" in each.text for each in who.findings())
+    write(tmp_path / "unknown", "six", 0, 2)
+    (tmp_path / "unknown" / "cut.png").write_bytes(bad.read_bytes())
+    told = {each.kind: each.text for each in enrolled(tmp_path, skip_bad=True).findings()}
+    assert told["known unknowns"].startswith("2 photos")
     findings = who.add_class("six", [*some("six", 0, 2), bad], skip_bad=True)
     assert findings[0].kind == "unreadable"
     assert len(who.contents.support.classes["six"]) == 2
@@ -293,9 +297,11 @@ def test_photos_beside_the_class_folders_are_told_of(tmp_path: Path) -> None:
     assert "loose" not in {each.kind for each in enrolled(tmp_path).findings()}
     next((tmp_path / "one").iterdir()).rename(tmp_path / "stray.png")
     (tmp_path / "notes.txt").write_text("no photo")
+    (tmp_path / "._stray.png").write_bytes(b"what a Mac leaves beside a photo on a foreign disk")
     found = next(each for each in enrolled(tmp_path).findings() if each.kind == "loose")
     assert "stray.png" in found.text
     assert "notes.txt" not in found.text
+    assert "._stray.png" not in found.text
 
 
 def test_models_that_cannot_serve_are_refused() -> None:

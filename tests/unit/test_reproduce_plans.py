@@ -315,17 +315,31 @@ def test_hours_count_mirrored_tasks_the_part_of_the_pictures_and_heads_that_are_
     assert learned == pytest.approx((200 + 2 * 60) * HEAD_SECONDS["embedded"] / 3600), "and checked twice"
 
 
-def test_planned_runs_can_be_told_apart_without_their_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+SOME_PLANNED = {
+    "paper": {
+        "feat 1-shot on resnet12",
+        "rfdnet 5-shot on resnet12",
+        "rfdnet 5-shot on resnet18",
+        "gel 1-shot on resnet12, variant=ahead, coefficients=learnable, seed=1",
+    },
+    "full": {"gel 5-shot on resnet12, variant=energy-maps, temperature=64.0"},
+    "cpu": {"gel 5-shot on resnet12, variant=energy-maps, temperature=32.0"},
+}
+
+
+@pytest.mark.parametrize("name", SOME_PLANNED)
+def test_planned_runs_can_be_told_apart_without_their_pictures(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("GLOCAL_DATA", raising=False)
     monkeypatch.chdir(tmp_path)
-    scale = SCALES["paper"]
-    runs = [run.seeded(k) for k in range(2) for run in runs_of(list(ALL), scale, ["cifar-fs"])]
-    planned = estimates(runs, tmp_path, "paper", 600)
+    scale = SCALES[name]
+    runs = [run.seeded(k) for k in range(2) for run in runs_of(asked_for(["all"], scale), scale, ["cifar-fs"])]
+    planned = estimates(runs, tmp_path, name, 600)
     assert {each.name for each in planned} == {""}
     methods = {each.method for each in planned}
     assert len(methods) == len(planned)
-    assert {"feat 1-shot on resnet12", "rfdnet 5-shot on resnet12", "rfdnet 5-shot on resnet18"} <= methods
-    assert "gel 1-shot on resnet12, variant=ahead, coefficients=learnable, seed=1" in methods
+    assert SOME_PLANNED[name] <= methods
 
 
 def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

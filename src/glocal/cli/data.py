@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import Force, Json, SkipBad, bars, check_free, meter, show, stages
+from glocal.cli.printing import tell
 from glocal_runtime.errors import DataError
 from glocal_runtime.spelling import counted
 
@@ -80,6 +81,8 @@ def prepare(
             progress.stop()
             typer.echo(f"glocal: stopped; nothing is in {target} yet, the same command goes on from here", err=True)
             raise typer.Exit(130) from None
+    for bad in (each for record in index.splits.values() for each in record.skipped):
+        tell(f"left out {bad.where}: {bad.reason}")
     plain = _prepared(target, index)
     show(plain, as_json=json, otherwise=lambda: _prepared_lines(target, index))
 
@@ -124,6 +127,8 @@ def show_(
         raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
     check_free(out, force)
     pictures = open_dataset(dataset, split, skip_bad=skip_bad)
+    for bad in pictures.skipped:
+        tell(f"left out {bad.where}: {bad.reason}")
     names = contact_sheet(pictures, out, classes=classes, per_class=per_class, seed=seed)
     plain = {"sheet": str(out), "dataset": pictures.name, "classes": names}
     show(plain, as_json=json, otherwise=lambda: f"{out}: {', '.join(names)} of {pictures.name}")

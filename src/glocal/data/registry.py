@@ -112,7 +112,8 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
             code="no-such-split",
         )
     if split not in present:
-        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
+        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits"
+        told += f", got {split!r}" if split == "all" else f", or give it a folder {split}"
         raise DataError(told, code="no-such-split")
     return split
 
@@ -123,7 +124,10 @@ def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
         return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
     if file.suffix.lower() == ".csv":
         if split != "all":
-            told = f"{file} is one list of pictures, so there is no split {split!r}; use --split all"
-            raise DataError(told, code="no-such-split")
+            raise DataError(
+                f"{file} is one list of pictures, so there is no split {split!r}; use --split all, or divide it with "
+                "glocal data prepare",
+                code="no-such-split",
+            )
         return ClassDataset.from_csv(file, skip_bad=skip_bad)
     raise DataError(f"{file} is neither a folder of class folders, nor a .zip of one, nor a .csv of filename,label")

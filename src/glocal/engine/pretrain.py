@@ -66,7 +66,7 @@ class PretrainStage:
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
         if recipe.pretrain.widen:
             self._widen(recipe.pretrain.widen)
-        elif recipe.init is not None and "base.weight" in self.model.extra:
+        elif recipe.init is not None:
             self._go_on(recipe.init)
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
@@ -103,16 +103,16 @@ class PretrainStage:
     def _go_on(self, source: str) -> None:
         """Keep the classifier that ``init`` was pre-trained with, where it knows these classes."""
         before = load_model(source)
-        if list(before.record["data"]["classes"]) == list(self.data.classes):
+        weight, bias = _base_classifier(before)
+        if weight is not None and bias is not None and self._are_classes_of(before):
             with torch.no_grad():
-                for name, parameter in self.classifier.named_parameters():
-                    parameter.copy_(before.extra[f"base.{name}"])
+                self.classifier.weight.copy_(weight)
+                self.classifier.bias.copy_(bias)
 
     def _widen(self, source: str) -> None:
         """Start as the narrower network of ``source``, its classifier included."""
         before, wide = load_model(source), self.model.backbone
-        classifier = {name: before.extra.get(f"base.{name}") for name in ("weight", "bias")}
-        narrow, weight, bias = before.backbone, classifier["weight"], classifier["bias"]
+        narrow, (weight, bias) = before.backbone, _base_classifier(before)
         if not isinstance(narrow, ResNet12) or not isinstance(wide, ResNet12) or weight is None or bias is None:
             raise RecipeError(
                 f"pretrain.widen must name a pre-trained ResNet-12 with its base classifier, for a ResNet-12; {source} "
@@ -120,13 +120,17 @@ class PretrainStage:
                 f"{type(wide).__name__}",
                 code="not-widened",
             )
-        if list(before.record["data"]["classes"]) != list(self.data.classes):
+        if not self._are_classes_of(before):
             raise RecipeError(f"pretrain.widen: {source} has other classes than {self.data.name}", code="classes")
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, 0, salt=6))
         with torch.no_grad():
             widen(narrow, wide, generator, noise=WIDEN_NOISE)
             self.classifier.weight.copy_(shared(weight.float(), len(bias), wide.channels, generator))
             self.classifier.bias.copy_(bias)
+
+    def _are_classes_of(self, before: Model) -> bool:
+        """Whether it learned the classes of this run; imported weights do not say which they learned."""
+        return list(before.record.get("data", {}).get("classes", ())) == list(self.data.classes)
 
     def _size(self, progress: float) -> int | None:
         """Side of the pictures at this share of the run; None for as they are."""
@@ -137,6 +141,11 @@ class PretrainStage:
     def _prepare(self, images: Tensor) -> Tensor:
         images = self.model.backbone.preprocess.normalize(images.to(self.device))
         return images.contiguous(memory_format=torch.channels_last)
+
+
+def _base_classifier(model: Model) -> tuple[Tensor | None, Tensor | None]:
+    """Weight and bias of what it was pre-trained with, where they were kept."""
+    return model.extra.get("base.weight"), model.extra.get("base.bias")
 
 
 pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model

@@ -159,7 +159,7 @@ def check_format(path: Path) -> None:
     """Refuse a place for results before a model is loaded."""
     if path.suffix.lower() not in _FORMATS:
         raise DataError(f"{path}: results are written as .csv or .jsonl; give the file one of these endings")
-    check_target(path, ".csv")
+    check_target(path, path.suffix)
 
 
 class _Format(NamedTuple):
