@@ -103,8 +103,8 @@ def _lowered(promise: Promise, shots: Sequence[int], measured: Measured, found: 
 
 def _nothing_known(share: float, measured: Measured) -> Threshold:
     nothing = (
-        "nothing can be promised from a single photo: add photos to the class, or a second class; until then nothing "
-        "is called unknown, unless known unknowns (--unknown DIR) are given or a threshold is set by hand"
+        "nothing can be promised from so few photos of a single class: add photos, or a second class; until then "
+        "nothing is called unknown, unless known unknowns (--unknown DIR) are given or a threshold is set by hand"
     )
     if measured.unknown:
         value = float(np.quantile([each.score for each in measured.unknown], share))
@@ -116,8 +116,9 @@ def _nothing_known(share: float, measured: Measured) -> Threshold:
 def _warnings(shots: Sequence[int], found: Limits, share: float, high: float) -> list[str]:
     told = []
     if found.source == "one photo":
+        few = "one photo per class" if max(shots) == 1 else "too few photos to measure by"
         told.append(
-            f"one photo per class: the threshold rests on how the classes look to each other, and the share of known "
+            f"{few}: the threshold rests on how the classes look to each other, and the share of known "
             f"photos called unknown may be anything up to {100 * high:.0f} %; a second and third photo of each class "
             "make it a measurement"
         )

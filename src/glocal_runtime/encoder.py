@@ -70,19 +70,22 @@ class Encoder:
         self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None
     ) -> tuple[Bank, dict[int, Unreadable]]:
         """The readable photos, and the others by their place; without ``skip_bad`` there are none."""
-        batches: list[Batch] = []
         bad: dict[int, Unreadable] = {}
-        done = 0
-        for batch in self.batches(sources):
-            bad |= {done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)}
-            done += len(batch.pictures)
-            batches.append(Batch(batch.readable, batch.views.stored()))
-            if progress is not None:
-                progress(done, len(sources))
+
+        def watched() -> Iterator[Batch]:
+            done = 0
+            for batch in self.batches(sources):
+                bad.update({done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)})
+                done += len(batch.pictures)
+                yield batch
+                if progress is not None:
+                    progress(done, len(sources))
+
+        bank = Bank.of(watched())
         if bad and not skip_bad:
             listed = bad_pictures([(each.path, each.error) for each in bad.values()])
             raise DataError(f"{len(bad)} of {len(sources)} photos cannot be used; {listed}", code="bad-photos")
-        return Bank.of(batches), bad
+        return bank, bad
 
     def probe_images(self, sources: Sequence[Source]) -> tuple[bytes, ...]:
         """A few of the pictures as PNG, as the model sees them."""

@@ -148,12 +148,32 @@ def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = M
     Size is judged from the header, before any pixel is unpacked.  Pillow's own limit holds beside ``max_pixels``.
     """
     where = name or (str(source) if isinstance(source, Path) else "(unnamed)")
+    with (
+        _refusing(where, max_pixels),
+        _stream(source, where) as stream,
+        Image.open(stream, formats=_formats()) as image,
+    ):
+        return _pixels(image, where, max_pixels)
+
+
+def opened(image: Image.Image, name: str) -> Pixels:
+    """What ``decode`` gives for the file of a Pillow image, which may not have been loaded yet."""
+    with _refusing(name, MAX_PIXELS):
+        return _pixels(image, name, MAX_PIXELS)
+
+
+def _pixels(image: Image.Image, where: str, max_pixels: int) -> Pixels:
+    _check_size(image.size, where, max_pixels)
+    with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
+        image.load()
+        return _upright_rgb(image)
+
+
+@contextmanager
+def _refusing(where: str, max_pixels: int) -> Iterator[None]:
+    """Whatever goes wrong with a picture becomes a sentence about it."""
     try:
-        with _stream(source, where) as stream, Image.open(stream, formats=_formats()) as image:
-            _check_size(image.size, where, max_pixels)
-            with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
-                image.load()
-                return _upright_rgb(image)
+        yield
     except UnusableImage:
         raise
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
 
 from glocal_runtime.errors import DataError
-from glocal_runtime.images import ArraySource, Pixels, Preprocess, UnusableImage, decode, fit, is_picture
+from glocal_runtime.images import ArraySource, Pixels, Preprocess, UnusableImage, decode, fit, is_picture, opened
 from glocal_runtime.support import UNKNOWN_NAME, check_class_name, check_distinct, composed, signature
 
 T = TypeVar("T")
@@ -66,11 +66,18 @@ def as_source(image: Image_, name: str = "(picture)") -> Source:
     if isinstance(image, bytes):
         return Source(name, partial(decode, image, name=name))
     if isinstance(image, Image.Image):
-        rgb = np.array(image.convert("RGB"))
-        return Source(name, lambda: rgb)
+        try:  # now, because whoever gave it may go on to its next frame
+            pixels = opened(image, name)
+        except UnusableImage as bad:
+            return Source(name, partial(_raise, bad))
+        return Source(name, lambda: pixels)
     if isinstance(image, np.ndarray):
         return Source(name, partial(ArraySource(image[None]).read, 0))
     raise DataError(f"a picture must be a path, bytes, a Pillow image or a uint8 array, got {type(image).__name__}")
+
+
+def _raise(error: UnusableImage) -> NoReturn:
+    raise error
 
 
 def take(source: Source, preprocess: Preprocess) -> Picture | Unreadable:
@@ -152,8 +159,9 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
     if isinstance(photos, Mapping) or not Path(photos).is_dir():
         return {}
     found = {}
-    for folder in sorted(Path(photos).iterdir()):
-        if not folder.is_dir() or folder.name.startswith(".") or is_unknown(folder.name):
+    layouts = _layouts()
+    for folder in sorted(layouts.unwrap(Path(photos)).iterdir()):
+        if not folder.is_dir() or layouts.is_litter(folder.name) or is_unknown(folder.name):
             continue
         inside = list(folder.iterdir())
         below = sorted(each.name for each in inside if each.is_dir() and not each.name.startswith("."))
@@ -166,8 +174,9 @@ def loose_pictures(photos: Labelled) -> list[str]:
     """Names of the pictures beside the class folders: nobody said what they show."""
     if isinstance(photos, Mapping) or not Path(photos).is_dir():
         return []
-    names = (each.name for each in Path(photos).iterdir() if each.is_file())
-    return sorted(name for name in names if is_picture(name) and not name.startswith("."))
+    layouts = _layouts()
+    names = (each.name for each in layouts.unwrap(Path(photos)).iterdir() if each.is_file())
+    return sorted(name for name in names if is_picture(name) and not layouts.is_litter(name))
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
@@ -204,9 +213,14 @@ def _below(folder: Path) -> Iterator[Path]:
             yield folder / name
 
 
+def _layouts() -> Any:
+    """How data sets are laid out is glocal's to know, which is above this package."""
+    return importlib.import_module("glocal.data.layouts")
+
+
 def _listed(path: Path) -> list[tuple[str, list[Source]]]:
-    """By class folder, sorted; how data sets are laid out is glocal's to know, which is above this package."""
-    layouts = importlib.import_module("glocal.data.layouts")
+    """By class folder, sorted."""
+    layouts = _layouts()
     is_zip = path.is_file() and path.suffix.lower() == ".zip"
     listing = layouts.list_zip(path) if is_zip else layouts.list_folder(path)
     found: dict[str, list[Source]] = {}

@@ -55,13 +55,13 @@ class Bank:
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Bank:
-        found = list(batches)
-        pictures = [picture for batch in found for picture in batch.readable]
-        return cls(
-            tuple(Photo(each.name, each.digest, thumbnail(each.pixels)) for each in pictures),
-            join([batch.views.stored() for batch in found]),
-            stacked([each.signature for each in pictures]),
-        )
+        """Batches are let go of one by one: the pixels of many photos would not fit into memory."""
+        photos, views, signatures = [], [], []
+        for batch in batches:
+            photos += [Photo(each.name, each.digest, thumbnail(each.pixels)) for each in batch.readable]
+            views.append(batch.views.stored())
+            signatures += [each.signature for each in batch.readable]
+        return cls(tuple(photos), join(views), stacked(signatures))
 
     def rows(self, keep: Sequence[int]) -> Bank:
         pick = np.array(keep, dtype=np.int64)

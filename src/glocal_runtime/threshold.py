@@ -46,8 +46,8 @@ class Threshold:
     def __post_init__(self) -> None:
         if self.source not in SOURCES:
             raise RecipeError(f"the source of a threshold must be one of {', '.join(SOURCES)}, got {self.source!r}")
-        if math.isnan(self.value):
-            raise RecipeError("a threshold must be a number, got nan")
+        if math.isnan(self.value) or self.value == -math.inf:
+            raise RecipeError(f"a threshold must be a number, or inf to call nothing unknown, got {self.value}")
         rest = (self.expected, self.spread, *(self.interval or ()), *(self.per_class or ()))
         if not all(each is None or math.isfinite(each) for each in rest):
             raise RecipeError("what belongs to a threshold must be finite, got a number that is not", code="not-finite")

@@ -210,7 +210,7 @@ def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path
         archive.writestr("__MACOSX/train/cat/1.png", b"litter")
         archive.writestr("test/bird/1.png", png(tree["cat/1.png"]))
         archive.writestr("train/cat/notes.txt", "hello")
-    with refused("data", "are splits, not classes; say which with inside="):
+    with refused("data", "are splits, not classes"):
         ClassDataset.from_zip(path)
     data = ClassDataset.from_zip(path, inside="train", name="pets")
     assert data.ignored == 1

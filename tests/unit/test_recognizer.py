@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +54,26 @@ def test_every_kind_of_picture_gets_the_same_answer(tmp_path: Path) -> None:
     assert len(scores) == 1
     with refused("data", "got int"):
         who.predict([3])  # type: ignore[list-item]
+
+
+def test_a_pillow_image_is_read_as_its_file_is(tmp_path: Path) -> None:
+    """Turned by its EXIF, alpha on white, 16 bits cut to 8; and a truncated one is an answer, not the end."""
+    [plain] = write(tmp_path, "two", 30, 31)
+    image = Image.open(plain).convert("RGB")
+    turned, clear, deep = (tmp_path / name for name in ("turned.png", "clear.png", "deep.png"))
+    (exif := Image.Exif())[0x0112] = 6
+    image.save(turned, exif=exif)
+    image.convert("RGBA").resize((40, 40)).rotate(20).save(clear)
+    Image.fromarray(np.asarray(image.convert("L")).astype(np.uint16) * 200).save(deep)
+    who = recognizer()
+    for path in (turned, clear, deep):
+        with Image.open(path) as image:
+            assert who.predict([image])[0].open_score == who.predict([path])[0].open_score, path.name
+    (cut := tmp_path / "cut.png").write_bytes(plain.read_bytes()[:-40])
+    with Image.open(cut) as broken, Image.open(plain) as whole:
+        bad, good = who.stream([broken, whole])
+    assert isinstance(bad, Unreadable)
+    assert good == replace(who.predict([plain])[0], path=good.path)
 
 
 def test_a_folder_and_a_mapping_are_one_thing(tmp_path: Path) -> None:
@@ -302,6 +324,28 @@ def test_photos_beside_the_class_folders_are_told_of(tmp_path: Path) -> None:
     assert "stray.png" in found.text
     assert "notes.txt" not in found.text
     assert "._stray.png" not in found.text
+
+
+def test_a_folder_around_the_class_folders_is_no_class(tmp_path: Path) -> None:
+    write_classes(tmp_path / "photos", ["one", "two"], 0, 3)
+    for name in ("a", "b"):
+        (tmp_path / "__MACOSX" / name).mkdir(parents=True)
+    assert "nested" not in {each.kind for each in enrolled(tmp_path).findings()}
+
+
+@pytest.mark.parametrize("shots", [{"zero": 3}, {"zero": 3, "one": 1}])
+def test_few_photos_are_not_called_one(shots: dict[str, int]) -> None:
+    [first, *_] = recognizer(shots).threshold.warnings
+    assert "so few photos of a single class" in first or first.startswith("too few photos")
+
+
+def test_a_threshold_that_calls_everything_unknown_is_refused() -> None:
+    """JSON has no infinity, and one sign of it is taken."""
+    who = recognizer()
+    who.set_threshold(math.inf)
+    with refused("recipe", "got -inf"):
+        who.set_threshold(-math.inf)
+    assert who.threshold.value == math.inf
 
 
 def test_models_that_cannot_serve_are_refused() -> None:

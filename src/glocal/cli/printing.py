@@ -17,7 +17,8 @@ from glocal_runtime.spelling import counted
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"
-SOURCES = {"one photo": "one photo per class", "score model": EARLIER, "mixed": EARLIER}  # of thresholds, in words
+# Of thresholds, in words.
+SOURCES = {"one photo": "how the classes look to each other", "score model": EARLIER, "mixed": EARLIER}
 
 if TYPE_CHECKING:
     from glocal.recognizer.check import Check

@@ -138,7 +138,7 @@ def list_folder(root: Path) -> Listing:
     if not root.is_dir():
         raise DataError(
             f"{root}: this is a file, not a folder; name a folder that holds one folder of pictures per class "
-            "(or a zip, .zip, or a list, .csv, of them)"
+            "(or a .zip of such a folder)"
         )
     root = unwrap(root)
     folders, loose = _inside(root)
@@ -191,7 +191,7 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
             loose += len(parts) == 1 and is_picture(parts[-1])
     if not members:
         _refuse_no_classes(path / inside, loose)
-    _refuse_splits(path, class_of, "say which with inside=")
+    _refuse_splits(path, class_of, "unpack it and pass one of these folders")
     return Listing(ZipSource(path, members), class_of, ignored)
 
 
