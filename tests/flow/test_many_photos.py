@@ -20,13 +20,18 @@ import pytest
 from apart import PROCESSES
 from exports import onnx_recognizer
 from glocal.collection import crew
+from glocal.collection.job import Job, JobFolder
+from glocal.collection.local import work
+from glocal.collection.store import Store
+from glocal_runtime import Recognizer
 from glocal_runtime.enrolled import TOLERANCE, relative
 from hostile_files import png_claiming
 from photos import WORDS, recognizer, write
-from refusal import one_sentence
+from refusal import one_sentence, refused
 from web import served
 
 HOSTILE = 6
+DATA = Path(__file__).parents[1] / "data"
 Command = Callable[..., tuple[int, str, str]]  # the fixture of conftest.py: exit code, output, errors
 
 
@@ -87,6 +92,27 @@ def test_every_photo_has_one_row_as_in_a_csv(home: Path, tmp_path: Path, glocal:
     assert glocal("predict", file, home / "new", "--out", out, "--resume", "--workers", 1)[0] == 1
     assert rows(out) == found
     assert (out / "part-00000.parquet").stat().st_mtime_ns == stamp, "finished parts are not computed again"
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("kind", ["answers", "vectors"])
+def test_a_file_that_changed_since_the_job_began_answers_nothing(home: Path, tmp_path: Path, kind: str) -> None:
+    file, folder = home / "digits.glocal", JobFolder(Store(str(tmp_path / "out")))
+    job = Job(kind, str(file), "that of another", (str(home / "new"),), "cpu")
+    folder.begin(job, resume=False)
+    with refused("changed-meanwhile", str(file), "that of another"):
+        work(folder, job, workers=1)
+    assert len(folder.waiting()) == folder.parts()
+
+
+@pytest.mark.usefixtures("forked")
+@pytest.mark.parametrize("name", ["old.glocal", "old-export"])
+def test_a_job_of_a_file_of_the_first_format_names_who_answers(tmp_path: Path, glocal: Command, name: str) -> None:
+    out = tmp_path / "out"
+    assert glocal("predict", DATA / name, DATA / "old-queries", "-o", out, "--workers", 1)[0] == 0
+    who = Recognizer.load(DATA / name, device="cpu").contents.identity
+    assert json.loads((out / "_job.json").read_text())["maker"] == who
+    assert {row["recognizer"] for row in rows(out)} == {who}
 
 
 @pytest.mark.usefixtures("forked")

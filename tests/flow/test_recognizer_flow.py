@@ -18,10 +18,12 @@ import torch
 from typer.testing import CliRunner, Result
 
 from exports import graphs
+from faults import full
 from glocal.cli import practical
 from glocal.cli.main import app
 from glocal.export import onnx as exporting
 from glocal.recognizer.results import ResultFile
+from glocal_runtime import Recognizer, explain
 from glocal_runtime.file import read_manifest
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
@@ -136,6 +138,23 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     assert not partial.exists()
 
 
+def test_explanations_that_could_not_be_drawn_are_drawn_on_resuming(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pictures, why, drawn = len(list((home / "new").iterdir())), tmp_path / "why", explain.write_explanation
+
+    def until_full(folder: Path, number: int, *rest: Any) -> Path:
+        return full() if number == 5 else drawn(folder, number, *rest)
+
+    predict = ("predict", home / "digits.glocal", home / "new", "--csv", tmp_path / "out.csv", "--explain", why)
+    with monkeypatch.context() as patch:
+        patch.setattr(explain, "write_explanation", until_full)
+        error = glocal(*predict, "--device", "cpu", code=1).exception
+    assert (getattr(error, "code", None), str(error).startswith(f"{why} could not")) == ("not-written", True), error
+    glocal(*predict, "--resume", "--device", "cpu")
+    assert [int(path.name[:5]) for path in sorted(why.iterdir())] == list(range(1, pictures + 1))
+
+
 def test_a_second_run_at_one_file_of_answers_is_refused(home: Path, tmp_path: Path) -> None:
     file, out = home / "digits.glocal", tmp_path / "out.csv"
     predict = ("predict", file, home / "new", "--csv", out, "--device", "cpu")
@@ -217,12 +236,15 @@ def test_progress_knows_how_many_there_are(home: Path, tmp_path: Path, monkeypat
     assert told == [(2, 2)]
 
 
-def test_enroll_takes_unknown_for_known_unknowns_and_says_so(tmp_path: Path) -> None:
+def test_enroll_takes_unknown_for_known_unknowns_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_classes(tmp_path / "photos", KNOWN[:2], 0, 5)
     write(tmp_path / "photos" / "Unknown", "six", 0, 4)
     write(tmp_path / "more", "seven", 0, 3)
     enroll = ("enroll", tmp_path / "photos", "--model", "embedded-gel", "--device", "cpu", "--force")
+    asked, findings = [], Recognizer.findings
+    monkeypatch.setattr(Recognizer, "findings", lambda self: asked.append(self) or findings(self))
     said = glocal(*enroll, "-o", tmp_path / "one.glocal").output
+    assert len(asked) == 1, "they compare all pairs of photos"
     assert "4 photos in unknown/ are known unknowns: of other things than the classes" in said
     shown = json.loads(glocal("inspect", tmp_path / "one.glocal", "--json").stdout)
     assert [each["name"] for each in shown["classes"]] == ["one", "zero"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -125,6 +126,10 @@ def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> No
     for name in ("list.csv", "list.parquet"):
         with refused("bad-list", name):
             list(addresses([str(tmp_path / name)]))
+    for name, rows in (("null", ["a.jpg", None]), ("empty", [""]), ("numbers", [1])):
+        pq.write_table(pa.table({"uri": rows}), tmp_path / f"{name}.parquet")
+        with refused("bad-list", f"got {rows[-1]!r}"):
+            list(addresses([str(tmp_path / f"{name}.parquet")]))
     (tmp_path / "x.zip").write_text("no")
     with refused("data", "x.zip"):
         list(addresses([str(tmp_path / "x.zip")]))
@@ -134,3 +139,10 @@ def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> No
     for gone in (tmp_path / "**" / "*.gif", tmp_path / "gone"):
         with refused("no-file", str(gone)):
             check_there(gone)
+
+
+def test_a_list_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    for name in ("list.csv", "list.parquet"):
+        with refused("needs-parquet", "glocal[parquet]"):
+            list(addresses([str(tmp_path / name)]))

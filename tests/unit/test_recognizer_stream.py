@@ -164,14 +164,39 @@ def test_a_finished_file_is_continued_with_what_is_new(tmp_path: Path) -> None:
     assert path.read_bytes() == (tmp_path / "whole.csv").read_bytes()
 
 
-def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_continuation_that_fails_costs_a_finished_file_nothing(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out.{ending}"
+    write_all(path, answers(9))
+    for start, more in ((9, 0), (9, 2), (11, 0)):  # each break leaves rows that make no whole batch
+        results = ResultFile(path, "me")
+        assert len(results.done(resume=True)) == start
+        with refused("data"), results.writing() as write:
+            write(answers(more, start=start))
+            raise DataError("interrupted")
+    results = ResultFile(path, "me")
+    assert len(results.done(resume=True)) == 11
+    with results.writing() as write:
+        write(answers(1, start=11))
+    write_all(tmp_path / f"whole.{ending}", answers(12))
+    assert path.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
+
+
+def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     results = ResultFile(tmp_path / "out.csv", "me")
     with refused("data", "no picture"), results.writing():
         raise DataError("no picture")
     assert list(tmp_path.iterdir()) == []
     with refused("not-written", "out.csv.partial"), results.writing() as write:
-        full(write(answers(2)))
+        write(answers(2))
+        monkeypatch.setattr(ResultFile, "_append", full)
+        write(answers(2))
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
+
+
+def test_a_fault_of_something_else_is_not_blamed_on_the_answers(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"), ResultFile(tmp_path / "out.csv", "me").writing():
+        full()
 
 
 def test_every_answer_has_the_same_keys() -> None:

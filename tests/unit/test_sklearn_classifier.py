@@ -97,6 +97,29 @@ def test_files(tmp_path: Path) -> None:
         classifier.predict([tmp_path / "bad.png"])
 
 
+def test_files_are_learned_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
+    files = [*write(tmp_path, "zero", 0, 4, prefix="0-"), *write(tmp_path, "one", 0, 4, prefix="1-")]
+    classifier = GlocalClassifier(model="embedded-gel", device="cpu").fit(files, ["nut"] * 4 + ["bolt"] * 4)
+    before, fresh = classifier.threshold_, write(tmp_path, "six", 0, 3, prefix="6-")
+    scores = classifier.decision_function(files)
+    with pytest.raises(ValueError, match=r"gone\.png"):
+        classifier.partial_fit([*fresh, tmp_path / "gone.png"], ["clip"] * 3 + ["screw"])
+    assert (classifier.classes_.tolist(), classifier.threshold_) == (["bolt", "nut"], before)
+    assert classifier.decision_function(files).tolist() == scores.tolist()
+    classifier.partial_fit(fresh, ["clip"] * 3)
+    assert set(classifier.predict(files)) <= {"bolt", "clip", "nut", "unknown"}
+
+
+@pytest.mark.parametrize("label", ["unknown", "Unknown"])
+def test_a_class_of_files_is_not_called_unknown(tmp_path: Path, label: str) -> None:
+    files = [*write(tmp_path, "zero", 0, 3, prefix="0-"), *write(tmp_path, "one", 0, 3, prefix="1-")]
+    for how in ({"reject": False}, {"unknown_label": "none of them"}):
+        classifier = GlocalClassifier(model="embedded-gel", device="cpu", **how)
+        with pytest.raises(ValueError, match=f"'{label}' is the answer"):
+            classifier.fit(files, ["nut"] * 3 + [label] * 3)
+        assert not hasattr(classifier, "classes_")
+
+
 def test_labels_of_other_systems_are_the_same_class(tmp_path: Path) -> None:
     """Decomposed letters, as a Mac writes folder names, and composed ones; labels stay as they were given."""
     decomposed, composed = "cafe\u0301", "caf\u00e9"

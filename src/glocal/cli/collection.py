@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -66,7 +65,9 @@ def similar(
 ) -> None:
     """List the photos of a collection that are most like a photo."""
     check_there(vectors, photo)
-    with _parquet():
+    from glocal.collection.addresses import needing_pyarrow
+
+    with needing_pyarrow():
         from glocal.collection.vectors import Vectors
 
         found = Vectors(vectors).nearest(photo, count, model=model, device=device)
@@ -91,7 +92,9 @@ def run_job(
     workers: int | None,
     json: bool,
 ) -> None:
-    with _parquet():
+    from glocal.collection.addresses import needing_pyarrow
+
+    with needing_pyarrow():
         from glocal.collection.job import Job, JobFolder
         from glocal.collection.local import work
         from glocal.collection.store import Store
@@ -117,7 +120,9 @@ def run_job(
 
 
 def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str, json: bool) -> None:
-    with _parquet():
+    from glocal.collection.addresses import needing_pyarrow
+
+    with needing_pyarrow():
         from glocal.collection.job import JobFolder
         from glocal.collection.store import Store
         from glocal.collection.vectors import Vectors
@@ -161,19 +166,3 @@ def _adder(update: Callable[[int, int | None], None], total: int) -> Callable[[i
         update(count, total)
 
     return add
-
-
-@contextmanager
-def _parquet() -> Iterator[None]:
-    """An import of pyarrow that fails says what to install."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("pyarrow"):
-            raise
-        from glocal_runtime.errors import RecipeError
-
-        raise RecipeError(
-            "results of many photos are Parquet files and need pyarrow: pip install 'glocal[parquet]'",
-            code="needs-parquet",
-        ) from error

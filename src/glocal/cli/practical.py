@@ -80,10 +80,11 @@ def enroll(
             progress=rate_meter(progress, "enroll"),
         )
     recognizer.save(out, new=not force)
-    for finding in recognizer.findings():
+    findings = recognizer.findings()
+    for finding in findings:
         tell(f"check-up: {finding}")
     show(
-        summary(recognizer, out) | {"findings": [each.to_json() for each in recognizer.findings()]},
+        summary(recognizer, out) | {"findings": [each.to_json() for each in findings]},
         as_json=json,
         otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {shlex.quote(str(out))} PHOTOS...",
     )
@@ -140,7 +141,7 @@ def predict(
     check_recognizer(file)
     from glocal.collection.addresses import check_clients
     from glocal.recognizer.results import check_format
-    from glocal_runtime.file import read_manifest
+    from glocal_runtime.file import read_contents
 
     target = csv or jsonl
     if target is not None:
@@ -148,13 +149,14 @@ def predict(
     check_free(target, force, resume=resume)
     check_free(explain, force, resume=resume if target is not None else None)
     check_clients(images)
-    identity = read_manifest(file)["identity"]
     if out is None:
         _predict_few(file, images, target, explain, resume, force, workers or 2, device, json)
     elif vectors is not None:
         answer_vectors(file, vectors, out, resume, device, json)
     else:
-        job = ("answers", str(file), identity, images, device)
+        # As who answers computes it: files of an earlier glocal record another.  The device is that of the workers.
+        maker = read_contents(file, device="cpu").identity
+        job = ("answers", str(file), maker, images, device)
         run_job(*job, out=out, resume=resume, engine=engine, address=address, workers=workers, json=json)
 
 
@@ -173,6 +175,7 @@ def _predict_few(
     from glocal.collection.addresses import addresses, is_remote, source_of
     from glocal.recognizer.results import ResultFile
     from glocal_runtime.errors import DataError
+    from glocal_runtime.files import or_not_written
     from glocal_runtime.prediction import Prediction
     from glocal_runtime.recognizer import Recognizer
 
@@ -192,6 +195,9 @@ def _predict_few(
         # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
         total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
         for found in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
+            if explain is not None:  # first, because pictures with a row are not looked at again
+                with or_not_written(explain, "free some space or choose another place"):
+                    _explain(recognizer, found, len(done) + asked, explain)
             if write is not None:
                 write(found.answers)
             for answer in found.answers:
@@ -200,8 +206,6 @@ def _predict_few(
                     answered += 1
                 else:
                     first_error = first_error or f"cannot use picture {answer.path}: {answer.error}"
-            if explain is not None:
-                _explain(recognizer, found, len(done) + asked, explain)
             asked += len(found.answers)
             update(asked, total)
     if first_error and not answered:

@@ -11,7 +11,7 @@ import io
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
@@ -82,6 +82,26 @@ def opened(address: str) -> Any:
         return open(local_path(address), "rb")
     system, path = client(address)
     return system.open(path, "rb")
+
+
+@contextmanager
+def needing_pyarrow() -> Iterator[None]:
+    """An import of it that fails says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyarrow"):
+            raise
+        raise RecipeError(
+            "lists of photos, and results of many, need pyarrow: pip install 'glocal[parquet]'", code="needs-parquet"
+        ) from error
+
+
+def named(uri: Any) -> str:
+    """A row of a list."""
+    if not isinstance(uri, str) or not uri:
+        raise DataError(f"a list of photos must name one in each row, got {uri!r}; leave those out", code="bad-list")
+    return uri
 
 
 def source_of(uri: str, home: str | None = None) -> Source:
@@ -155,7 +175,8 @@ def _seekable(address: str) -> Any:
 
 def _listed(given: str) -> Iterator[str]:
     """The column ``uri`` of a Parquet file (or folder of them) or CSV, block by block."""
-    from pyarrow import ArrowInvalid, csv, dataset, parquet
+    with needing_pyarrow():
+        from pyarrow import ArrowInvalid, csv, dataset, parquet
 
     try:
         with ExitStack() as stack:
@@ -168,7 +189,7 @@ def _listed(given: str) -> Iterator[str]:
                 system, path = client(given) if is_remote(given) else (None, given)
                 blocks = dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI])
             for block in blocks:
-                yield from block.column(URI).to_pylist()
+                yield from map(named, block.column(URI).to_pylist())
     except (ArrowInvalid, KeyError, OSError) as error:
         raise DataError(
             f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_what(error)})",

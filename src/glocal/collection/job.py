@@ -22,7 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.collection.addresses import URI, addresses
+from glocal.collection.addresses import URI, addresses, named
 from glocal.collection.store import Store
 from glocal_runtime.encoder import BATCH
 from glocal_runtime.errors import DataError
@@ -181,9 +181,7 @@ def part_rows(photos: int) -> int:
 
 def _noted(uris: Iterator[str], hashes: array[int]) -> Iterator[str]:
     for uri in uris:
-        if not isinstance(uri, str) or not uri:
-            raise DataError(f"a list of photos must name one in each row, got {uri!r}", code="bad-list")
-        hashes.append(hash(uri))
+        hashes.append(hash(named(uri)))
         yield uri
 
 

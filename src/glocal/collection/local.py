@@ -14,6 +14,7 @@ from glocal.collection.crew import Crew, Task
 from glocal.collection.job import Job, JobFolder
 from glocal.collection.look import AnswerLook, Look, VectorLook
 from glocal_runtime.encoder import BATCH
+from glocal_runtime.errors import DataError
 
 Done = Callable[[int], None]  # called with the number of photos that were looked at since
 LOOKS: dict[str, Callable[..., Look]] = {"answers": AnswerLook, "vectors": VectorLook}
@@ -33,9 +34,20 @@ def crew(job: Job, workers: int | None, *, cores: int | None = None, home: str |
     cores = cores or available_cores()
     size = workers or (1 if job.device != "cpu" and gpus() else cores)
     threads = max(1, cores // size)
-    make = partial(LOOKS[job.kind], job.model, device=job.device, threads=threads, home=home)
-    with Crew(make, size, threads=threads) as members:
+    with Crew(partial(look_of, job, threads=threads, home=home), size, threads=threads) as members:
         yield members
+
+
+def look_of(job: Job, *, threads: int, home: str | None) -> Look:
+    """In each process, also one that starts hours later: what has the name of the model by then may be another."""
+    look = LOOKS[job.kind](job.model, device=job.device, threads=threads, home=home)
+    if look.maker != job.maker:
+        raise DataError(
+            f"{job.model} is not what this job began with ({job.maker[:16]}, this is {look.maker[:16]}); put that back "
+            "and continue with --resume, or delete the results to start anew",
+            code="changed-meanwhile",
+        )
+    return look
 
 
 def make_parts(members: Crew, folder: JobFolder, parts: Iterable[int], done: Done = lambda n: None) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -92,13 +92,24 @@ class ResultFile:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         header = self._format.header
         kept = f"what was answered so far is kept in {self.partial.name}, continue with --resume when there is room"
+        ours = partial(or_not_written, self.path, kept)  # not around what the caller does between two batches
         try:
-            with or_not_written(self.path, kept):
+            with ours():
                 begin(self.partial, self.path)
-                with self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="") as file:
-                    if not file.tell():
-                        file.write(header)
-                    yield lambda answers: self._append(file, answers)
+                file = self.partial.open("a", encoding="utf-8", errors=ODD_NAMES, newline="")
+                if not file.tell():
+                    file.write(header)
+
+            def write(answers: Iterable[Answer]) -> None:
+                with ours():
+                    self._append(file, answers)
+
+            try:
+                yield write
+            finally:
+                with ours():  # a full disk refuses once more what it refused before
+                    file.close()
+            with ours():
                 put(self.partial, self.path)
         finally:
             if self.partial.exists() and self.partial.stat().st_size <= len(header):
@@ -113,8 +124,12 @@ class ResultFile:
             yield from self._format.rows(file)
 
     def _keep(self, path: Path) -> None:
-        """Copy what is whole at the beginning of ``path`` to the partial file: all of a finished one, else batches."""
-        step = 1 if path == self.path else BATCH
+        """Copy what is whole at the beginning of ``path`` to the partial file: batches, or rows beside a finished file.
+
+        Each row is whole; batches only make the file that of a run without a break.  A partial file beside a finished
+        one may begin with the rows of that, which are any number and would be lost when it takes the name.
+        """
+        step = 1 if self.path.exists() else BATCH
         kept = path.with_name(f"{path.name}.kept")
         lines: list[str] = []
         try:
@@ -132,7 +147,7 @@ class ResultFile:
                     if len(lines) == step:
                         new.write("".join(lines))
                         lines.clear()
-            os.replace(kept, self.partial)
+            put(kept, self.partial)
         finally:
             kept.unlink(missing_ok=True)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable
+from copy import copy
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from glocal.recognizer.torch_model import TorchHead
 from glocal_runtime.decision import Promise, compute_threshold
 from glocal_runtime.leave_one_out import measure
 from glocal_runtime.model import DEFAULT, Scores
-from glocal_runtime.photos import Unreadable
+from glocal_runtime.photos import Unreadable, is_unknown
 from glocal_runtime.recognizer import Recognizer
 from glocal_runtime.support import UNKNOWN_NAME, composed
 from glocal_runtime.threshold import Threshold, check_promise
@@ -66,6 +67,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.workers = workers
 
     classes_: Array
+    recognizer_: Recognizer
     names_: dict[str, Any]  # of the recognizer's classes -> the labels they stand for
     threshold_: Threshold
 
@@ -122,6 +124,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"one label per picture: {len(files)} pictures, {len(labels)} labels")
         if not first and not hasattr(self, "recognizer_"):
             raise ValueError("this classifier was fitted on features; partial_fit needs features too")
+        if bad := [label for label in labels.tolist() if is_unknown(str(label))]:  # enroll would take them for no class
+            raise ValueError(f"{bad[0]!r} is the answer for pictures of no class and cannot label files; rename it")
         # Labels stay as they were first given; a class has the same letters in composed Unicode.
         names = {} if first else dict(self.names_)
         by_class: dict[str, list[Path]] = {}
@@ -129,7 +133,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             names.setdefault(composed(str(label)), label)
             by_class.setdefault(composed(str(label)), []).append(file)
         if first:
-            self.recognizer_ = Recognizer.enroll(
+            recognizer = Recognizer.enroll(
                 by_class,
                 model=self.model,
                 max_false_unknown=self.max_false_unknown,
@@ -138,12 +142,13 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 workers=self.workers,
             )
         else:
+            recognizer = copy(self.recognizer_)  # a class that cannot be learned leaves all as it was
             for name, some in by_class.items():
-                known = name in self.recognizer_.classes
-                (self.recognizer_.add_photos if known else self.recognizer_.add_class)(name, some)
-        self.names_ = names
+                known = name in recognizer.classes
+                (recognizer.add_photos if known else recognizer.add_class)(name, some)
+        self.recognizer_, self.names_ = recognizer, names
         self.classes_ = np.unique(list(names.values()))
-        self.threshold_ = self.recognizer_.threshold
+        self.threshold_ = recognizer.threshold
 
     def _learn_features(self, X: Any, y: Any, *, first: bool) -> None:
         if not first and hasattr(self, "recognizer_"):
