@@ -112,8 +112,8 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
             code="no-such-split",
         )
     if split not in present:
-        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits"
-        told += f", got {split!r}" if split == "all" else f", or give it a folder {split}"
+        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
+        told += f", or give it a folder {split}" if split in SPLITS else ""  # training asks for val by itself
         raise DataError(told, code="no-such-split")
     return split
 
