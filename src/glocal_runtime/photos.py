@@ -172,11 +172,7 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
 
 def loose_pictures(photos: Labelled) -> list[str]:
     """Names of the pictures beside the class folders: nobody said what they show."""
-    if isinstance(photos, Mapping) or not Path(photos).is_dir():
-        return []
-    layouts = _layouts()
-    names = (each.name for each in layouts.unwrap(Path(photos)).iterdir() if each.is_file())
-    return sorted(name for name in names if is_picture(name) and not layouts.is_litter(name))
+    return [] if isinstance(photos, Mapping) else list(_listing(Path(photos)).loose)
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
@@ -220,10 +216,13 @@ def _layouts() -> Any:
 
 def _listed(path: Path) -> list[tuple[str, list[Source]]]:
     """By class folder, sorted."""
-    layouts = _layouts()
-    is_zip = path.is_file() and path.suffix.lower() == ".zip"
-    listing = layouts.list_zip(path) if is_zip else layouts.list_folder(path)
+    listing = _listing(path)
     found: dict[str, list[Source]] = {}
     for i, name in enumerate(listing.class_of):
         found.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
     return sorted(found.items())
+
+
+def _listing(path: Path) -> Any:
+    is_zip = path.is_file() and path.suffix.lower() == ".zip"
+    return _layouts().list_zip(path) if is_zip else _layouts().list_folder(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -320,10 +321,12 @@ def test_photos_beside_the_class_folders_are_told_of(tmp_path: Path) -> None:
     next((tmp_path / "one").iterdir()).rename(tmp_path / "stray.png")
     (tmp_path / "notes.txt").write_text("no photo")
     (tmp_path / "._stray.png").write_bytes(b"what a Mac leaves beside a photo on a foreign disk")
-    found = next(each for each in enrolled(tmp_path).findings() if each.kind == "loose")
-    assert "stray.png" in found.text
-    assert "notes.txt" not in found.text
-    assert "._stray.png" not in found.text
+    packed = Path(shutil.make_archive(str(tmp_path.with_suffix(".packed")), "zip", tmp_path))
+    for photos in (tmp_path, packed):
+        found = next(each for each in enrolled(photos).findings() if each.kind == "loose")
+        assert "stray.png" in found.text
+        assert "notes.txt" not in found.text
+        assert "._stray.png" not in found.text
 
 
 def test_a_folder_around_the_class_folders_is_no_class(tmp_path: Path) -> None:

@@ -128,7 +128,8 @@ class Listing(NamedTuple):
 
     source: ImageSource
     class_of: list[str]  # class name of picture i of the source
-    ignored: int  # files that do not claim to be pictures
+    ignored: int  # files that belong to no class or do not claim to be pictures
+    loose: Sequence[str] = ()  # names of pictures beside the class folders
 
 
 def list_folder(root: Path) -> Listing:
@@ -141,12 +142,13 @@ def list_folder(root: Path) -> Listing:
             "(or a .zip of such a folder)"
         )
     root = unwrap(root)
-    folders, loose = _inside(root)
+    folders, beside = _inside(root)
+    loose = [entry.name for entry in beside if is_picture(entry.name)]
     if not folders:
-        _refuse_no_classes(root, sum(is_picture(entry.name) for entry in loose))
+        _refuse_no_classes(root, len(loose))
     paths: list[Path] = []
     class_of: list[str] = []
-    ignored = len(loose)
+    ignored = len(beside)
     for folder in folders:
         files = [Path(parent, name) for parent, _, names in walk_once(folder) for name in names]
         pictures = [path for path in files if is_picture(path.name)]
@@ -156,7 +158,7 @@ def list_folder(root: Path) -> Listing:
         class_of += [folder.name] * len(pictures)
         ignored += len(files) - len(pictures)
     _refuse_splits(root, class_of, "pass one of these folders")
-    return Listing(FileSource(paths), class_of, ignored)
+    return Listing(FileSource(paths), class_of, ignored, loose)
 
 
 def unwrap(root: Path) -> Path:
@@ -175,24 +177,26 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
     """``<inside>/<class>/**/picture`` within a zip, or the same below a lone folder."""
     members: list[zipfile.ZipInfo] = []
     class_of: list[str] = []
-    ignored = loose = 0
+    loose: list[str] = []
     entries = _zip_entries(path)
     prefix = PurePosixPath(inside).parts
     if not any(parts[: len(prefix)] == prefix for _, parts in entries):  # then it may lie within the wrapper
         entries = _unwrap_entries(entries)
     depth = len(prefix)
     below = [(entry, parts[depth:]) for entry, parts in entries if parts[:depth] == prefix and len(parts) > depth]
-    for entry, parts in sorted(_unwrap_entries(below), key=itemgetter(1)):  # as a folder, however it was packed
-        if len(parts) > 1 and is_picture(parts[-1]):
+    below = sorted(_unwrap_entries(below), key=itemgetter(1))  # as a folder, however it was packed
+    for entry, parts in below:
+        if not is_picture(parts[-1]):
+            continue
+        if len(parts) == 1:
+            loose.append(parts[0])
+        else:
             members.append(entry)
             class_of.append(parts[0])
-        else:
-            ignored += 1
-            loose += len(parts) == 1 and is_picture(parts[-1])
     if not members:
-        _refuse_no_classes(path / inside, loose)
+        _refuse_no_classes(path / inside, len(loose))
     _refuse_splits(path, class_of, "unpack it and pass one of these folders")
-    return Listing(ZipSource(path, members), class_of, ignored)
+    return Listing(ZipSource(path, members), class_of, len(below) - len(members), loose)
 
 
 def zip_folders(path: Path) -> set[str]:
