@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 
 from glocal.metrics import spread
+from glocal.report.table import points
 from glocal.reproduce.graph import MeasureStep, in_order, work_off
 from glocal.reproduce.machine import machine, text
 from glocal.reproduce.measurement import measure
@@ -87,7 +88,7 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
             cells.append(f"{100 * moved.mean():.2f}, at most {100 * moved.max():.2f}")
             for n in threads:
                 gap = spread(values[n] - base[n])
-                text_of = f"{_signed(gap.mean)} [{_signed(gap.low)}, {_signed(gap.high)}]"
+                text_of = f"{points(gap.mean)} [{points(gap.low)}, {points(gap.high)}]"
                 cells.append("" if label == reference else text_of)
             lines.append("| " + " | ".join(cells) + " |")
     here = machine()
@@ -107,10 +108,6 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
 
 def _threads(n: int) -> str:
     return f"{n} thread{'s' if n > 1 else ''}"
-
-
-def _signed(value: float) -> str:
-    return f"{100 * value:+.2f}".replace("-", "−")
 
 
 if __name__ == "__main__":

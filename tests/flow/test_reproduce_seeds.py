@@ -18,7 +18,7 @@ from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdic
 from glocal.reproduce.runs import Run, Settings
 from glocal.reproduce.scales import SCALES
 from refusal import refused
-from tiny_reproduction import NAME, make_data, tiny_scale
+from tiny_reproduction import NAME, gap, make_data, tiny_scale
 
 
 def test_the_spread_over_seeds_is_students() -> None:
@@ -27,10 +27,6 @@ def test_the_spread_over_seeds_is_students() -> None:
     assert (found.low, found.high) == (pytest.approx(0.6703, abs=1e-4), pytest.approx(0.7697, abs=1e-4))
     with refused("data", "got 1"):
         spread([0.7])
-
-
-def gap(low: float, high: float) -> PairedDifference:
-    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)
 
 
 def over(low: float, high: float) -> Spread:

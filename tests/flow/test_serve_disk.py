@@ -18,15 +18,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from faults import full
 from glocal.serve import connections
 from glocal.serve.workspace import Workspace
 from glocal_runtime import Recognizer
 from refusal import refused
 from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
-
-
-def full(*given: object, **how: object) -> None:
-    raise OSError(errno.ENOSPC, "No space left on device")
 
 
 @pytest.mark.parametrize("how", ["emptied", "a folder"])

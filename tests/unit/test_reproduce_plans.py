@@ -13,7 +13,6 @@ import pytest
 
 from glocal.engine.recipe import Recipe, load_recipe
 from glocal.methods import build_method
-from glocal.metrics import PairedDifference
 from glocal.report.comparable import published
 from glocal.reproduce import reproduction
 from glocal.reproduce.estimates import HEAD_SECONDS, estimates
@@ -26,6 +25,7 @@ from glocal.reproduce.scale import Scale
 from glocal.reproduce.scales import SCALES, WIDE
 from glocal_runtime.errors import GlocalError
 from refusal import refused
+from tiny_reproduction import gap
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
 
@@ -357,10 +357,6 @@ def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeyp
     feat = scale.peer("feat", data, 1)
     both = estimates([feat, scale.peer("snatcher-f", data, 1)], tmp_path, "paper", 600)
     assert both[-1].hours < 0.01 * both[1].hours, "one model under two scores is encoded once"
-
-
-def gap(low: float, high: float) -> PairedDifference:
-    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)
 
 
 @pytest.mark.parametrize(

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from filelock import FileLock
 
 from faults import Stop
 from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.engine.loop import Interrupted
 from glocal.engine.recipe import Recipe, Speed
-from glocal.reproduce import runs
+from glocal.reproduce import on_ray, runs
 from glocal.reproduce.graph import MeasureStep, RunStep, in_order, work_off
 from glocal.reproduce.plans import Line
 from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
+from steps import FileStep
 from tiny_runs import fields
 
 
@@ -160,3 +165,25 @@ def test_steps_come_after_what_they_need_and_each_seed_is_one(recipes: dict[str,
     tested = MeasureStep("data", 1, (Line("a", head), Line("b", head, "other")), seeds=2)
     runs = [RunStep(run.seeded(seed)) for seed in range(2) for run in (encoder, head)]
     assert in_order([tested]) == [*runs, tested]
+
+
+class HereAtOnce:
+    """What is used of Ray, without Ray: tasks are done where they are begun."""
+
+    exceptions = SimpleNamespace(RayTaskError=())
+
+    def remote(self, **wants: Any) -> Callable[[Callable[..., None]], SimpleNamespace]:
+        return lambda task: SimpleNamespace(remote=task)
+
+    def get(self, begun: list[None]) -> None:
+        pass
+
+
+def test_steps_on_ray_have_the_settings_that_they_have_here(tmp_path: Path, monkeypatch) -> None:
+    seen: list[Settings] = []
+    monkeypatch.setattr(on_ray, "cluster", lambda *given: nullcontext(HereAtOnce()))
+    monkeypatch.setattr(FileStep, "do", lambda self, how: seen.append(how))
+    bar = on_ray.work_off  # anything: what belongs to this process stays in it
+    settings = Settings(tmp_path, 7, torch.device("cpu"), 3, lambda title: None, bar, seeds=4, threads=5)  # type: ignore[arg-type]
+    on_ray.work_off([FileStep("one")], settings)
+    assert seen == [Settings(tmp_path, 7, torch.device("cpu"), 3, seeds=4, threads=5)]

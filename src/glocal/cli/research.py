@@ -63,8 +63,7 @@ def pretrain(
     json: Json = False,
 ) -> None:
     """Teach a backbone the base classes with a linear classifier."""
-    how: dict[str, Any] = {"resume": resume, "tensorboard": tensorboard, "device": device}
-    _run("pretrain", recipe, out, init, set_, json, **how)
+    _run("pretrain", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
 
 
 def train(
@@ -78,8 +77,7 @@ def train(
     json: Json = False,
 ) -> None:
     """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
-    how: dict[str, Any] = {"resume": resume, "tensorboard": tensorboard, "device": device}
-    _run("train", recipe, out, init, set_, json, **how)
+    _run("train", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
 
 
 def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, **how: Any) -> None:

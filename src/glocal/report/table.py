@@ -16,6 +16,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from glocal.metrics import METRICS, Interval, PairedDifference, Spread
@@ -84,9 +85,6 @@ class Table:
     def body(self) -> list[list[Cell]]:
         return [[cell(row) for _, cell in _columns(self)] for row in self.rows]
 
-    def number(self, value: float, *, signed: bool = False) -> str:
-        return f"{100 * value:{'+' if signed else ''}.2f}".replace("-", "−")
-
     def best(self, metric: str) -> set[str]:
         """Names of the rows whose printed mean is best; nobody when there is nothing to choose from."""
         means = {row.name: row.values[metric].mean for row in self.rows if metric in row.values}
@@ -120,25 +118,33 @@ def _metric_columns(table: Table, metric: str) -> Iterator[tuple[Cell, Callable[
     """The value, then what stands beside it: difference, p-value, rank and published number where there are any."""
     title, best = METRICS[metric].title, table.best(metric)
     arrow = "↑" if METRICS[metric].higher_is_better else "↓"
-    yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(table, row.values.get(metric)), bold=row.name in best)
+    yield Cell(f"{title} {arrow}"), lambda row: Cell(_value(row.values.get(metric)), bold=row.name in best)
     if any(metric in row.spread for row in table.rows):
         yield (
             Cell("seeds", kind="delta"),
-            lambda row: Cell(table.number(row.spread[metric].std) if metric in row.spread else EMPTY, kind="delta"),
+            lambda row: Cell(number(row.spread[metric].std) if metric in row.spread else EMPTY, kind="delta"),
         )
     if metric in table.compared:
-        yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(table, row, metric), kind="delta")
+        yield Cell(f"Δ {title}", kind="delta"), lambda row: Cell(_difference(row, metric), kind="delta")
         if any(metric in row.difference_spread for row in table.rows):
             yield (
                 Cell("seeds", kind="delta"),
-                lambda row: Cell(_bounds(table, row.difference_spread.get(metric)), kind="delta"),
+                lambda row: Cell(_bounds(row.difference_spread.get(metric)), kind="delta"),
             )
         if table.sign_test:
             yield Cell("p", kind="p"), lambda row: Cell(_p_value(row, metric), kind="p")
     if any(metric in row.rank for row in table.rows):
         yield Cell("Rank"), lambda row: Cell(f"{row.rank[metric]:.2f}" if metric in row.rank else EMPTY)
     if any(metric in row.published for row in table.rows):
-        yield Cell("Published"), lambda row: Cell(_value(table, row.published.get(metric)))
+        yield Cell("Published"), lambda row: Cell(_value(row.published.get(metric)))
+
+
+def number(value: float, sign: str = "") -> str:
+    """A share in hundredths."""
+    return f"{100 * value:{sign}.2f}".replace("-", "−")
+
+
+points = partial(number, sign="+")  # of a difference
 
 
 def p_text(p: float) -> str:
@@ -149,26 +155,26 @@ def _any(table: Table, field: str) -> bool:
     return any(getattr(row, field) for row in table.rows)
 
 
-def _value(table: Table, value: Interval | None) -> str:
+def _value(value: Interval | None) -> str:
     """A published number that came without an interval (one value, or half is NaN) is printed without one."""
     if value is None or not math.isfinite(value.mean):
         return EMPTY
-    mean = table.number(value.mean)
-    return f"{mean} ± {table.number(value.half)}" if value.n > 1 and math.isfinite(value.half) else mean
+    mean = number(value.mean)
+    return f"{mean} ± {number(value.half)}" if value.n > 1 and math.isfinite(value.half) else mean
 
 
-def _difference(table: Table, row: Row, metric: str) -> str:
+def _difference(row: Row, metric: str) -> str:
     if metric not in row.difference:
         return EMPTY
     found = row.difference[metric]
-    mean, low, high = (table.number(x, signed=True) for x in (found.mean, found.low, found.high))
+    mean, low, high = (points(x) for x in (found.mean, found.low, found.high))
     return f"{mean} [{low}, {high}]"
 
 
-def _bounds(table: Table, value: Spread | None) -> str:
+def _bounds(value: Spread | None) -> str:
     if value is None:
         return EMPTY
-    low, high = (table.number(x, signed=True) for x in (value.low, value.high))
+    low, high = (points(x) for x in (value.low, value.high))
     return f"[{low}, {high}]"
 
 

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from glocal.ray_cluster import cluster
 from glocal.reproduce.graph import Step
 from glocal.reproduce.runs import Settings
@@ -20,7 +22,7 @@ RETRIES = 5  # of a step whose process or machine died
 
 def work_off(steps: Sequence[Step], how: Settings, *, address: str | None = None, workers: int | None = None) -> None:
     """``steps`` none before what it needs."""
-    quiet = Settings(how.out.resolve(), how.tasks, how.device, how.workers, seeds=how.seeds)  # bars stay here
+    quiet = replace(how, out=how.out.resolve(), callback=Settings.callback, progress=None)  # bars stay here
     with cluster(address, workers) as ray:
         gpu = 1 if how.device is not None and how.device.type == "cuda" else 0
         task = ray.remote(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)(_do)
@@ -37,8 +39,6 @@ def work_off(steps: Sequence[Step], how: Settings, *, address: str | None = None
 
 def _do(step: Step, how: Settings, *before: None) -> None:
     """``before``: what Ray waits for."""
-    import torch
-
     if how.device is not None and how.device.type == "cuda":
         how = replace(how, device=torch.device("cuda"))  # Ray shows each task its own
     step.do(how)

@@ -9,6 +9,7 @@ from typing import Any
 
 from glocal.engine.distributed import world
 from glocal.metrics import PairedDifference, Spread, settled
+from glocal.report.table import points
 from glocal.reproduce.graph import Step, in_order, tests_of, work_off
 from glocal.reproduce.machine import differences, machine, text
 from glocal.reproduce.measurement import SEED, Measurement, measure, published_row
@@ -211,8 +212,8 @@ def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Fo
             gap = found[dataset, shot].difference(lines[question.row], lines[question.against])
             over = found[dataset, shot].over_seeds(lines[question.row], "auroc", lines[question.against])
             ours.append(_both(gap, over))
-            part = f"{_points(gap.mean)} [{_points(gap.low)}, {_points(gap.high)}]"
-            part += f", over seeds [{_points(over.low)}, {_points(over.high)}]," if over else ""
+            part = f"{points(gap.mean)} [{points(gap.low)}, {points(gap.high)}]"
+            part += f", over seeds [{points(over.low)}, {points(over.high)}]," if over else ""
             parts.append(f"{part} at {shot}-shot")
         said.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
     changes = f"against {question.how}, points of AUROC change by"
@@ -251,7 +252,7 @@ def _paper(question: Question, scale: Scale, dataset: str) -> str:
         )
         if row is None or base is None:
             return ""
-        steps.append(_points(row.values["auroc"].mean - base.values["auroc"].mean))
+        steps.append(points(row.values["auroc"].mean - base.values["auroc"].mean))
     other = question.paper_against
     against = f" against its {other.lower()}" if other != question.against else ""
     return f" (the paper{against} on {beside}: {' and '.join(steps)})"
@@ -259,7 +260,3 @@ def _paper(question: Question, scale: Scale, dataset: str) -> str:
 
 def _lines(table: str, scale: Scale, dataset: str, shot: int) -> dict[str, Line]:
     return {line.label: line for line in TABLES[table].lines(scale, dataset, shot)}
-
-
-def _points(value: float) -> str:
-    return f"{100 * value:+.2f}".replace("-", "−")

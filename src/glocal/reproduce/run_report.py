@@ -11,6 +11,7 @@ from glocal.engine.named_models import NamedModel
 from glocal.metrics import score_histogram
 from glocal.report import plots
 from glocal.report.comparison import Comparison, Result, compare
+from glocal.report.table import number, points
 from glocal.reproduce.measurement import answers_of
 from glocal.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
 from glocal.reproduce.runs import Settings, program
@@ -49,13 +50,13 @@ def _leader(result: Result) -> str:
     """Who has the largest AUROC, and whether tasks settle that against the reference: each row is one training."""
     table, spec = result.table, result.measured.spec
     first = max(table.rows, key=lambda row: row.values["auroc"].mean)
-    best, gap = table.number(first.values["auroc"].mean), first.difference.get("auroc")
+    best, gap = number(first.values["auroc"].mean), first.difference.get("auroc")
     sentence = f"{spec.way}-way {spec.shot}-shot{', transductive' if result.transductive else ''}: "
     sentence += f"{first.name} leads with AUROC {best}"
     if gap is None:
         return f"{sentence}{'; it is the reference' if len(table.rows) > 1 else ''}."
     settled = "settled" if gap.low > 0 else "not settled"
-    mean, low, high = (table.number(value, signed=True) for value in (gap.mean, gap.low, gap.high))
+    mean, low, high = (points(value) for value in (gap.mean, gap.low, gap.high))
     return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled} over tasks."
 
 
