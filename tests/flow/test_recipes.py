@@ -115,11 +115,11 @@ def check_common(recipe: Recipe, dataset: str, lr: float, lr_backbone: float | N
     assert (optimizer.momentum, optimizer.weight_decay, optimizer.clip) == (0.9, 5e-4, None)
 
 
-def check_tasks(recipe: Recipe, shot: int) -> None:
-    """One 5-way task per step, 15 queries per class, 5 unknown classes; validation looks at tasks like these."""
+def check_tasks(recipe: Recipe, shot: int, unknown_way: int = 5) -> None:
+    """One 5-way task per step, 15 queries per class; validation looks at tasks like these with 5 unknown classes."""
     train, validation = recipe.train, recipe.validation
     assert (recipe.stage, train.backbone, train.tasks_per_step) == ("train", "fine-tuned", 1)
-    assert (train.way, train.shot, train.query, train.unknown_way) == (5, shot, 15, 5)
+    assert (train.way, train.shot, train.query, train.unknown_way) == (5, shot, 15, unknown_way)
     assert (validation.way, validation.shot, validation.query, validation.unknown_way) == (5, shot, 15, 5)
 
 
@@ -166,7 +166,7 @@ def test_feat_is_set_as_published(dataset: str, shot: int):
     recipe, published = parsed(f"{dataset}-feat-{shot}shot"), FEAT[dataset, shot]
     check_common(recipe, dataset, lr=2e-3, lr_backbone=2e-4, gamma=0.5)
     check_augmentation(recipe, PICTURES[dataset].crop_padding, flip=True)  # not published; as in GEL's paper recipe
-    check_tasks(recipe, shot)
+    check_tasks(recipe, shot, unknown_way=0)
     assert recipe.train.tasks == 200 * 100
     step = 100 * published.decay_epochs
     assert decays(recipe, recipe.train.tasks) == pytest.approx(range(step, 20_000, step))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ import torch
 
 from glocal.data import features
 from glocal.data.registry import open_dataset
+from glocal.engine import loop
 from glocal.engine.checkpoint import Model, load_model
+from glocal.engine.evaluate import evaluate_tasks
 from glocal.engine.loop import Validator, run_stage
 from glocal.engine.pretrain import PretrainStage
 from glocal.engine.recipe import parse_recipe
@@ -58,6 +61,22 @@ def test_large_banks_keep_means_and_nothing_changes(name: str, dataset: Path, tm
         sizes.append(sum(file.stat().st_size for file in (tmp_path / f"cache-{limit}").rglob("maps.bin")))
     assert found[0] == found[1]
     assert sizes[0] == 4 * sizes[1], "2x2 maps"
+
+
+def test_validation_of_a_backbone_that_learns_keeps_means_too(dataset: Path, monkeypatch) -> None:
+    recipe = parse_recipe(fields(dataset, "pretrain", backbone={"image_size": 32}))
+    model, found, shapes = PretrainStage(recipe, torch.device("cpu")).model, [], []
+
+    def spied(method: Any, tasks: Any, bank: Any, **how: Any) -> Any:
+        shapes.append(bank(tasks.images()[:1]).shape[1:])
+        return evaluate_tasks(method, tasks, bank, **how)
+
+    monkeypatch.setattr(loop, "evaluate_tasks", spied)
+    for limit in (1 << 30, 0):
+        monkeypatch.setattr(features, "MAPS_UP_TO", limit)
+        found.append(Validator(recipe, torch.device("cpu"))(model))
+    assert found[0] == found[1]
+    assert [shape[-1] for shape in shapes] == [2, 1]
 
 
 def test_what_a_method_draws_for_them_depends_on_the_seed_alone(dataset: Path) -> None:

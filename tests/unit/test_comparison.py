@@ -164,6 +164,7 @@ class TestBesideThePaper:
         for method, settings in (
             ("feat", regularised),
             ("gel", {"temperature": 64.0, "top_k": 1}),
+            ("gel", {"variant": "energy-maps", "top_k": 7}),  # of pixels, which it does not compare
             ("glocal-head", {"adapter": False}),
             ("att-g", {"negative": "mlp"}),
         ):

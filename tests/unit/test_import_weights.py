@@ -107,7 +107,7 @@ def test_gel_computes_what_the_source_computes(tmp_path, prefix, ahead):
 
 
 @pytest.mark.parametrize("name", ["max_auroc.pth", "CIFAR-FS-OpenNet-Res12-10w01s15q-DIS-Energy/run/max_acc.pth"])
-def test_gel_without_pixels_is_recognised_by_where_its_program_puts_it(tmp_path, name):
+def test_gel_without_pixels_is_recognised_by_where_its_program_puts_it(tmp_path, monkeypatch, name):
     source = shaken(Feat())
     (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
     imported = import_weights(write(tmp_path / name, source), dataset="cifar-fs")
@@ -119,6 +119,8 @@ def test_gel_without_pixels_is_recognised_by_where_its_program_puts_it(tmp_path,
         logits = -(maps[4:, None] - class_maps).square().sum(dim=(2, 3, 4)) / 64 / 10
         out = stored(imported, tmp_path / "m.safetensors").method(task(maps))
         torch.testing.assert_close(out.open_score, -logits.logsumexp(1), rtol=1e-5, atol=1e-6)
+    monkeypatch.chdir((tmp_path / name).parent)  # the path that is given may say less than where it lies
+    assert import_weights(Path(Path(name).name), dataset="cifar-fs").report.layout == "gel-maps"
     elsewhere = import_weights(write(tmp_path / "mine.pth", source), dataset="cifar-fs").report
     assert elsewhere.layout == "feat"
     assert "gel-maps" in " ".join(elsewhere.notes), "the same names: the file alone does not tell"

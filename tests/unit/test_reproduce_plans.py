@@ -283,7 +283,15 @@ def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.Monkey
     # 128 pictures x 4 rotations keep 14.8 GiB of activations; weights, gradients and momentum are another 0.1.
     assert whole[0].memory == pytest.approx(14.9, abs=0.1)
     assert parts[0].memory == pytest.approx(14.8 / 4 + 0.1, abs=0.1)
+    assert parts[1].memory == whole[1].memory == pytest.approx(80 * 14.8 / 512 + 0.1, abs=0.1), "FEAT: known queries"
     assert parts[2].memory == whole[2].memory == pytest.approx(155 * 14.8 / 512 + 0.1, abs=0.1)
+    # 38,400 pictures of 84 pixels, and of 9,600 validation pictures what 600 tasks touch: at 16 ways of 16 pictures and
+    # at 5 ways with 5 unknown classes nearly all; means where that is enough, and where maps of 5x5 are small anyway.
+    assert [each.held for each in whole] == pytest.approx([0.81 + 0.61] * 3, abs=0.02)
+    tiered = estimates([paper.gel("tiered-imagenet", 1)], tmp_path, "paper", 600)
+    mean, pictures = 4 * 640 / 1e9, 448_695 * 3 * 84**2 / 1e9
+    maps = [88_200 * mean, 65_500 * mean, 65_500 * 25 * mean]  # GEL alone needs more than means
+    assert [each.held - pictures for each in tiered] == pytest.approx(maps, rel=0.02)
     rfdnet = paper.on_resnet18("rfdnet", "tiered-imagenet", 1)
     last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper", 600)
     # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.  600

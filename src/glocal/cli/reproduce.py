@@ -201,18 +201,19 @@ def _plan(planned: list[Estimate], scale: str) -> Any:
     table = Table(box=None, title_justify="left", caption_justify="left")
     for title in ("run", "recipe", "state"):
         table.add_column(title)
-    for title in (unit, "GiB", "GB"):
+    for title in (unit, "step, GiB", "held, GB", "disk, GB"):
         table.add_column(title, justify="right")
     for each in planned:
-        numbers = (f"{factor * each.hours:.1f}", f"{each.memory:.1f}", f"{each.disk:.1f}")
+        numbers = (f"{factor * each.hours:.1f}", *(f"{size:.1f}" for size in (each.memory, each.held, each.disk)))
         table.add_row(each.name or each.method, each.recipe, each.state if each.name else "no data", *numbers)
     left = sum(each.hours for each in planned if each.state != "done")
     speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
     table.caption = (
         f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
-        "GiB: what a step keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. "
-        "GB: feature banks on disk, counted with the first run that needs them; test maps of fine-tuned models, of "
-        "which there is one at a time, with the largest."
+        "Step: what it keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. Held: "
+        "pictures that training keeps in the main memory of every process (less if the data are prepared), and what "
+        "validation makes of its own. Disk: feature banks, counted with the first run that needs them; test maps of "
+        "fine-tuned models, of which there is one at a time, with the largest."
     )
     return table
 

@@ -154,7 +154,8 @@ def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
             f"(feature.layer1.conv1.weight) would write; its entries begin with {_some(heads)}"
         )
     # GEL without pixels has the same names as FEAT: only where its program puts a file tells them apart.
-    named_by_gel = path.name == "max_auroc.pth" or any(re.search("-DIS(-New)?-Energy", part) for part in path.parts)
+    folders = path.resolve().parent.parts
+    named_by_gel = path.name == "max_auroc.pth" or any(re.search("-DIS(-New)?-Energy", part) for part in folders)
     if named_by_gel and "slf_attn" in heads and not {"conv", "EnergyLoss"} & set(heads):
         return "gel-maps", "slf_attn and no conv, in a file named as GEL's program names its own"
     for layout, marks in (("gel", ("conv", "EnergyLoss")), ("feat", ("slf_attn",))):

@@ -86,11 +86,12 @@ class Validator:
         if bank is None:
             wanted, backbone = self.tasks.images(), model.backbone
             how: dict[str, Any] = {"wanted": wanted, "device": self.device, "workers": self.recipe.data.workers}
+            means = model.method.pooled and is_large(backbone, len(wanted), self.device)
+            encoder = Pooled(backbone) if means else backbone
             if backbone.trainable:
-                bank = FeatureBank.in_memory(backbone, self.data, **how)
+                bank = FeatureBank.in_memory(encoder, self.data, **how)
             else:
-                means = model.method.pooled and is_large(backbone, len(wanted), self.device)
-                bank = self._frozen = FeatureBank.build(Pooled(backbone) if means else backbone, self.data, **how)
+                bank = self._frozen = FeatureBank.build(encoder, self.data, **how)
         found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
         return {name: interval.mean for name, interval in found.summary().items()}
 

@@ -17,6 +17,7 @@ from glocal.engine.named_models import NamedModel
 from glocal.engine.weight_layouts import CONTRAST, TOP_K
 from glocal.methods import METHODS, build_method
 from glocal.methods.base import TEMPERATURES
+from glocal.methods.gel import VARIANTS
 from glocal.metrics import METRICS, Interval
 from glocal.report.training import GEL, other_training
 
@@ -152,6 +153,8 @@ def _other_settings(each: NamedModel, on: Conditions) -> Iterator[tuple[str, Any
         usual = defaults["temperature"] or TEMPERATURES[defaults.get("distance", "sq-euclidean")]
         published["temperature"] = (usual, None)  # None follows from the distance
     at = 0 if on.spec.shot == PAPER_TASK.shot else 1
+    if each.method in GEL and not VARIANTS[used["variant"]].pixel:
+        del published["top_k"]  # it compares no pixels
     if "top_k" in published and on.name in TOP_K:
         published["top_k"] = (TOP_K[on.name][at],)
     if "contrast_weight" in published and on.name in CONTRAST:

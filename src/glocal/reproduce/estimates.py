@@ -38,6 +38,7 @@ class Estimate:
     state: str  # done, begun or missing
     hours: float  # of the whole run and of its test
     memory: float  # GiB that one step keeps for its backward pass, with weights, gradients and momentum
+    held: float  # GB of the main memory, in every process: pictures to learn from, and what validation makes of its own
     disk: float  # GB of feature banks that no run before it in the list has
 
 
@@ -62,7 +63,8 @@ def _estimate(run: Run, home: Path, scale: str, tasks: int, banks: Banks) -> Est
     new = [banks.add(bank) for bank in wanted]
     encoded, disk = sum(each.pictures for each in new), sum(each.bytes for each in new)
     hours = _hours(recipe, one, method, scale, tasks) + encoded * one.flops / _speed(scale) / 3600
-    return Estimate(name, _method(run, recipe), run.recipe, state, hours, _memory(recipe, one, method), disk / 1e9)
+    memory, held = _memory(recipe, one, method), _held(recipe, one, method)
+    return Estimate(name, _method(run, recipe), run.recipe, state, hours, memory, held / 1e9, disk / 1e9)
 
 
 def _method(run: Run, recipe: Recipe) -> str:
@@ -132,6 +134,14 @@ def _memory(recipe: Recipe, one: Cost, method: Method) -> float:
         at_once = _task_pictures(recipe, method) * recipe.train.tasks_per_step
     kept = one.kept * (0.5 if recipe.speed.precision == "bfloat16" else 1.0)
     return (at_once * kept + 3 * 4 * one.parameters) / 2**30
+
+
+def _held(recipe: Recipe, one: Cost, method: Method) -> float:
+    """Bytes; maps of a frozen backbone are banks on the disk, and prepared pictures may stay there too."""
+    if recipe.stage == "train" and recipe.train.backbone == "frozen":
+        return 0.0
+    checked = touched(drawn(recipe.validation.spec, recipe.validation.tasks), _pictures(recipe.data.dataset, "val"))
+    return _base_pictures(recipe) * 3.0 * one.side**2 + checked * _size(one, method, checked)
 
 
 def _base_pictures(recipe: Recipe) -> int:

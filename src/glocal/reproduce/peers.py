@@ -7,6 +7,7 @@ from typing import NamedTuple
 # How the methods of the comparison are set and taught: as published, scaled to the width of the backbone.  Rates are
 # those of their papers (ATT and RFDNet) or of FEAT's attention, on which the others stand.
 SLOW = "optimizer.lr=0.01"
+UNKNOWN = "train.unknown_way=5"  # FEAT's recipe has no unknown queries; these learn from them
 
 
 class Peer(NamedTuple):
@@ -19,13 +20,13 @@ class Peer(NamedTuple):
 PEERS = {
     "protonet": Peer(("temperature = {t}",), ()),
     # Without an adapter it has nothing to learn on frozen maps.
-    "peeler": Peer(("temperature = {t}", "auxiliary_temperature = {t}"), (SLOW,), only_frozen=("adapter = true",)),
+    "peeler": Peer(("temperature = {t}", "auxiliary_temperature = {t}"), (SLOW,), (UNKNOWN,), ("adapter = true",)),
     "snatcher-t": Peer(("temperature = {t}",), (SLOW,)),
     "snatcher-l": Peer(("temperature = {t}",), (SLOW,)),
-    "att": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03",)),
+    "att": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03", UNKNOWN)),
     # The rows of a classifier teach a frozen ATT-G almost nothing; see its docstring.
-    "att-g": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03",), only_frozen=('rows = "means"',)),
-    "rfdnet": Peer((), ("optimizer.lr=0.1", "optimizer.weight_decay=1e-4")),
+    "att-g": Peer((), ("optimizer.lr=0.03",), ("optimizer.lr=0.03", UNKNOWN), ('rows = "means"',)),
+    "rfdnet": Peer((), ("optimizer.lr=0.1", "optimizer.weight_decay=1e-4"), (UNKNOWN,)),
 }
 
 
