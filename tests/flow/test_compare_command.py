@@ -68,6 +68,17 @@ def test_a_comparison_and_the_same_again(home: Path, glocal: Any, ran: list[str]
     assert json.loads(more)["tables"][0]["rows"][1]["values"] == gel["values"]
 
 
+@pytest.mark.parametrize("name", ["compare.csv", "compare.json"])
+def test_files_of_somebody_else_stay(home: Path, glocal: Any, name: str) -> None:
+    mine = home / f"mine-{name}" / name
+    mine.parent.mkdir()
+    mine.write_text("my own")
+    said = glocal("compare", *MODELS, *SMALL, "--shots", "1", "--out", mine.parent)
+    one_sentence(said, "not from an earlier run")
+    assert [each.name for each in mine.parent.iterdir()] == [name]
+    assert mine.read_text() == "my own"
+
+
 def test_the_numbers_are_those_of_evaluate_and_of_the_library(glocal: Any) -> None:
     shape = ["--support-views", "2", "--seed", "3", *SMALL, "--json"]
     table = json.loads(glocal("compare", *MODELS, "--shots", "2", *shape)[1])["tables"][0]

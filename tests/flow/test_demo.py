@@ -80,6 +80,11 @@ def test_the_demo_trains_evaluates_and_reports(tmp_path: Path, monkeypatch: pyte
     asked = json.loads(again.stdout)["outcome"]
     assert (asked["accuracy"]["n"], asked["caught"]["n"]) == (5 * demo.ASKED, 5 * demo.ASKED)
     assert (out / "gel" / "best.safetensors").stat().st_mtime_ns == weights  # reused, not trained again
+    assert json.loads(again.stdout)["recognizer"] == str(out / "digits.glocal"), "the same once more"
+    taught = Recognizer.load(out / "digits.glocal", device="cpu")
+    taught.rename_class("two", "deux")
+    taught.save(out / "digits.glocal")
+    assert demo._free_place(out, demo._recognizer(out, digits, "cpu", None)[0]) == out / "digits-2.glocal"
     monkeypatch.setattr(demo, "load_recipe", lambda name, start=(): short(name, start, "seed=1"))
     other = CliRunner().invoke(app, ["demo", "--out", str(out), "--tasks", "3", "--device", "cpu"])
     assert other.exit_code != 0

@@ -134,6 +134,18 @@ def test_vectors_answer_for_any_recognizer_on_the_encoder(home: Path, tmp_path: 
     assert [each["similarity"] for each in listed] == sorted((each["similarity"] for each in listed), reverse=True)
 
 
+@pytest.mark.usefixtures("forked")
+def test_a_batch_of_which_nothing_can_be_read_has_rows_too(home: Path, tmp_path: Path, glocal: Command) -> None:
+    bad = tmp_path / "bad"
+    write(bad, "one", 0, 1)
+    for i in range(40):  # more than are looked at together
+        (bad / f"bad{i}.heic").write_bytes(b"no picture")
+    for command in ("embed", "predict"):
+        out = tmp_path / command
+        assert glocal(command, home / "digits.glocal", bad, "-o", out, "--workers", 1)[0] == 1
+        assert [row["error"] is None for row in rows(out)] == [True] + [False] * 40
+
+
 def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glocal: Command) -> None:
     paths = sorted((home / "new" / "one").iterdir())
     expected = recognizer().predict(paths)

@@ -72,7 +72,10 @@ def test_what_programs_read(home: Path, tmp_path: Path) -> None:
     assert len(json.loads(glocal("threshold", file, "--per-class", "--json").stdout)["per_class"]) == 6
     assert json.loads(glocal("threshold", file, "--one-for-all", "--json").stdout)["per_class"] is None
     write_classes(tmp_path / "labelled", KNOWN, 20, 28)
-    checked = json.loads(glocal("check", file, tmp_path / "labelled", "--json", *cpu).stdout)
+    shutil.copy(home / "photos" / "one" / "000.png", tmp_path / "labelled" / "stray.png")
+    said = glocal("check", file, tmp_path / "labelled", "--json", *cpu)
+    assert "stray.png" in said.stderr
+    checked = json.loads(said.stdout)
     assert (checked["accuracy"]["n"], checked["caught"]["n"]) == (40, 0)
     inspected = json.loads(glocal("inspect", file, "--json", *cpu).stdout)
     assert (inspected["model"]["name"], inspected["classes"][-1]["name"]) == ("embedded-gel", "six")

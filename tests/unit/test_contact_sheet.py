@@ -48,6 +48,7 @@ def test_rows_are_classes_and_their_pictures(tmp_path: Path) -> None:
             assert max(near) < 3, name
             assert ink(sheet, TOP + row * ROW, round(1.5 * NAME)) > 50, "the name above"
     assert list(tmp_path.iterdir()) == [tmp_path / "sheet.png"]
+    assert len(contact_sheet(plain(COLOURS), tmp_path / "sheet.png")) == 4, "all, where there are fewer than five"
 
 
 def test_a_seed_draws_the_same_sheet_and_another_one_another(tmp_path: Path) -> None:
@@ -99,7 +100,7 @@ def test_of_an_endless_name_little_is_measured(tmp_path: Path, monkeypatch: pyte
 def test_what_cannot_be_drawn(tmp_path: Path) -> None:
     data, path = plain(COLOURS), tmp_path / "sheet.png"
     with refused("data", "4 classes", "got 5"):
-        contact_sheet(data, path)
+        contact_sheet(data, path, classes=5)
     for per_class in (2000, 0):
         with refused("data", f"4 classes with {per_class} each"):
             contact_sheet(data, path, classes=4, per_class=per_class)

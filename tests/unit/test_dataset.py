@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import pickle
+import shutil
 import threading
 import zipfile
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from PIL import Image
 from faults import killed
 from glocal.data import digests, layouts
 from glocal.data.dataset import ClassDataset
-from glocal.data.layouts import list_zip
+from glocal.data.layouts import list_folder, list_zip
 from glocal_runtime.errors import DataError
 from glocal_runtime.images import decode
 from packings import write_file
@@ -202,6 +203,32 @@ def zip_of(path: Path, tree: Tree, *, inside: str = "", **more: bytes) -> Path:
         for name, content in more.items():
             archive.writestr(f"{inside}cat/{name}.bmp", content)
     return path
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_picture_beside_wrapped_classes_makes_them_no_single_class(tmp_path: Path, tree: Tree, packed: bool) -> None:
+    stray = {**tree, "stray.png": next(iter(tree.values()))}
+    if packed:
+        found = list_zip(zip_of(tmp_path / "pets.zip", stray, inside="photos/"))
+    else:
+        write_tree(tmp_path / "photos", stray)
+        found = list_folder(tmp_path)
+    assert (set(found.class_of), list(found.loose)) == ({"cat", "dog"}, ["stray.png"])
+    one = {name: pixels for name, pixels in stray.items() if not name.startswith("dog/")}  # a class with a folder in it
+    if packed:
+        alone = list_zip(zip_of(tmp_path / "one.zip", one, inside="photos/"))
+    else:
+        shutil.rmtree(tmp_path / "photos" / "dog")
+        alone = list_folder(tmp_path)
+    assert (set(alone.class_of), list(alone.loose)) == ({"photos"}, [])
+
+
+def test_a_class_without_a_picture_is_refused_in_a_zip_as_in_a_folder(tmp_path: Path, tree: Tree) -> None:
+    path = zip_of(tmp_path / "pets.zip", tree)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("bird/raw.cr2", b"no picture")
+    with refused("data", "class 'bird' has no picture"):
+        list_zip(path)
 
 
 def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path: Path, tree: Tree) -> None:

@@ -119,6 +119,13 @@ class TestFolder:
         more_workers = recipe_of(dataset, pretrain={"epochs": 2}, data={"dataset": str(dataset), "workers": 3})
         run(more_workers, pretrained, resume=True)
         assert snapshot(pretrained) == before
+        for name in ("metrics.jsonl", "recipe.json"):
+            (tmp_path / "mine").mkdir(exist_ok=True)
+            (tmp_path / "mine" / name).write_text('{"loss": 1.0}')
+            with refused("not-a-run", name):
+                run(recipe_of(dataset), tmp_path / "mine")
+            assert [each.read_text() for each in (tmp_path / "mine").iterdir()] == ['{"loss": 1.0}']
+            (tmp_path / "mine" / name).unlink()
         with refused("no-run"):
             run(recipe_of(dataset), tmp_path / "none", resume=True)
         assert not (tmp_path / "none").exists()

@@ -136,6 +136,50 @@ def test_a_broken_run_goes_on_to_the_same_file(tmp_path: Path, ending: str) -> N
         path.unlink()
 
 
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_a_cut_within_a_row_of_two_lines_is_one_too(tmp_path: Path, ending: str) -> None:
+    path, partial = tmp_path / f"out.{ending}", tmp_path / f"out.{ending}.partial"
+    write_all(path, answers(4))
+    content = path.read_bytes()
+    path.unlink()
+    for cut in range(content.index(b"p3.png"), len(content)):  # its error has an end of line
+        partial.write_bytes(content[:cut])
+        assert ResultFile(path, "me").done(resume=True) == set(), "no whole batch"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("out.jsonl", b'{"text": "my notes"}\n'),
+        ("out.jsonl", b'{"text": "my notes"}'),
+        ("out.jsonl", b"my notes"),
+        ("out.jsonl", b"{my notes}\n"),
+        ("out.jsonl", b"\n"),
+        ("out.csv", b"my,notes\n"),
+        ("out.csv", b"another row\n"),
+        ("out.jsonl", b"another row\n"),
+    ],
+)
+def test_rows_of_somebody_else_are_refused_and_stay(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    if content == b"another row\n":  # in the middle of ours
+        write_all(path, answers(5))
+        first, second, rest = path.read_bytes().split(b"\n", 2)
+        content = b"\n".join([first, second, content + rest])
+    path.write_bytes(content)
+    with refused("no-answers", "choose another name"):
+        ResultFile(path, "me").done(resume=True)
+    assert {each.name: each.read_bytes() for each in tmp_path.iterdir()} == {name: content}
+
+
+@pytest.mark.parametrize("ending", ["csv", "jsonl"])
+def test_any_name_comes_back_as_it_was(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"out.{ending}"
+    names = ["a\rb.png", "a\nb.png", "a\r\nb.png", 'a"b.png', "a\x85b.png", "\udc80.png"]
+    write_all(path, [Unreadable(name, "why") for name in names])
+    assert ResultFile(path, "me").done(resume=True) == set(names)
+
+
 def test_what_is_not_continued_or_written_over(tmp_path: Path) -> None:
     write_all(tmp_path / "out.csv", answers(40))
     with refused("other-recognizer", "(me, this is you)"):

@@ -90,6 +90,23 @@ def check_free(path: Path | None, force: bool, *, resume: bool | None = None) ->
     raise there_already(path, more=more)
 
 
+def check_ours(record: Path, *beside: str) -> None:
+    """Refuse to write over files of these names that no earlier run wrote: ``record`` is what tells.
+
+    For commands that may be given again with the same folder, and then keep what they have.
+    """
+    there = [path for path in (record, *map(record.with_name, beside)) if os.path.lexists(path)]
+    try:
+        ours = "version" in json.loads(record.read_text("utf-8"))
+    except (OSError, ValueError, TypeError):
+        ours = False
+    if there and not ours:
+        raise DataError(
+            f"{there[0]} is there already, and not from an earlier run of this command; choose another folder",
+            code="file-exists",
+        )
+
+
 def quoted(text: str) -> str:
     """As a TOML string, for an override whose value must stay text."""
     return json.dumps(text, ensure_ascii=False)

@@ -111,7 +111,7 @@ def verify(
 def show_(
     dataset: Annotated[str, typer.Argument(help="A data set by name, or a folder, zip or CSV of classes.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write, a .png.")],
-    classes: Annotated[int, typer.Option(min=1, help="How many classes, a row each.")] = 5,
+    classes: Annotated[int | None, typer.Option(min=1, help="How many classes, a row each; 5 if there are.")] = None,
     per_class: Annotated[int, typer.Option(min=1, help="How many pictures of each.")] = 8,
     split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "train",
     seed: Annotated[int, typer.Option(min=0, help="Which classes and pictures.")] = 0,

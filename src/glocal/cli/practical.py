@@ -231,12 +231,15 @@ def check(
 
     read_manifest(file)
     from glocal.recognizer.check import check as run
+    from glocal_runtime.advice import Finding
+    from glocal_runtime.photos import loose_pictures
     from glocal_runtime.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device=device, workers=workers)
     with bars() as progress:
         found = run(recognizer, labelled, progress=rate_meter(progress, "check"))
-    for remark in found.not_enrolled.values():
+    loose = loose_pictures(labelled)
+    for remark in (*found.not_enrolled.values(), *([Finding.loose(loose).text] if loose else [])):
         tell(remark)
     for bad in found.unreadable:
         tell(f"left out {bad.path}: {bad.error}")

@@ -30,6 +30,7 @@ from glocal.cli.console import (
     Workers,
     bars,
     check_free,
+    check_ours,
     check_there,
     screen,
     show,
@@ -128,6 +129,7 @@ def reproduce(
         planned = estimates(every, out.resolve() / "runs", chosen.name, tasks or chosen.tasks)
         show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
         return
+    _check_report(out)
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
     again += [word for override in overrides for word in ("--set", override)]
@@ -193,6 +195,12 @@ def _finish(page: Path, json: bool) -> None:
     )
 
 
+def _check_report(out: Path) -> None:
+    from glocal.reproduce.report_folder import HTML, MARKDOWN, NUMBERS
+
+    check_ours(out / NUMBERS, MARKDOWN, HTML)
+
+
 def _plan(planned: list[Estimate], scale: str) -> Any:
     """One line per run, and the sum of what is not there yet."""
     from rich.table import Table
@@ -239,6 +247,7 @@ def report(
     from glocal.reproduce.run_report import report_runs
     from glocal.reproduce.runs import Settings
 
+    _check_report(out)
     again = ["glocal", "report", *runs, "--dataset", dataset, "--split", split, "--shots", shots, "--way", str(way)]
     again += ["--query", str(query), "--unknown-way", str(unknown_way or way), "--tasks", str(tasks)]
     again += ["--seed", str(seed), *([] if reference is None else ["--reference", reference])]

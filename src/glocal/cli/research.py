@@ -30,6 +30,7 @@ from glocal.cli.console import (
     Workers,
     bars,
     check_free,
+    check_ours,
     quoted,
     show,
     stage_bars,
@@ -167,6 +168,8 @@ def compare(
     from glocal.report.comparison import SUFFIXES, to_text
     from glocal.report.comparison import compare as run
 
+    if out is not None:
+        check_ours(out / "compare.json", *(f"compare{suffix}" for suffix in SUFFIXES.values()))
     shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
     shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "unknown_shares": shares, "way": way}
     shape |= {"query": query, "unknown_way": unknown_way, "support_views": support_views, "seed": seed}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -110,7 +111,7 @@ def _halves(found: Array, errors: Sequence[str | None]) -> pa.Array:
     """(n, ...) rows of the readable photos -> a list of halves per photo, null where there is an error."""
     if found.size and float(np.abs(found).max()) >= LARGEST_HALF:
         raise DataError("the vectors of this model are too large for half precision; use another", code="too-large")
-    flat = found.reshape(len(found), -1).astype(np.float16)
+    flat = found.reshape(len(found), math.prod(found.shape[1:])).astype(np.float16)
     missing = np.array([error is not None for error in errors], dtype=bool)
     whole = np.zeros((len(errors), flat.shape[1]), np.float16)
     whole[~missing] = flat

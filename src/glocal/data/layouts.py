@@ -162,15 +162,22 @@ def list_folder(root: Path) -> Listing:
 
 
 def unwrap(root: Path) -> Path:
-    """``root``, or the lone folder in it that holds folders and no picture: what packing a folder wraps around it."""
+    """``root``, or the lone folder in it that holds the class folders: what packing a folder wraps around it.
+
+    A lone folder with pictures of its own is a class, unless two or more folders in it have pictures too.
+    """
     while True:
         folders, loose = _inside(root)
         if len(folders) != 1 or any(is_picture(entry.name) for entry in loose):
             return root
         below, beside = _inside(folders[0])
-        if not below or any(is_picture(entry.name) for entry in beside):
+        if not below or (any(is_picture(entry.name) for entry in beside) and sum(map(_has_picture, below)) < 2):
             return root  # the lone folder is a class
         root = folders[0]
+
+
+def _has_picture(folder: Path) -> bool:
+    return any(is_picture(name) for _, _, names in walk_once(folder) for name in names)
 
 
 def list_zip(path: Path, *, inside: str = "") -> Listing:
@@ -195,6 +202,10 @@ def list_zip(path: Path, *, inside: str = "") -> Listing:
             class_of.append(parts[0])
     if not members:
         _refuse_no_classes(path / inside, len(loose))
+    found = set(class_of)
+    for name in dict.fromkeys(parts[0] for _, parts in below if len(parts) > 1):
+        if name not in found:
+            raise DataError(f"{path / inside}: class {name!r} has no picture; add some or remove the folder")
     _refuse_splits(path, class_of, "unpack it and pass one of these folders")
     return Listing(ZipSource(path, members), class_of, len(below) - len(members), loose)
 
@@ -212,10 +223,12 @@ def _zip_entries(path: Path) -> list[_Entry]:
 
 
 def _unwrap_entries(entries: list[_Entry]) -> list[_Entry]:
-    """As ``unwrap``: without the first folder of every path while all pictures lie in folders of that one folder."""
+    """As ``unwrap``: without the first folder of every path while that one folder holds all folders with pictures."""
     while True:
         pictures = [parts for _, parts in entries if is_picture(parts[-1])]
-        if len({parts[0] for parts in pictures}) != 1 or min(map(len, pictures)) < 3:
+        below = {parts[1] for parts in pictures if len(parts) > 2}
+        least = min(map(len, pictures), default=0)
+        if len({parts[0] for parts in pictures}) != 1 or least < 2 or (least == 2 and len(below) < 2):
             return entries
         lone = pictures[0][0]
         entries = [(entry, parts[1:] if parts[0] == lone and len(parts) > 1 else parts) for entry, parts in entries]

@@ -149,11 +149,11 @@ def _run_stage(
         record = stage.model.record | {"step": step, "best": None if math.isinf(best) else best, "processes": us.size}
         write_checkpoint(folder / LAST, _tensors(stage) | momentum | average.stored(), record)
 
-    log = Log(folder / METRICS, keep_until=start) if us.first else None
     if us.first:
-        write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
         if saved is None:
-            save(0)
+            save(0)  # before all else: by it a folder is known as that of a run
+        write_text(folder / RECIPE, json.dumps(recipe.model_dump(mode="json"), indent=1))
+    log = Log(folder / METRICS, keep_until=start) if us.first else None
 
     def check(done: int) -> None:
         nonlocal best

@@ -34,6 +34,11 @@ def saved_state(recipe: Recipe, folder: Path, resume: bool) -> SavedState | None
             raise RecipeError(
                 f"{folder} already holds a run; continue it with --resume, or choose another folder", code="run-exists"
             )
+        for name in (RECIPE, METRICS):  # what every run begins with is LAST
+            if (folder / name).exists():
+                raise RecipeError(
+                    f"{folder} holds a {name} that is not of a run; choose another folder", code="not-a-run"
+                )
         return None
     if not (folder / LAST).exists():
         raise RecipeError(

@@ -81,7 +81,7 @@ class ResultFile:
         if there is None:
             return set()
         self._keep(there)  # a finished file is continued with the pictures that came since
-        return {found["path"] for found in self._rows(self.partial)}
+        return {found["path"] for found in self._whole_rows(self.partial)}
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Iterable[Answer]], None]]:
@@ -119,10 +119,6 @@ class ResultFile:
         file.write("".join(self._format.line(self._format.row(each, self._recognizer)) for each in answers))
         file.flush()  # whoever looks sees whole batches
 
-    def _rows(self, path: Path) -> Iterator[dict[str, Any]]:
-        with path.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
-            yield from self._format.rows(file)
-
     def _keep(self, path: Path) -> None:
         """Copy what is whole at the beginning of ``path`` to the partial file: batches, or rows beside a finished file.
 
@@ -152,20 +148,24 @@ class ResultFile:
             kept.unlink(missing_ok=True)
 
     def _whole_rows(self, path: Path) -> Iterator[dict[str, Any]]:
-        """Rows before the first that was cut short; a last one without an end of line may be."""
+        """All but a last row that was cut short; one without an end of line may be."""
         with path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - 1))
             ended = file.read() == b"\n"
         waiting: dict[str, Any] | None = None
-        try:
-            for found in self._rows(path):
-                if waiting is not None:
-                    yield waiting
-                waiting = found
-        except (ValueError, csv.Error, RecursionError) as error:
-            if isinstance(error, DataError):
-                raise
-            ended = True  # the stump is the row that failed, not the one before it
+        with path.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
+            try:
+                for found in self._format.rows(file):
+                    if waiting is not None:
+                        yield waiting
+                    waiting = found
+            except (ValueError, csv.Error, RecursionError) as error:
+                if isinstance(error, DataError):
+                    raise
+                # A name may hold an end of line, and its quotes are open when it is cut there.
+                if file.read(1) or (ended and not isinstance(error, csv.Error)):
+                    raise _not_answers(path, f"a row in it is none ({error})") from None
+                ended = True  # the stump is the row that failed, not the one before it
         if ended and waiting is not None:
             yield waiting
 
@@ -186,14 +186,15 @@ class _Format(NamedTuple):
 
 def _csv_line(found: dict[str, Any]) -> str:
     buffer = io.StringIO()
-    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\n").writerow(found)
-    return buffer.getvalue()
+    # Whatever can end a line is quoted, but only if the writer's own end of line has it.
+    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n").writerow(found)
+    return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
 def _csv_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
     reader = csv.DictReader(file, strict=True)
     if tuple(reader.fieldnames or ()) != COLUMNS:
-        raise DataError(f"{file.name} is not a file of answers: its columns must be {', '.join(COLUMNS)}")
+        raise _not_answers(file.name, f"its columns must be {', '.join(COLUMNS)}")
     for found in reader:
         if None in found or not found["recognizer"]:
             raise ValueError("a row that was cut short")
@@ -202,10 +203,18 @@ def _csv_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
 
 def _json_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
     for text in file:
+        if not text.startswith("{"):
+            raise _not_answers(file.name, f"a line begins with {text[:20]!r}")
         found = json.loads(text)
-        if not isinstance(found, dict) or not {"path", "recognizer"} <= found.keys():
-            raise ValueError("a line that is no answer")
+        if not {"path", "recognizer"} <= found.keys():
+            raise _not_answers(file.name, "a line has no path or no recognizer")
         yield found
+
+
+def _not_answers(path: str | Path, why: str) -> DataError:
+    return DataError(
+        f"{path} is not a file of answers: {why}; nothing was changed, choose another name", code="no-answers"
+    )
 
 
 _FORMATS = {

@@ -21,12 +21,13 @@ PAPER, MAT, INK = "#ffffff", "#eef0f3", "#1b2330"
 
 
 def contact_sheet(
-    dataset: ClassDataset, path: str | Path, *, classes: int = 5, per_class: int = 8, seed: int = 0
+    dataset: ClassDataset, path: str | Path, *, classes: int | None = None, per_class: int = 8, seed: int = 0
 ) -> list[str]:
     """Draw ``classes`` classes with ``per_class`` pictures each and write them as PNG; return the names drawn.
 
-    The seed says which; a class with fewer pictures shows all it has.
+    The seed says which; a class with fewer pictures shows all it has.  Five classes when nobody says how many.
     """
+    classes = min(5, len(dataset.classes)) if classes is None else classes
     if not 1 <= classes <= len(dataset.classes):
         raise DataError(
             f"{dataset.name} has {len(dataset.classes)} classes, so 1 to that many can be shown, got {classes}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -32,7 +33,7 @@ from glocal.report.html import Section, code, facts, figure, page, side_by_side,
 from glocal.report.recognizer_report import answers, confusion, expectation, kept, reasons
 from glocal.report.recognizer_report import outcome as outcome_of
 from glocal.report.table import Row, Table
-from glocal_runtime.errors import RecipeError
+from glocal_runtime.errors import GlocalError, RecipeError
 from glocal_runtime.files import write_text
 from glocal_runtime.markup import Html
 from glocal_runtime.photos import Source
@@ -95,13 +96,29 @@ def run_demo(
     found = dict(zip(SHOTS, evaluated, strict=True))
     tables = {shot: _table(shot, rows) for shot, rows in found.items()}
     who, outcome, sources = _recognizer(out, test, str(where), progress)
-    file, report = out / "digits.glocal", out / "demo-report.html"
+    file, report = _free_place(out, who), out / "demo-report.html"
     who.save(file)
     said = "The first pictures of every digit, none of them chosen, with the answer and the reason it gives."
     shown = [said, answers(outcome, sources), *reasons(who, outcome, sources)]
     own = [_product(who, outcome), Section("Answers and reasons", shown)]
     write_text(report, _page(own, found, tables, test, drawn, _threshold(models[-1], where)))
     return Demo(report, tables, file, who.outlook().lines(), outcome, kept(who, outcome))
+
+
+def _free_place(out: Path, who: Recognizer) -> Path:
+    """digits.glocal, or a name beside it: whoever follows the demo's advice has taught that file more."""
+    place, n = out / "digits.glocal", 1
+    while os.path.lexists(place) and not _holds(place, who):
+        n += 1
+        place = out / f"digits-{n}.glocal"
+    return place
+
+
+def _holds(file: Path, who: Recognizer) -> bool:
+    try:
+        return Recognizer.load(file, device="cpu").contents.identity == who.contents.identity
+    except GlocalError:
+        return False
 
 
 def _recognizer(
