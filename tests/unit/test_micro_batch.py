@@ -48,7 +48,8 @@ def step_of(stage: PretrainStage) -> tuple[dict[str, float], list[torch.Tensor],
 
 
 def test_parts_of_a_batch_add_up_to_its_gradient_and_have_all_rotations(dataset: Path) -> None:
-    whole, parts = step_of(stage_of(dataset)), step_of(stage_of(dataset, micro_batch=11))
+    whole, parts = (step_of(stage_of(dataset, turn_weight=0.5, **how)) for how in ({}, {"micro_batch": 11}))
+    assert list(whole[0]) == ["base", "turn"]
     assert (whole[2], parts[2]) == ([40], [10, 10, 10, 10])
     assert parts[0] == pytest.approx(whole[0], rel=1e-5)
     for ours, theirs in zip(parts[1], whole[1], strict=True):
@@ -59,7 +60,7 @@ def test_parts_of_a_batch_add_up_to_its_gradient_and_have_all_rotations(dataset:
     assert stage.parts == 4
     upright = part[:2]
     assert torch.equal(part[2:4], upright.rot90(1, (-2, -1)))
-    assert torch.equal(batch.label[1 :: stage.parts], batch.label[1 :: stage.parts][:2].repeat(4))
+    assert torch.equal(batch.place[1 :: stage.parts], batch.place[1 :: stage.parts][:2].repeat(4))
 
 
 def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(dataset: Path, tmp_path: Path, monkeypatch):

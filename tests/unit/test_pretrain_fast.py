@@ -1,4 +1,4 @@
-"""Growing pictures, the average of the weights, and a start from a narrower network."""
+"""Growing and turned pictures, a network as its own teacher, averages of weights, a start from a narrower network."""
 
 from __future__ import annotations
 
@@ -32,6 +32,60 @@ def test_the_average_follows_its_formula_and_leaves_the_weights_alone() -> None:
         torch.testing.assert_close(layer.weight.detach(), expected)
     assert layer.weight.tolist() == [5.0, 5.0]
     assert average.tensors["part.num_batches_tracked"] == 2, "counters are copied, not averaged"
+
+
+def test_a_second_classifier_tells_by_how_many_quarters_a_picture_was_turned(tmp_path: Path) -> None:
+    dataset = make_dataset(tmp_path / "data")
+    turned = {"augment": {"rotate": "some"}, "pretrain": {"batch_size": 8, "turn_weight": 0.25, "epochs": 2}}
+    recipe = parse_recipe(fields(dataset, "pretrain", **turned))
+    stage = PretrainStage(recipe, torch.device("cpu"))
+    nn.init.normal_(stage.turns.weight)
+    stage.model.backbone.eval()
+    batch, expected = stage.batch(0), torch.zeros(())
+    for picture, place, quarters in zip(batch.images, batch.place, batch.quarters.tolist(), strict=True):
+        assert torch.equal(picture, stage.images[place].rot90(quarters, (-2, -1)))
+        vector = pool(stage.model.backbone(stage._prepare(picture[None])))
+        expected = expected - stage.turns(vector).log_softmax(1)[0, quarters] / 8
+    assert len(set(batch.quarters.tolist())) > 1
+    assert stage.losses(0)["turn"].item() == pytest.approx(0.25 * expected.item(), rel=1e-4)
+
+    pretrain(recipe, tmp_path / "run")
+    assert not any(name.startswith("turns") for name in read_checkpoint(tmp_path / "run" / BEST)[0])
+    with refused("recipe", 'set augment.rotate = "some"'):
+        parse_recipe(fields(dataset, "pretrain", pretrain={"turn_weight": 0.25}))
+
+
+def test_a_network_learns_what_it_said_before_of_each_picture(tmp_path: Path) -> None:
+    """Against the formula: (1 - w) CE + w T² KL(teacher / T || own / T), the teacher on plain and mirrored pictures."""
+    dataset, first = make_dataset(tmp_path / "data"), tmp_path / "first"
+    pretrain(parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 1})), first)
+    again = {"init": str(first), "backbone": None, "augment": {"flip": True}}
+    recipe = parse_recipe(fields(dataset, "pretrain", **again, pretrain={"batch_size": 8, "teacher_weight": 0.25}))
+    stage, teacher = PretrainStage(recipe, torch.device("cpu")), load_model(first).eval()
+    assert stage.said is not None
+    assert stage.model.backbone.training
+    with torch.no_grad():
+        for parameter in stage.modules["backbone"].parameters():
+            parameter.mul_(1.1)  # it has learned since
+        stage.model.backbone.eval()
+        batch, closed, apart = stage.batch(0), 0.0, 0.0
+        for picture, place in zip(batch.images, batch.place, strict=True):
+            said = torch.zeros(len(stage.data.classes))
+            for view in (stage.images[place], stage.images[place].flip(-1)):
+                vector = pool(teacher.backbone(stage._prepare(view[None])))[0]
+                said += (teacher.extra["base.weight"] @ vector + teacher.extra["base.bias"]) / 2
+            logits = stage.classifier(pool(stage.model.backbone(stage._prepare(picture[None]))))[0]
+            closed -= logits.log_softmax(0)[stage.labels[place]].item() / 8
+            p = (said / 4).softmax(0)
+            apart += 16 * (p * (p.log() - (logits / 4).log_softmax(0))).sum().item() / 8
+        terms = stage.losses(0)
+    assert terms["base"].item() == pytest.approx(0.75 * closed, rel=1e-4)
+    assert terms["teacher"].item() == pytest.approx(0.25 * apart, rel=1e-3)
+
+    for other in ({}, {"backbone": None, "init": "embedded-protonet"}):
+        untaught = parse_recipe(fields(dataset, "pretrain", **other, pretrain={"teacher_weight": 0.25}))
+        with refused("no-teacher", "--init"):
+            PretrainStage(untaught, torch.device("cpu"))
 
 
 def test_pictures_grow_and_small_ones_keep_their_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,12 +27,15 @@ from glocal.methods import build_method
 from glocal.ops.similarity import pool
 from glocal_runtime.errors import DataError, RecipeError
 
+SOFT = 4.0  # temperature of what a teacher says, as distillation for few-shot learning has it (Tian et al. 2020)
+AT_ONCE = 256  # pictures that a teacher looks at
 WIDEN_NOISE = 0.2  # relative; copies of a channel part soon, and the maps change by little: 1.4 % of their squares
 
 
 class Batch(NamedTuple):
     images: Tensor  # uint8 (B, 3, H, W)
-    label: Tensor  # (B,)
+    place: Tensor  # (B,) among the pictures of the stage
+    quarters: Tensor  # (B,) by which it was turned
     weight: float  # of its mean among those of all ranks
 
 
@@ -64,13 +67,27 @@ class PretrainStage:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
+        taught = False
         if recipe.pretrain.widen:
             self._widen(recipe.pretrain.widen)
         elif recipe.init is not None:
-            self._go_on(recipe.init)
+            taught = self._go_on(recipe.init)
+        if recipe.pretrain.teacher_weight and not taught:
+            raise RecipeError(
+                "pretrain.teacher_weight asks for what a network said that was pre-trained on these classes; name its "
+                f"run by --init, or drop it ({recipe.init or 'no init'} is none)",
+                code="no-teacher",
+            )
+        self.said = self._say(len(rows)) if recipe.pretrain.teacher_weight else None
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
+        if recipe.pretrain.turn_weight:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(step_seed(recipe.seed, 0, salt=17))
+                self.turns = nn.Linear(backbone.channels, 4).to(device)
+                nn.init.zeros_(self.turns.weight)
+            self.modules = {**self.modules, "turns": self.turns}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
         share = -(-min(recipe.pretrain.batch_size, len(rows)) // world().size) * self.augment.copies
@@ -81,11 +98,20 @@ class PretrainStage:
         us, batch = world(), self.batch(step)
         torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank + us.size * part))  # dropout
         # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
-        images, label = batch.images[part :: self.parts], batch.label[part :: self.parts]
-        maps = maps_of(self.model.backbone, self._prepare(images), self.recipe)
-        smoothing = self.recipe.pretrain.label_smoothing
-        loss = F.cross_entropy(self.classifier(pool(maps)), label.to(self.device), label_smoothing=smoothing)
-        return {"base": loss * (batch.weight * len(images) / len(batch.images))}
+        images, place, quarters = (each[part :: self.parts] for each in (batch.images, batch.place, batch.quarters))
+        settings, share = self.recipe.pretrain, batch.weight * len(images) / len(batch.images)
+        vectors = pool(maps_of(self.model.backbone, self._prepare(images), self.recipe))
+        logits, label = self.classifier(vectors), self.labels[place].to(self.device)
+        own = F.cross_entropy(logits, label, label_smoothing=settings.label_smoothing)
+        terms = {"base": (1 - settings.teacher_weight) * own * share}
+        if self.said is not None:
+            said, soft = (self.said[place].to(self.device) / SOFT).log_softmax(1), (logits / SOFT).log_softmax(1)
+            apart = F.kl_div(soft, said, log_target=True, reduction="batchmean") * SOFT**2  # gradients as those of own
+            terms["teacher"] = settings.teacher_weight * apart * share
+        if settings.turn_weight:
+            turned = F.cross_entropy(self.turns(vectors), quarters.to(self.device))
+            terms["turn"] = settings.turn_weight * turned * share
+        return terms
 
     def _batch(self, step: int) -> Batch:
         """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
@@ -95,19 +121,33 @@ class PretrainStage:
         us, chosen = world(), order[batch * size : (batch + 1) * size]
         rows = torch.from_numpy(chosen[us.rank :: us.size])
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
-        images = self.augment(on_device(self.images[rows], self.device), generator)
+        images, quarters = self.augment.turned(on_device(self.images[rows], self.device), generator)
         images = shrink(images, self._size(step / self.steps))
-        # Ranks are averaged, and shares may be unequal.
-        return Batch(images, self.labels[rows].repeat(self.augment.copies), len(rows) * us.size / len(chosen))
+        weight = len(rows) * us.size / len(chosen)  # ranks are averaged, and shares may be unequal
+        return Batch(images, rows.repeat(self.augment.copies), quarters, weight)
 
-    def _go_on(self, source: str) -> None:
-        """Keep the classifier that ``init`` was pre-trained with, where it knows these classes."""
+    def _go_on(self, source: str) -> bool:
+        """Keep the classifier that ``init`` was pre-trained with, where it knows these classes; whether it does."""
         before = load_model(source)
         weight, bias = _base_classifier(before)
-        if weight is not None and bias is not None and self._are_classes_of(before):
-            with torch.no_grad():
-                self.classifier.weight.copy_(weight)
-                self.classifier.bias.copy_(bias)
+        if weight is None or bias is None or not self._are_classes_of(before):
+            return False
+        with torch.no_grad():
+            self.classifier.weight.copy_(weight)
+            self.classifier.bias.copy_(bias)
+        return True
+
+    @torch.no_grad()
+    def _say(self, n: int) -> Tensor:
+        """(n, classes) logits of the network as it begins, each picture plain and mirrored; before every resume too."""
+        backbone, said = self.model.backbone.eval(), []
+        for start in range(0, n, AT_ONCE):
+            place = torch.arange(start, min(start + AT_ONCE, n))
+            images = self.images[place]
+            vectors = pool(maps_of(backbone, self._prepare(torch.cat([images, images.flip(-1)])), self.recipe))
+            said.append(self.classifier(vectors).view(2, len(place), -1).mean(0).cpu())
+        backbone.train()
+        return torch.cat(said)
 
     def _widen(self, source: str) -> None:
         """Start as the narrower network of ``source``, its classifier included."""
