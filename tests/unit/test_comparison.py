@@ -109,6 +109,10 @@ class TestBesideThePaper:
             ({"method": "att-g", "recipe": taught(tasks=10)}, "trained on 10 tasks instead of 39,000"),
             ({"recipe": taught(tasks=10), "chain": [PRETRAINED]}, "trained on 10 tasks instead of 20,000"),
             ({"recipe": taught(tasks=0), "chain": [PRETRAINED]}, "not meta-trained"),
+            (
+                {"chain": [PRETRAINED, {"stage": "pretrain", "pretrain": {"epochs": 1, "teacher_weight": 0.5}}]},
+                "pre-trained with itself as teacher",
+            ),
             ({"method": "gel", "chain": [PRETRAINED]}, "without the FEAT stage"),
             (
                 {"method": "gel", "chain": [PRETRAINED, taught(tasks=9) | {"method": {"name": "feat"}}]},

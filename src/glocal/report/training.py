@@ -12,6 +12,7 @@ from glocal.engine.recipe import load_recipe
 GEL = ("gel", "glocal-head")
 ONE_MODEL = ("feat", "snatcher-f")  # under two scores: what one has learned is the other's
 PUBLISHED_FROZEN = ("rfdnet",)  # trained on frozen maps in their own papers
+ADDED = {"teacher_weight": "itself as teacher", "turn_weight": "a question about turned pictures"}  # of [pretrain]
 # Training tasks of those papers; GEL's and FEAT's are in their recipes, and the others stand on FEAT's.
 PUBLISHED_TASKS = {"rfdnet": 12_000, "att": 39_000, "att-g": 39_000, "peeler-full": 30_000}
 
@@ -80,7 +81,7 @@ def published_tasks(method: str, dataset: str) -> int:
 
 
 def _other_pretraining(stages: Sequence[Mapping[str, Any]], dataset: str) -> Iterator[str]:
-    """A backbone may have learned for less long than was published, all stages together, and from fewer pictures."""
+    """It may have learned for less long than was published, all stages together, from fewer pictures, or otherwise."""
     usual, first = load_recipe(f"{dataset}-pretrain").pretrain.epochs, stages[0]["pretrain"]
     epochs = sum(stage["pretrain"]["epochs"] for stage in stages)
     if epochs < usual:
@@ -88,3 +89,5 @@ def _other_pretraining(stages: Sequence[Mapping[str, Any]], dataset: str) -> Ite
         yield f"pre-trained for {epochs} epochs{start} instead of {usual}"
     if left := max((stage.get("data") or {}).get("holdout") or 0 for stage in stages):
         yield f"pre-trained without {100 * left:g} % of the base pictures"
+    if added := [what for key, what in ADDED.items() if any(stage["pretrain"].get(key) for stage in stages)]:
+        yield f"pre-trained with {' and '.join(added)}"
