@@ -161,7 +161,13 @@ MISTAKES = [
         ("the backbone's own rate ignored", 'part == "backbone" and settings.lr_backbone is not None', "False"),
     ]),
     ("engine/pretrain.py", "loop", [("labels of the four rotations in the wrong order",
-        "self.labels[rows].repeat(self.augment.copies)", "self.labels[rows].repeat_interleave(self.augment.copies)")]),
+        "rows.repeat(self.augment.copies)", "rows.repeat_interleave(self.augment.copies)")]),
+    ("engine/pretrain.py", "pretrain_fast", [
+        ("a teacher that is not softened", "SOFT = 4.0", "SOFT = 1.0"),
+        ("teacher and network swapped", "F.kl_div(soft, said,", "F.kl_div(said, soft,"),
+        ("quarters in another order than the pictures", "self.turns(vectors), quarters",
+         "self.turns(vectors), quarters.flip(0)"),
+    ]),
     ("engine/train.py", "flow/test_step_equivalence", [("the same tasks at every step",
         "self._task(step * n + i)", "self._task(i)")]),
     # As the authors ran it (docs/paper-vs-code.md, "Faithful to the last setting"), in the order of that table
@@ -191,7 +197,7 @@ MISTAKES = [
     ("engine/pretrain.py", "speed_settings", [("bfloat16 reaches the heads",
         "return maps if precision == torch.float32 else maps.float()", "return maps")]),
     ("engine/pretrain.py", "micro_batch", [("parts of a batch weigh as much as the whole",
-        "(batch.weight * len(images) / len(batch.images))", "batch.weight")]),
+        "batch.weight * len(images) / len(batch.images)", "batch.weight")]),
     ("engine/train.py", "base_classes", [("banks of base classes keep maps",
         "pooled=large or not frozen", "pooled=False")]),
     ("backbones/resnet12.py", "authors_training", [("DropBlock's ramp is not restarted",
