@@ -75,7 +75,7 @@ class PretrainStage:
         if recipe.pretrain.teacher_weight and not taught:
             raise RecipeError(
                 "pretrain.teacher_weight asks for what a network said that was pre-trained on these classes; name its "
-                f"run by --init, or drop it ({recipe.init or 'no init'} is none)",
+                f"run by --init, or drop it; got init = {recipe.init}",
                 code="no-teacher",
             )
         self.said = self._say(len(rows)) if recipe.pretrain.teacher_weight else None
