@@ -8,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from faults import Stop
 from glocal.backbones.resnet12 import ResNet12
 from glocal.backbones.widen import widen
+from glocal.engine import loop
 from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, write_checkpoint
 from glocal.engine.pretrain import PretrainStage, pretrain, shrink
 from glocal.engine.recipe import Recipe, parse_recipe
@@ -86,6 +88,20 @@ def test_a_network_learns_what_it_said_before_of_each_picture(tmp_path: Path) ->
         untaught = parse_recipe(fields(dataset, "pretrain", **other, pretrain={"teacher_weight": 0.25}))
         with refused("no-teacher", "--init"):
             PretrainStage(untaught, torch.device("cpu"))
+
+
+def test_with_a_teacher_and_turned_pictures_a_resumed_run_is_the_same(tmp_path: Path, monkeypatch) -> None:
+    dataset, first = make_dataset(tmp_path / "data"), tmp_path / "first"
+    pretrain(parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 1})), first)
+    how = {"epochs": 1, "batch_size": 8, "teacher_weight": 0.5, "turn_weight": 0.5}
+    again = {"init": str(first), "backbone": None, "augment": {"rotate": "some"}}
+    recipe = parse_recipe(fields(dataset, "pretrain", **again, pretrain=how))
+    pretrain(recipe, tmp_path / "whole")
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(recipe, tmp_path / "run", callback=Stop(3))
+    pretrain(recipe, tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / LAST).read_bytes() == (tmp_path / "whole" / LAST).read_bytes()
 
 
 def test_pictures_grow_and_small_ones_keep_their_mean(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
