@@ -245,7 +245,9 @@ def test_a_head_on_a_shipped_backbone_stores_the_head_alone(tmp_path: Path) -> N
     with torch.no_grad():
         next(base.backbone.parameters()).add_(1)  # as fine-tuning does
     save_model(tmp_path / "tuned.safetensors", head)
-    assert load_model(tmp_path / "tuned.safetensors").backbone.fingerprint() == base.backbone.fingerprint()
+    tuned = load_model(tmp_path / "tuned.safetensors")
+    assert tuned.backbone.fingerprint() == base.backbone.fingerprint()
+    assert not {"packaged", "model"} & tuned.record["backbone"].keys()  # shipped, it would be the backbone of heads
     write_checkpoint(tmp_path / "other.safetensors", {}, head.record | {"backbone": named | {"packaged": "0" * 64}})
     with refused("other-weights", "embedded-protonet"):
         load_model(tmp_path / "other.safetensors")

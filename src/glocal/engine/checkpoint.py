@@ -110,7 +110,11 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
 
 def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
     """One checkpoint that ``load_model`` reads; ``half`` stores float16, half the size."""
-    write_checkpoint(path, model.tensors(), model.record, half=half)
+    tensors, record = model.tensors(), model.record
+    if any(name.startswith("backbone.") for name in tensors):  # its own by now: it no longer goes by another's name
+        about = {key: value for key, value in record.get("backbone", {}).items() if key not in ("packaged", "model")}
+        record = record | {"backbone": about}
+    write_checkpoint(path, tensors, record, half=half)
 
 
 def read_record(path: Path) -> dict[str, Any]:
