@@ -62,10 +62,11 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
     elif recognizer.threshold.expected is not None:
         promised = f"promised: at most {100 * _allowed(recognizer.threshold):g} %"
     lines = [
-        f"named right      {found.accuracy} of pictures of enrolled classes",
+        f"named right      {found.accuracy} of {'pictures of ' if found.accuracy.n else ''}enrolled classes",
         f"                 {found.named_right} had none been called unknown",
         f"false unknown    {found.false_unknown}; {promised}",
-        f"unknowns caught  {found.caught} of pictures of no enrolled class",
+        f"unknowns caught  {found.caught} of "
+        + ("pictures of no enrolled class" if found.caught.n else "other things; a folder unknown may hold some"),
         *([f"{found.taught} of the pictures taught it: of these an answer proves little"] if found.taught else []),
         "",
         *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
