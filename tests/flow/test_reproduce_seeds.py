@@ -104,10 +104,24 @@ def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str
 
 def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine()
-    assert set(here) == {"threads", "processes", "cpu", "torch", "build", "device"}
+    assert set(here) == {"threads", "processes", "processor", "cpu", "torch", "compiled", "device"}
     assert differences(here, here) == differences({}, here) == []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]
+
+
+def test_another_processor_is_no_other_build_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    here, config = machine(), torch.__config__.show()
+    features = torch.backends.cpu.get_cpu_capability()
+    assert f"CPU capability usage: {features}" in config, "the line that torch writes by the processor it runs on"
+    elsewhere = config.replace(f"usage: {features}", "usage: OTHER")
+    monkeypatch.setattr(torch.__config__, "show", lambda: elsewhere)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "OTHER")
+    assert differences(here, machine()) == [f"CPU features {features} instead of OTHER"]
+    monkeypatch.setattr(torch.__config__, "show", lambda: config.replace("GCC", "another compiler"))
+    assert any("build of torch" in each for each in differences(here, machine()))
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "of another maker"}, raising=False)
+    assert f"processor {here['processor']} instead of of another maker" in differences(here, machine())
 
 
 def test_threads_that_the_recipe_names_are_no_other_conditions() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,9 +14,10 @@ from glocal.engine.distributed import world
 TITLES = {
     "threads": "threads",
     "processes": "processes",
+    "processor": "processor",
     "cpu": "CPU features",
     "torch": "torch",
-    "build": "build of torch",
+    "compiled": "build of torch",
     "device": "device",
 }
 
@@ -27,11 +29,24 @@ def machine(device: torch.device | str | None = None, threads: int | None = None
     return {
         "threads": threads or torch.get_num_threads(),
         "processes": world().size,
+        "processor": _processor(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
         "torch": str(torch.__version__),
-        "build": hashlib.sha256(torch.__config__.show().encode()).hexdigest()[:12],
+        "compiled": _compiled(),
         "device": named,
     }
+
+
+def _processor() -> str:
+    """By its maker and family: with equal features MKL sums in another order on another maker's."""
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.7 has none
+    return str(known.get("cpu_name") or platform.processor() or platform.machine())
+
+
+def _compiled() -> str:
+    """What torch was built of and how, without the line about the processor that it runs on now."""
+    lines = [line for line in torch.__config__.show().splitlines() if "CPU capability usage" not in line]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -44,4 +59,6 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 
 def text(found: Mapping[str, Any]) -> str:
-    return f"{found['device']}, {found['threads']} threads, {found['cpu']}, torch {found['torch']} ({found['build']})"
+    threads = f"{found['threads']} thread{'s' if found['threads'] != 1 else ''}"
+    processor, torch_ = f"{found['processor']} with {found['cpu']}", f"torch {found['torch']} ({found['compiled']})"
+    return f"{found['device']}, {threads}, {processor}, {torch_}"
