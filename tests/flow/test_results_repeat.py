@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ from typer.testing import CliRunner
 from glocal.cli.main import app
 from glocal.engine.checkpoint import shipped_models
 from glocal.engine.named_models import parse_name
+from glocal.reproduce.machine import NARROW, differences
+from glocal.reproduce.repeated import read_report
 
 ONE_CACHE = True  # tables share backbones: every picture goes through each of them once
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -45,6 +49,29 @@ def test_tables_repeat(name: str) -> None:
     for row, values in before.items():
         for metric, interval in values.items():
             assert again[row][metric]["mean"] == pytest.approx(interval["mean"], abs=2e-4), (row, metric)
+
+
+@pytest.mark.long
+def test_trainings_of_the_embedded_scale_repeat(tmp_path: Path) -> None:
+    """Pre-training and heads from nothing, under the conditions that the committed report records."""
+    before = read_report(RESULTS / "reproduce-embedded")
+    narrow = dict(each.split("=") for each in NARROW.split())
+    # A process of its own: which instructions are used is settled by the first sum.
+    command = [sys.executable, "-m", "glocal", "reproduce", "combine", "--scale", "embedded", "--out", str(tmp_path)]
+    subprocess.run(command, env={**os.environ, **narrow}, check=True, capture_output=True)
+    now = read_report(tmp_path)
+    if others := differences(before["machine"], now["machine"]):
+        pytest.skip(f"the committed report was made with {', '.join(others)}")
+    committed, again = (_validated(each) for each in (before, now))
+    assert again
+    assert {key: committed[key] for key in again} == again
+
+
+def _validated(report: dict[str, Any]) -> dict[tuple[str, str], dict[str, float]]:
+    """By shot and row: what validation said of the run of the first seed."""
+    (piece,) = (each for each in report["pieces"] if each["what"] == "combine")
+    runs = {(shot, row): run for shot, named in piece["runs"].items() for row, run in named.items()}
+    return {key: report["runs"][run]["validation"] for key, run in runs.items()}
 
 
 def flags(table: dict[str, Any]) -> list[str]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import copy
 import json
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
+from glocal.reproduce.machine import NARROW
 from glocal.reproduce.repeated import changes, read_report, repeated
 from refusal import refused
 
@@ -82,6 +88,58 @@ def test_other_recipes_tasks_and_seeds_are_named() -> None:
         "training seeds 1 instead of 3",
     ):
         assert reason in said
+
+
+def test_settings_that_differ_are_named() -> None:
+    before, now = report(row("GEL", 0.91, 0.01)), report(row("GEL", 0.92, 0.01))
+    recipe = {"init": "start-1", "optimizer": {"lr": 0.1, "clip": None}, "method": {"name": "gel"}}
+    before["runs"] = {"run-GEL": {"recipe": recipe, "data": {"manifest": "a" * 64}}}
+    other = {
+        "init": "start-2",
+        "optimizer": {"lr": 0.2, "clip": None},
+        "speed": {"threads": 1},
+        "method": {"name": "gel"},
+    }
+    now["pieces"][0]["runs"]["5-shot"]["GEL"] = "another"
+    now["runs"] = {"another": {"recipe": other, "data": {"manifest": "a" * 64}}}
+    told = "other recipes, pictures or starts in 1 of 1 rows (optimizer.lr 0.1 instead of 0.2; speed.threads not set "
+    assert f"{told}instead of 1)." in repeated(before, now, "docs")[0]
+    now["runs"]["another"] = {"recipe": recipe, "data": {"manifest": "b" * 64}}
+    assert "(pictures aaaaaaaaaaaa instead of bbbbbbbbbbbb)." in repeated(before, now, "docs")[0]
+    now["runs"]["another"] = {"recipe": recipe | {"init": "start-2"}, "data": {"manifest": "a" * 64}}
+    assert "starts in 1 of 1 rows." in repeated(before, now, "docs")[0], "of the start alone there is no more to say"
+    now["runs"]["another"]["recipe"] = recipe | {f"key{n}": n for n in range(9)}
+    assert "; 3 more)" in repeated(before, now, "docs")[0]
+    del now["runs"]["another"]
+    assert "starts in 1 of 1 rows." in repeated(before, now, "docs")[0], "a report may not tell about its runs"
+
+
+def test_a_processor_with_more_instructions_is_told_how_to_do_without() -> None:
+    before, now = report(row("GEL", 0.91, 0.01)), report(row("GEL", 0.92, 0.01))
+    now["machine"]["cpu"] = "AVX512"
+    assert NARROW in repeated(before, now, "docs")[0]
+    assert NARROW not in repeated(now, before, "docs")[0], "what it has not it cannot compute with"
+    assert NARROW not in repeated(before, before, "docs")[0]
+
+
+@pytest.mark.skipif(not torch.cpu._is_avx2_supported(), reason="this processor has no AVX2")
+def test_torch_and_onednn_do_without_avx512_when_told_so() -> None:
+    told = dict(each.split("=") for each in NARROW.split())
+    program = """
+import torch
+print("torch", torch.backends.cpu.get_cpu_capability())
+torch.nn.functional.conv2d(torch.ones(8, 16, 12, 12), torch.ones(32, 16, 3, 3))
+"""
+    said = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, **told, "ONEDNN_VERBOSE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert "torch AVX2" in said
+    assert re.search(r"onednn_verbose.*,isa:.*AVX2\n", said)
+    assert "avx512" not in said.lower()
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}"])

@@ -58,6 +58,17 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
+# Without AVX-512 torch and oneDNN compute with AVX2, which sums in an order of its own; both read this when they start.
+NARROW = "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2"
+
+
+def way_back(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
+    """A sentence: how this processor computes as the one of ``before`` did, where it can."""
+    if (before.get("cpu"), now.get("cpu")) != ("AVX2", "AVX512"):
+        return ""
+    return f"With {NARROW} before the command this processor sums in that order, too."
+
+
 def text(found: Mapping[str, Any]) -> str:
     threads = f"{found['threads']} thread{'s' if found['threads'] != 1 else ''}"
     processor, torch_ = f"{found['processor']} with {found['cpu']}", f"torch {found['torch']} ({found['compiled']})"

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from glocal.reproduce.machine import differences
+from glocal.reproduce.machine import differences, way_back
 from glocal.reproduce.report_folder import NUMBERS
 from glocal_runtime.errors import DataError
 
 METRIC = "auroc"  # the one that findings are about
+UNSET = "not set"
+NAMED = 6  # settings at most
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ class Change:
     before: float
     now: float
     half: float | None  # of the interval of their difference over seeds; None where one of them is from one seed
-    same_run: bool  # by its name: recipe, pictures and what it started from
+    runs: tuple[str | None, str | None]  # then and now; a name stands for recipe, pictures and what it started from
     same_tasks: bool
 
     @property
@@ -68,7 +70,7 @@ def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Change]:
         then, today = _half(old), _half(row)
         half = None if then is None or today is None else math.hypot(then, today)  # both means have a spread
         was, is_now = (each["values"][METRIC]["mean"] for each in (old, row))
-        found.append(Change(title, row["name"], was, is_now, half, run == old_run, tasks == old_tasks))
+        found.append(Change(title, row["name"], was, is_now, half, (old_run, run), tasks == old_tasks))
     return found
 
 
@@ -116,7 +118,7 @@ def repeated(before: Mapping[str, Any], now: Mapping[str, Any], name: str = "") 
         else:
             said += "; one of the two was made from one seed and states no spread"
     made = f"It was made with {', '.join(otherwise)}." if otherwise else "Nothing that is recorded was otherwise."
-    return [f"Beside {name}, {said}. {made}"]
+    return [f"Beside {name}, {said}. {made} {way_back(before.get('machine', {}), now['machine'])}".rstrip()]
 
 
 def _otherwise(found: list[Change], before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -124,10 +126,39 @@ def _otherwise(found: list[Change], before: Mapping[str, Any], now: Mapping[str,
     reasons = differences(before.get("machine", {}), now["machine"])
     if "machine" not in before:
         reasons.append("a machine that it does not record")
-    if others := sum(not each.same_run for each in found):
-        reasons.append(f"other recipes, pictures or starts in {others} of {len(found)} rows")
-    if others := sum(not each.same_tasks for each in found):
-        reasons.append(f"other test tasks in {others}")
+    if others := [each.runs for each in found if len(set(each.runs)) > 1]:
+        said = f"other recipes, pictures or starts in {len(others)} of {len(found)} rows"
+        pairs = [(_settings(before, then), _settings(now, today)) for then, today in others]
+        reasons.append(said + _named(pairs if all(map(all, pairs)) else []))
+    if unlike := sum(not each.same_tasks for each in found):
+        reasons.append(f"other test tasks in {unlike}")
     if (seeds := before.get("training_seeds", 1)) != now["training_seeds"]:
         reasons.append(f"training seeds {seeds} instead of {now['training_seeds']}")
     return reasons
+
+
+def _settings(report: Mapping[str, Any], run: str | None) -> dict[str, Any]:
+    """Of a run that a report tells about, by dotted keys; the name of its start says nothing to a reader."""
+    about = report.get("runs", {}).get(run)
+    if about is None:
+        return {}
+    return {"pictures": about["data"]["manifest"][:12]} | _flat(about["recipe"] | {"init": None})
+
+
+def _flat(part: Mapping[str, Any], above: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in part.items():
+        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {above + key: value}
+    return flat
+
+
+def _named(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
+    """In what the settings of those runs differ, in brackets; a key that is new since is one that was not set."""
+    keys = {
+        f"{key} {then.get(key, UNSET)} instead of {now.get(key, UNSET)}": None
+        for then, now in pairs
+        for key in sorted(then.keys() | now.keys())
+        if then.get(key, UNSET) != now.get(key, UNSET)
+    }
+    more = f"; {len(keys) - NAMED} more" if len(keys) > NAMED else ""
+    return f" ({'; '.join(list(keys)[:NAMED])}{more})" if keys else ""
