@@ -146,6 +146,15 @@ def test_a_batch_of_which_nothing_can_be_read_has_rows_too(home: Path, tmp_path:
         assert [row["error"] is None for row in rows(out)] == [True] + [False] * 40
 
 
+@pytest.mark.usefixtures("forked")
+def test_nothing_is_similar_where_nothing_could_be_read(home: Path, tmp_path: Path, glocal: Command) -> None:
+    bad, vectors = tmp_path / "bad", tmp_path / "vectors"
+    bad.mkdir()
+    (bad / "cut.png").write_bytes(b"no picture")
+    assert glocal("embed", home / "digits.glocal", bad, "-o", vectors, "--workers", 1)[0] != 0
+    one_sentence(glocal("similar", vectors, home / "new" / "one" / "040.png"))
+
+
 def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glocal: Command) -> None:
     paths = sorted((home / "new" / "one").iterdir())
     expected = recognizer().predict(paths)

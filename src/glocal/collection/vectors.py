@@ -96,6 +96,12 @@ class Vectors:
             names = block.filter(block.column(ERROR).is_null()).column(URI)
             top = np.argsort(-alike, kind="stable")[:count].tolist()
             best = heapq.nlargest(count, [*best, *((float(alike[i]), str(names[i])) for i in top)])
+        if not best:
+            raise DataError(
+                f"{self.where} has no vector to compare with: none of its photos could be read, its column {ERROR} "
+                "says why; embed others",
+                code="no-vectors",
+            )
         return [(uri, value) for value, uri in best]
 
     def _blocks(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
