@@ -104,7 +104,7 @@ def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str
 
 def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     here = machine()
-    assert set(here) == {"threads", "processes", "processor", "cpu", "torch", "compiled", "device"}
+    assert set(here) == {"threads", "processes", "processor", "cpu", "sums", "torch", "compiled", "device"}
     assert differences(here, here) == differences({}, here) == []
     monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
     assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]

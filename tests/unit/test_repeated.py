@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
-import os
-import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.reproduce.machine import NARROW
+from glocal.reproduce.machine import ALIKE
 from glocal.reproduce.repeated import changes, read_report, repeated
+from glocal.same_sums import as_words
 from refusal import refused
 
 MACHINE = {"threads": 2, "cpu": "AVX2", "torch": "2.13.0", "build": "aaaa", "device": "cpu"}
@@ -114,32 +110,12 @@ def test_settings_that_differ_are_named() -> None:
     assert "starts in 1 of 1 rows." in repeated(before, now, "docs")[0], "a report may not tell about its runs"
 
 
-def test_a_processor_with_more_instructions_is_told_how_to_do_without() -> None:
+def test_a_table_that_sums_alike_tells_how_to_do_so() -> None:
     before, now = report(row("GEL", 0.91, 0.01)), report(row("GEL", 0.92, 0.01))
-    now["machine"]["cpu"] = "AVX512"
-    assert NARROW in repeated(before, now, "docs")[0]
-    assert NARROW not in repeated(now, before, "docs")[0], "what it has not it cannot compute with"
-    assert NARROW not in repeated(before, before, "docs")[0]
-
-
-@pytest.mark.skipif(not torch.cpu._is_avx2_supported(), reason="this processor has no AVX2")
-def test_torch_and_onednn_do_without_avx512_when_told_so() -> None:
-    told = dict(each.split("=") for each in NARROW.split())
-    program = """
-import torch
-print("torch", torch.backends.cpu.get_cpu_capability())
-torch.nn.functional.conv2d(torch.ones(8, 16, 12, 12), torch.ones(32, 16, 3, 3))
-"""
-    said = subprocess.run(
-        [sys.executable, "-c", program],
-        env={**os.environ, **told, "ONEDNN_VERBOSE": "1"},
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    assert "torch AVX2" in said
-    assert re.search(r"onednn_verbose.*,isa:.*AVX2\n", said)
-    assert "avx512" not in said.lower()
+    before["machine"]["sums"], now["machine"]["sums"] = ALIKE, "of the processor"
+    assert as_words() in repeated(before, now, "docs")[0]
+    for then, today in ((now, before), (before, before), (now, now)):
+        assert as_words() not in repeated(then, today, "docs")[0]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}"])

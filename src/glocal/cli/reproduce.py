@@ -38,6 +38,7 @@ from glocal.cli.console import (
     stages,
 )
 from glocal.cli.research import parse_shots
+from glocal.same_sums import sum_alike
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -107,6 +108,8 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
+    if scale is ScaleName.embedded:
+        sum_alike()  # before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it
     from glocal.engine.distributed import joined, world
     from glocal.engine.loop import Interrupted
     from glocal.reproduce.reproduction import asked_for, runs_of

@@ -10,12 +10,16 @@ from typing import Any
 import torch
 
 from glocal.engine.distributed import world
+from glocal.same_sums import as_words, sums_alike
+
+ALIKE = "alike on all processors"
 
 TITLES = {
     "threads": "threads",
     "processes": "processes",
     "processor": "processor",
     "cpu": "CPU features",
+    "sums": "order of sums",
     "torch": "torch",
     "compiled": "build of torch",
     "device": "device",
@@ -31,6 +35,7 @@ def machine(device: torch.device | str | None = None, threads: int | None = None
         "processes": world().size,
         "processor": _processor(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
+        "sums": ALIKE if sums_alike() else "of the processor",
         "torch": str(torch.__version__),
         "compiled": _compiled(),
         "device": named,
@@ -58,18 +63,14 @@ def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     ]
 
 
-# Without AVX-512 torch and oneDNN compute with AVX2, which sums in an order of its own; both read this when they start.
-NARROW = "ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2"
-
-
 def way_back(before: Mapping[str, Any], now: Mapping[str, Any]) -> str:
     """A sentence: how this processor computes as the one of ``before`` did, where it can."""
-    if (before.get("cpu"), now.get("cpu")) != ("AVX2", "AVX512"):
+    if before.get("sums") != ALIKE or now.get("sums") == ALIKE:
         return ""
-    return f"With {NARROW} before the command this processor sums in that order, too."
+    return f"With {as_words()} before the command a processor with AVX2 or more sums in that order, too."
 
 
 def text(found: Mapping[str, Any]) -> str:
     threads = f"{found['threads']} thread{'s' if found['threads'] != 1 else ''}"
     processor, torch_ = f"{found['processor']} with {found['cpu']}", f"torch {found['torch']} ({found['compiled']})"
-    return f"{found['device']}, {threads}, {processor}, {torch_}"
+    return f"{found['device']}, {threads}, {processor}, sums {found['sums']}, {torch_}"
