@@ -7,7 +7,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -21,6 +21,7 @@ from glocal.reproduce import on_ray, runs
 from glocal.reproduce.graph import MeasureStep, RunStep, in_order, work_off
 from glocal.reproduce.plans import Line
 from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
+from glocal.same_sums import ORDER
 from steps import FileStep
 from tiny_runs import fields
 
@@ -171,8 +172,10 @@ class HereAtOnce:
     """What is used of Ray, without Ray: tasks are done where they are begun."""
 
     exceptions = SimpleNamespace(RayTaskError=())
+    wanted: ClassVar[list[Any]] = []
 
     def remote(self, **wants: Any) -> Callable[[Callable[..., None]], SimpleNamespace]:
+        self.wanted.append(wants["runtime_env"])
         return lambda task: SimpleNamespace(remote=task)
 
     def get(self, begun: list[None]) -> None:
@@ -187,3 +190,15 @@ def test_steps_on_ray_have_the_settings_that_they_have_here(tmp_path: Path, monk
     settings = Settings(tmp_path, 7, torch.device("cpu"), 3, lambda title: None, bar, seeds=4, threads=5)  # type: ignore[arg-type]
     on_ray.work_off([FileStep("one")], settings)
     assert seen == [Settings(tmp_path, 7, torch.device("cpu"), 3, seeds=4, threads=5)]
+
+
+def test_steps_on_ray_sum_as_they_do_here(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(on_ray, "cluster", lambda *given: nullcontext(HereAtOnce()))
+    monkeypatch.setattr(HereAtOnce, "wanted", [])
+    for name in ORDER:
+        monkeypatch.delenv(name, raising=False)
+    on_ray.work_off([FileStep("one")], Settings(tmp_path))
+    for name, value in ORDER.items():
+        monkeypatch.setenv(name, value)
+    on_ray.work_off([FileStep("two")], Settings(tmp_path))
+    assert HereAtOnce.wanted == [None, {"env_vars": ORDER}]

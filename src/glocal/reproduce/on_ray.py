@@ -15,6 +15,7 @@ import torch
 from glocal.ray_cluster import cluster
 from glocal.reproduce.graph import Step
 from glocal.reproduce.runs import Settings
+from glocal.same_sums import ORDER, sums_alike
 from glocal_runtime.errors import GlocalError
 
 RETRIES = 5  # of a step whose process or machine died
@@ -25,7 +26,8 @@ def work_off(steps: Sequence[Step], how: Settings, *, address: str | None = None
     quiet = replace(how, out=how.out.resolve(), callback=Settings.callback, progress=None)  # bars stay here
     with cluster(address, workers) as ray:
         gpu = 1 if how.device is not None and how.device.type == "cuda" else 0
-        task = ray.remote(num_cpus=1, num_gpus=gpu, max_retries=RETRIES)(_do)
+        told = {"env_vars": dict(ORDER)} if sums_alike() else None  # other machines do not have what was set here
+        task = ray.remote(num_cpus=1, num_gpus=gpu, max_retries=RETRIES, runtime_env=told)(_do)
         begun: dict[Step, Any] = {}
         for step in steps:
             begun[step] = task.remote(step, quiet, *(begun[before] for before in step.needs()))
