@@ -17,6 +17,7 @@ from glocal.reproduce.report_folder import NUMBERS
 from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
 from glocal.reproduce.runs import Run, Settings
 from glocal.reproduce.scales import SCALES
+from glocal.same_sums import ORDER
 from refusal import refused
 from tiny_reproduction import NAME, gap, make_data, tiny_scale
 
@@ -122,6 +123,9 @@ def test_another_processor_is_no_other_build_of_torch(monkeypatch: pytest.Monkey
     assert any("build of torch" in each for each in differences(here, machine()))
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "of another maker"}, raising=False)
     assert f"processor {here['processor']} instead of of another maker" in differences(here, machine())
+    for name, value in ORDER.items():
+        monkeypatch.setenv(name, value)
+    assert differences(machine() | {"processor": "a third"}, machine()) == [], "all sum alike"
 
 
 def test_threads_that_the_recipe_names_are_no_other_conditions() -> None:

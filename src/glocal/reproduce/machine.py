@@ -55,11 +55,12 @@ def _compiled() -> str:
 
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """In a few words each: what was otherwise, as far as it was recorded."""
+    """In a few words each: what was otherwise, as far as it was recorded and can move a digit."""
+    alike = before.get("sums") == now.get("sums") == ALIKE
     return [
         f"{title} {before[key]} instead of {now[key]}"
         for key, title in TITLES.items()
-        if key in before and before[key] != now.get(key)
+        if key in before and before[key] != now.get(key) and not (alike and key == "processor")
     ]
 
 
