@@ -26,6 +26,7 @@ from glocal.reproduce.plans import SHOTS, TABLES, Line
 from glocal.reproduce.runs import Settings, folder_of, program
 from glocal.reproduce.scale import Scale
 from glocal.reproduce.scales import SCALES
+from glocal.same_sums import as_words, sums_alike
 from glocal_runtime.files import write_text
 
 Found = dict[tuple[int, int, str], list[float]]  # threads, shot, row -> AUROC by seed
@@ -73,6 +74,7 @@ def page_of(found: Found, threads: Sequence[int], seeds: int, labels: Sequence[s
     quoted = " ".join(f'"{label}"' for label in rows or ())
     command = f"python benchmarks/stability.py --out DIR --seeds {seeds} --threads {' '.join(map(str, threads))}"
     command += f" --rows {quoted}" if quoted else ""
+    command = f"{as_words()} {command}" if sums_alike() else command
     reference = labels[0]
     titles = ["shot", "row", *(f"AUROC, {_threads(n)}" for n in threads), "moved by threads"]
     titles += [f"less {reference}, {_threads(n)}" for n in threads]

@@ -1,4 +1,4 @@
-"""One order of summation on every x86 processor with AVX2: a training comes out the same on each of them.
+"""One order of summation on every x86 processor with AVX2, on Linux: a training comes out the same on each of them.
 
 The libraries under torch take what the processor has: AVX-512 adds up sixteen numbers at a time where AVX2 adds up
 eight, and MKL has another order for each maker's.  A first rounding error grows ten thousand times within twenty steps
@@ -23,20 +23,23 @@ def sum_alike(cpu: Path = CPU) -> bool:
     Not where torch has started already, where the processor has no AVX2 (torch would not ask again before it uses it)
     or is not known, nor where the user told one of the libraries something else.
     """
-    if not sums_alike():
-        if "torch" in sys.modules or any(name in os.environ for name in ORDER):
-            return False
-        if platform.machine() not in ("x86_64", "AMD64") or not cpu.exists() or "avx2" not in cpu.read_text().split():
+    if not sums_alike(cpu):
+        told_otherwise = any(os.environ.get(name, value) != value for name, value in ORDER.items())
+        if "torch" in sys.modules or told_otherwise or not _has_avx2(cpu):
             return False
         os.environ.update(ORDER)
     return True
 
 
-def sums_alike() -> bool:
+def sums_alike(cpu: Path = CPU) -> bool:
     """Whether this process was told so, by itself or from outside."""
-    return all(os.environ.get(name) == value for name, value in ORDER.items())
+    return all(os.environ.get(name) == value for name, value in ORDER.items()) and _has_avx2(cpu)
 
 
 def as_words() -> str:
     """To be put before a command."""
     return " ".join(f"{name}={value}" for name, value in ORDER.items())
+
+
+def _has_avx2(cpu: Path) -> bool:
+    return platform.machine() == "x86_64" and cpu.exists() and "avx2" in cpu.read_text().split()

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.backbones import build_backbone
+from glocal.data import features
 from glocal.data.cache import _bytes_on_disk, bank_sizes, clear_banks
 from glocal.data.dataset import ClassDataset
 from glocal.data.features import BankFiles, FeatureBank, StoredMaps, bank_key
@@ -90,6 +91,8 @@ def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else(monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr(program, "__version__", "0.0.1")
             assert bank_key(Doubling(), data) not in keys
+    monkeypatch.setattr(features, "sums_alike", lambda: True)
+    assert bank_key(Doubling(), data) not in keys
 
 
 def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank]) -> None:

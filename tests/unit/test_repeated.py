@@ -11,12 +11,13 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
+from glocal.engine.recipe import load_recipe
 from glocal.reproduce.machine import ALIKE
 from glocal.reproduce.repeated import changes, read_report, repeated
 from glocal.same_sums import as_words
 from refusal import refused
 
-MACHINE = {"threads": 2, "cpu": "AVX2", "torch": "2.13.0", "build": "aaaa", "device": "cpu"}
+MACHINE = {"threads": 2, "cpu": "AVX2", "torch": "2.13.0", "compiled": "aaaa", "device": "cpu"}
 
 
 def row(name: str, auroc: float, half: float | None = None) -> dict[str, Any]:
@@ -116,6 +117,20 @@ def test_a_table_that_sums_alike_tells_how_to_do_so() -> None:
     assert as_words() in repeated(before, now, "docs")[0]
     for then, today in ((now, before), (before, before), (now, now)):
         assert as_words() not in repeated(then, today, "docs")[0]
+
+
+def test_keys_that_are_new_since_and_at_their_default_are_no_difference() -> None:
+    before, now = report(row("GEL", 0.91, 0.01)), report(row("GEL", 0.92, 0.01))
+    whole = load_recipe("demo-gel", ["init=a start"]).model_dump(mode="json")
+    whole["method"]["temperature"] = 64
+    older = copy.deepcopy(whole) | {"init": "another start"}
+    older["method"]["temperature"] = 64.0
+    del older["pretrain"]["turn_weight"], older["speed"]
+    older["speed"] = {"threads": 2}
+    before["runs"] = {"run-GEL": {"recipe": older, "data": {"manifest": "a" * 64}}}
+    now["runs"] = {"another": {"recipe": whole, "data": {"manifest": "a" * 64}}}
+    now["pieces"][0]["runs"]["5-shot"]["GEL"] = "another"
+    assert "in 1 of 1 rows (speed.threads 2 instead of 1)." in repeated(before, now, "docs")[0]
 
 
 @pytest.mark.parametrize("content", [None, "{", "[]", "{}"])

@@ -1,4 +1,4 @@
-"""One order of summation on every processor with AVX2."""
+"""One order of summation on every x86 processor with AVX2, on Linux."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 
+from glocal.reproduce.machine import ALIKE, OWN
 from glocal.same_sums import CPU, ORDER, sum_alike, sums_alike
 
-X86 = platform.machine() in ("x86_64", "AMD64") and CPU.exists() and "avx2" in CPU.read_text().split()
+X86 = platform.machine() == "x86_64" and CPU.exists() and "avx2" in CPU.read_text().split()
 
 # Weights after a few steps of a small ResNet-12 and of two heads, as one number.
 TRAINING = """
@@ -76,10 +79,19 @@ import sys
 from glocal.cli.main import app
 app(["reproduce", "combine", "--scale", sys.argv[1], "--dry-run"], standalone_mode=False)
 from glocal.reproduce.machine import machine
-print("sums", machine()["sums"], machine()["cpu"])
+print("sums", machine()["sums"], machine()["cpu"], machine("meta")["sums"])
 """
     said = run(f"import sys; sys.argv.append('embedded')\n{program}")
-    assert "sums alike on all processors AVX2" in said
+    assert f"sums {ALIKE} AVX2 {OWN}" in said, "of another device nothing is known"
+    said = run(f"import sys; sys.argv.append('cpu')\n{program}")
+    assert f"sums {OWN} {torch.backends.cpu.get_cpu_capability()}" in said, "other scales are left alone"
+
+
+def test_who_cannot_is_told_how(glocal: Callable[..., tuple[int, str, str]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ORDER:
+        monkeypatch.delenv(name, raising=False)
+    code, _, said = glocal("reproduce", "combine", "--scale", "embedded", "--dry-run")  # torch is here by now
+    assert (code, "order of this machine's own" in " ".join(said.split())) == (0, True)
 
 
 def test_who_has_decided_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -88,7 +100,6 @@ def test_who_has_decided_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch
     for name in ORDER:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    assert "torch" in sys.modules or __import__("torch")
     assert not sum_alike(cpu), "torch has started"
     monkeypatch.delitem(sys.modules, "torch")
     cpu.write_text("flags : fpu avx\n")
@@ -103,8 +114,12 @@ def test_who_has_decided_otherwise_is_left_alone(monkeypatch: pytest.MonkeyPatch
     assert not sum_alike(cpu)
     for name, value in ORDER.items():
         monkeypatch.setenv(name, value)
-    assert sums_alike()
+    assert not sums_alike(cpu), "words alone do not make it so"
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
     assert sum_alike(cpu), "told from outside"
+    monkeypatch.delenv("MKL_CBWR")
+    assert sum_alike(cpu), "told a part of it from outside"
+    assert sums_alike(cpu)
 
 
 @pytest.mark.long

@@ -38,7 +38,7 @@ from glocal.cli.console import (
     stages,
 )
 from glocal.cli.research import parse_shots
-from glocal.same_sums import sum_alike
+from glocal.same_sums import as_words, sum_alike
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -108,8 +108,12 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    if scale is ScaleName.embedded:
-        sum_alike()  # before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it
+    # Before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it.
+    if scale is ScaleName.embedded and not sum_alike():
+        screen().print(
+            "Sums are taken in an order of this machine's own, so last digits may differ from another's. "
+            f"A Linux machine with AVX2 takes them in the order of all: {as_words()} before the command."
+        )
     from glocal.engine.distributed import joined, world
     from glocal.engine.loop import Interrupted
     from glocal.reproduce.reproduction import asked_for, runs_of

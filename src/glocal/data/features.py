@@ -37,6 +37,7 @@ from glocal.data.cache import cache_dir
 from glocal.data.dataset import ClassDataset
 from glocal.data.loader import BATCH, PLAIN, View, at_once, encode
 from glocal.ops.similarity import pool
+from glocal.same_sums import sums_alike
 from glocal.source_hash import source_hash
 from glocal.types import Encoder, Preprocess
 from glocal_runtime.errors import DataError
@@ -186,6 +187,8 @@ def bank_key(
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
     programs = [torch.device(device).type, str(torch.__version__), PIL.__version__, source_hash([encoder])]
+    if sums_alike():
+        programs.append("sums alike")
     prepared, batch = encoder.preprocess.fingerprint(), at_once(encoder.preprocess, batch_size)
     parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), "float32", batch, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -18,6 +18,7 @@ from glocal import __version__
 from glocal.engine.named_models import NamedModel
 from glocal.methods import Method
 from glocal.metrics import METRICS, block_metrics
+from glocal.same_sums import sums_alike
 from glocal.source_hash import source_hash
 from glocal_runtime.files import write_text
 
@@ -61,6 +62,8 @@ class RowStore:
             "support_views": support_views,
             "metrics": sorted(METRICS),
         }
+        if sums_alike():
+            record["sums"] = "alike"
         key = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
         return record, folder / f"{key[:32]}.json"
 

@@ -12,14 +12,14 @@ import torch
 from glocal.engine.distributed import world
 from glocal.same_sums import as_words, sums_alike
 
-ALIKE = "alike on all processors"
+ALIKE, OWN = "alike on all processors", "in the order of the device"
 
 TITLES = {
     "threads": "threads",
     "processes": "processes",
     "processor": "processor",
     "cpu": "CPU features",
-    "sums": "order of sums",
+    "sums": "sums",
     "torch": "torch",
     "compiled": "build of torch",
     "device": "device",
@@ -35,7 +35,7 @@ def machine(device: torch.device | str | None = None, threads: int | None = None
         "processes": world().size,
         "processor": _processor(),
         "cpu": torch.backends.cpu.get_cpu_capability(),
-        "sums": ALIKE if sums_alike() else "of the processor",
+        "sums": ALIKE if where.type == "cpu" and sums_alike() else OWN,
         "torch": str(torch.__version__),
         "compiled": _compiled(),
         "device": named,
@@ -43,7 +43,7 @@ def machine(device: torch.device | str | None = None, threads: int | None = None
 
 
 def _processor() -> str:
-    """By its maker and family: with equal features MKL sums in another order on another maker's."""
+    """By the name it has: with equal features MKL sums in another order on another maker's."""
     known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()  # torch 2.7 has none
     return str(known.get("cpu_name") or platform.processor() or platform.machine())
 
@@ -56,6 +56,9 @@ def _compiled() -> str:
 
 def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """In a few words each: what was otherwise, as far as it was recorded and can move a digit."""
+    if not before:
+        return []
+    before, now = ({"sums": OWN, **each} for each in (before, now))  # as all were before it was recorded
     alike = before.get("sums") == now.get("sums") == ALIKE
     return [
         f"{title} {before[key]} instead of {now[key]}"

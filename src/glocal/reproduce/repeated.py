@@ -9,13 +9,15 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from glocal.engine.recipe import Recipe
 from glocal.reproduce.machine import differences, way_back
 from glocal.reproduce.report_folder import NUMBERS
-from glocal_runtime.errors import DataError
+from glocal_runtime.errors import DataError, GlocalError
 
 METRIC = "auroc"  # the one that findings are about
 UNSET = "not set"
@@ -142,18 +144,24 @@ def _settings(report: Mapping[str, Any], run: str | None) -> dict[str, Any]:
     about = report.get("runs", {}).get(run)
     if about is None:
         return {}
-    return {"pictures": about["data"]["manifest"][:12]} | _flat(about["recipe"] | {"init": None})
+    recipe = about["recipe"]
+    with suppress(ValueError, GlocalError):  # of a plugin that is not here, or of another version
+        recipe = Recipe.model_validate(recipe).model_dump(mode="json")  # a key that is new since has its default
+    return {"pictures": about["data"]["manifest"][:12]} | _flat(recipe | {"init": None})
 
 
 def _flat(part: Mapping[str, Any], above: str = "") -> dict[str, Any]:
     flat: dict[str, Any] = {}
     for key, value in part.items():
-        flat |= _flat(value, f"{above}{key}.") if isinstance(value, Mapping) else {above + key: value}
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{above}{key}.")
+        else:  # 64 and 64.0 are one setting
+            flat[above + key] = int(value) if isinstance(value, float) and value.is_integer() else value
     return flat
 
 
 def _named(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> str:
-    """In what the settings of those runs differ, in brackets; a key that is new since is one that was not set."""
+    """In what the settings of those runs differ, in brackets."""
     keys = {
         f"{key} {then.get(key, UNSET)} instead of {now.get(key, UNSET)}": None
         for then, now in pairs

@@ -122,7 +122,7 @@ def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[st
         now = here if threads is None else {**here, "threads": threads}
         if others := differences(about.get("machine", {}), now):
             found.append(f"{name} ({', '.join(others)})")
-    return [f"Trained under other conditions, which changes last digits: {'; '.join(found)}."] if found else []
+    return [f"Trained under other conditions, which can change last digits: {'; '.join(found)}."] if found else []
 
 
 def _threads(runs: Iterable[Run]) -> int | None:
