@@ -109,7 +109,7 @@ def reproduce(
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
     # Before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it.
-    if scale is ScaleName.embedded and not sum_alike():
+    if scale is ScaleName.embedded and not sum_alike() and not dry_run:
         screen().print(
             "Sums are taken in an order of this machine's own, so last digits may differ from another's. "
             f"A Linux machine with AVX2 takes them in the order of all: {as_words()} before the command."
