@@ -12,9 +12,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.photos.sources import Picture, Source, Unreadable, take
 from glocal.serve.snapshot import Snapshot
-from glocal_runtime.encoder import BATCH
-from glocal_runtime.photos import Picture, Source, Unreadable, take
 
 
 @dataclass

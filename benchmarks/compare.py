@@ -17,14 +17,14 @@ from collections.abc import Sequence
 import numpy as np
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.data import EpisodeSampler, EpisodeSpec, FeatureBank, TaskList
-from glocal.data.dataset import ClassDataset
-from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import run_tasks
-from glocal.engine.named_models import NamedModel, name_model
-from glocal.methods import METHODS
-from glocal.types import BaseClasses
+from glocal.research.backbones import build_backbone
+from glocal.research.data import EpisodeSampler, EpisodeSpec, FeatureBank, TaskList
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.evaluate import run_tasks
+from glocal.research.engine.named_models import NamedModel, name_model
+from glocal.research.methods import METHODS
+from glocal.research.types import BaseClasses
 
 CHANNELS, SIDE, CLASSES, PICTURES, BASE = 192, 2, 20, 600, 64
 GOAL = 60  # methods x tasks per second on 2 cores

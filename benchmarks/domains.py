@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.backbones.efficientnet import EfficientNetLite
-from glocal.methods.glocal_ridge import GlocalRidge, cell_match
-from glocal.methods.protonet import ProtoNet
-from glocal.ops.similarity import pool
-from glocal.recognizer.torch_model import TorchHead
-from glocal_runtime.images import Preprocess
-from glocal_runtime.model import Head
-from glocal_runtime.photos import Picture, as_source, take
-from glocal_runtime.views import Views
+from glocal.recognizer.features import Views
+from glocal.recognizer.model import Head
+from glocal.recognizer.photos.images import Preprocess
+from glocal.recognizer.photos.sources import Picture, as_source, take
+from glocal.research.backbones import build_backbone
+from glocal.research.backbones.efficientnet import EfficientNetLite
+from glocal.research.methods.glocal_ridge import GlocalRidge, cell_match
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.ops.similarity import pool
+from glocal.research.torch_model import TorchHead
 
 CALTECH = "caltech"
 ENCODERS = {"fast": "efficientnet-lite0", "better": "efficientnet-lite2"}

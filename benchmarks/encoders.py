@@ -18,7 +18,7 @@ import torch
 from domains import ENCODERS, domains, folders, head_without
 from promise import auroc, score, tasks
 
-from glocal_runtime.recognizer import find_model
+from glocal.recognizer.recognizer import find_model
 
 PHOTOS = 64  # encoded for the time
 
@@ -52,7 +52,7 @@ def main() -> None:
 
 
 def _time(folder: Path) -> None:
-    from glocal_runtime.encoder import Encoder
+    from glocal.recognizer.encoder import Encoder
 
     torch.set_num_threads(1)
     files = [file for each in sorted(folder.iterdir()) for file in sorted(each.iterdir())][:PHOTOS]

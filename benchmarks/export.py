@@ -44,7 +44,7 @@ def serve(kind: str, place: str, threads: int) -> None:
         import torch
 
         torch.set_num_threads(threads)
-    from glocal_runtime import Recognizer
+    from glocal.recognizer import Recognizer
 
     who = Recognizer.load(place, device="cpu", workers=1, threads=threads)
     print(json.dumps({"load": time.perf_counter() - start}), flush=True)
@@ -102,8 +102,8 @@ def main() -> None:
         serve(*asked.serve, asked.threads)
         return
 
-    from glocal.export.onnx import export
-    from glocal_runtime import Recognizer
+    from glocal.recognizer import Recognizer
+    from glocal.research.convert.onnx import export
 
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)

@@ -19,9 +19,9 @@ from pathlib import Path
 
 import numpy as np
 
-from glocal.engine.checkpoint import BEST, read_checkpoint
-from glocal.engine.train import run_recipe
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
+from glocal.research.engine.checkpoint import BEST, read_checkpoint
+from glocal.research.engine.train import run_recipe
 
 SIZES = {"32 pixels": ("pretrain.sizes=[]", "pretrain.size_ends=[]"), "16, 24, 32 pixels": ()}
 CPU = "cpu.json"

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from glocal.backbones import Backbone, build_backbone
-from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec
-from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import Evaluation, build_banks, evaluate_tasks
-from glocal.methods.protonet import ProtoNet
+from glocal.research.backbones import Backbone, build_backbone
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec
+from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.evaluate import Evaluation, build_banks, evaluate_tasks
+from glocal.research.methods.protonet import ProtoNet
 
 CLASSES, SIZE, BATCH, TASKS = 20, 32, 128, 600
 

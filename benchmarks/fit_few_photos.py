@@ -1,4 +1,4 @@
-"""``PAIRS`` and ``ALIKE`` of ``glocal_runtime.limits``: what a support of few photos cannot say of itself.
+"""``PAIRS`` and ``ALIKE`` of ``limits``: what a support of few photos cannot say of itself.
 
     GLOCAL_DATA=DIR python benchmarks/fit_few_photos.py [--work DIR]        # prints both, by domain and without each
 
@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from domains import Domain, domains, head_without
 
-from glocal_runtime import limits
-from glocal_runtime.decision import Decision, Promise, compute_threshold
-from glocal_runtime.files import write_text
-from glocal_runtime.leave_one_out import Measured, enroll, measure
-from glocal_runtime.model import Head, Scores
-from glocal_runtime.views import Views
+from glocal.common.files import write_text
+from glocal.recognizer.calibration import limits
+from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold
+from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
+from glocal.recognizer.features import Views
+from glocal.recognizer.model import Head, Scores
 
 TASKS, QUERIES, SEED = 40, 8, 11
 HEADS = ("glocal-ridge", "protonet")

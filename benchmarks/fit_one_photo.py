@@ -1,4 +1,4 @@
-"""Coefficients of ``glocal_runtime.one_photo``: quantile regression over tasks of one photo per class.
+"""Coefficients of ``glocal.recognizer.calibration.one_photo``: quantile regression over tasks of one photo per class.
 
     GLOCAL_DATA=DIR python benchmarks/fit_one_photo.py [--work DIR]        # prints the table
 
@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from domains import Domain, domains, head_without
 
-from glocal_runtime.leave_one_out import enroll, measure
-from glocal_runtime.one_photo import SHARES, features
+from glocal.recognizer.calibration.leave_one_out import enroll, measure
+from glocal.recognizer.calibration.one_photo import SHARES, features
 
 TASKS = 80
 SMOOTH = (0.2, 0.05, 0.02)  # widths of the corner of the loss, in gaps, one after the other

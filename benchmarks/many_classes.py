@@ -23,12 +23,12 @@ from typing import Any
 import numpy as np
 from recognizer import _moved, groups, photos
 
-from glocal_runtime import Recognizer
-from glocal_runtime.advice import advice
-from glocal_runtime.enrolled import Enrolled
-from glocal_runtime.leave_one_out import Trials, leave_one_out
-from glocal_runtime.memory import keep_freed_memory
-from glocal_runtime.support import Support
+from glocal.common.memory import keep_freed_memory
+from glocal.recognizer import Recognizer
+from glocal.recognizer.calibration.leave_one_out import Trials, leave_one_out
+from glocal.recognizer.diagnosis.advice import advice
+from glocal.recognizer.enrolled import Enrolled
+from glocal.recognizer.support import Support
 
 BATCH = 32
 

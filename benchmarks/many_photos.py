@@ -31,11 +31,11 @@ from pathlib import Path
 import pyarrow.dataset as ds
 from PIL import Image
 
-from glocal.collection.job import Job, JobFolder
-from glocal.collection.local import work
-from glocal.collection.store import Store
-from glocal_runtime.encoder import BATCH
-from glocal_runtime.memory import keep_freed_memory
+from glocal.bulk.job import Job, JobFolder
+from glocal.bulk.local import work
+from glocal.bulk.store import Store
+from glocal.common.memory import keep_freed_memory
+from glocal.recognizer.encoder import BATCH
 
 MARK = "GLOCAL_BENCHMARK"  # in the environment of all processes of a run
 
@@ -55,8 +55,8 @@ def plain_pass(paths: list[Path], file: Path, ready: object, go: object, used: o
     import numpy as np
     import torch
 
-    from glocal_runtime import Recognizer
-    from glocal_runtime.images import decode, fit
+    from glocal.recognizer import Recognizer
+    from glocal.recognizer.photos.images import decode, fit
 
     recognizer = Recognizer.load(file, device="cpu")
     backbone, preprocess = recognizer.contents.model.model.backbone, recognizer.encoder.preprocess
@@ -192,8 +192,8 @@ def all_cpu(seconds: list[float]) -> Iterator[None]:
 
 
 def ray_rate(paths: list[Path], file: Path, out: Path, workers: int) -> float:
-    from glocal.collection.on_ray import work as work_on_ray
-    from glocal.ray_cluster import cluster
+    from glocal.bulk.on_ray import work as work_on_ray
+    from glocal.bulk.ray_cluster import cluster
 
     folder, job = begun(paths, file, out)
     with cluster(None, workers):  # started before the clock, as a cluster is
@@ -206,7 +206,7 @@ def ray_rate(paths: list[Path], file: Path, out: Path, workers: int) -> float:
 
 def ray_killed(paths: list[Path], file: Path, out: Path, workers: int) -> int:
     """Workers of Ray end with SIGKILL at random moments; returns how many did."""
-    from glocal.collection.on_ray import work as work_on_ray
+    from glocal.bulk.on_ray import work as work_on_ray
 
     folder, job = begun(paths, file, out)
     killed, over = 0, threading.Event()

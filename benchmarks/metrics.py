@@ -13,8 +13,8 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics import accuracy_score, average_precision_score, f1_score, roc_auc_score, roc_curve
 
-from glocal.metrics import METRICS, block_metrics, task_metrics
-from glocal.types import UNKNOWN
+from glocal.research.metrics import METRICS, block_metrics, task_metrics
+from glocal.research.types import UNKNOWN
 
 TASKS, WAY, QUERIES, REPEATS = 600, 5, 15, 3
 Rows = dict[str, np.ndarray]

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from glocal.ops.similarity import pixel_similarity
+from glocal.research.ops.similarity import pixel_similarity
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from reference.similarity import algorithm_1

@@ -24,14 +24,14 @@ import torch.nn.functional as F
 from PIL import Image
 from torch import Tensor, nn
 
-from glocal.backbones import build_backbone
-from glocal.data.dataset import ClassDataset
-from glocal.data.loader import ImageLoader
-from glocal.data.prepare import prepare
-from glocal.data.prepared import open_prepared
-from glocal.data.prepared_writer import Sample
-from glocal.engine.recipe import load_recipe
-from glocal.ops.similarity import pool
+from glocal.research.backbones import build_backbone
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.loader import ImageLoader
+from glocal.research.data.prepare import prepare
+from glocal.research.data.prepared import open_prepared
+from glocal.research.data.prepared_writer import Sample
+from glocal.research.engine.recipe import load_recipe
+from glocal.research.ops.similarity import pool
 
 SIZE, CLASSES, TURN, ROUNDS, BATCH = 84, 20, 250, 3, 16
 GOAL = 10  # times faster

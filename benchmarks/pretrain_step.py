@@ -16,10 +16,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from glocal.backbones.resnet12 import Conv3x3, ResNet12
-from glocal.engine.bfloat16 import check_bfloat16
-from glocal.ops.similarity import pool
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.backbones.resnet12 import Conv3x3, ResNet12
+from glocal.research.engine.bfloat16 import check_bfloat16
+from glocal.research.ops.similarity import pool
 
 PICTURES, CLASSES, STEPS = 128, 64, 5
 SIZES = (16, 24, 32)

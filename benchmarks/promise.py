@@ -28,13 +28,13 @@ import fit_one_photo
 import numpy as np
 from domains import Domain, domains, head_without
 
-from glocal_runtime import limits, one_photo
-from glocal_runtime.decision import Decision, Promise, compute_threshold
-from glocal_runtime.files import write_text
-from glocal_runtime.leave_one_out import Measured, enroll, measure
-from glocal_runtime.model import Head
-from glocal_runtime.outlook import outlook
-from glocal_runtime.views import Views
+from glocal.common.files import write_text
+from glocal.recognizer.calibration import limits, one_photo
+from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold
+from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
+from glocal.recognizer.diagnosis.outlook import outlook
+from glocal.recognizer.features import Views
+from glocal.recognizer.model import Head
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 PROMISES = (0.02, 0.05, 0.1, 0.2, 0.3)

@@ -12,7 +12,7 @@ mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
 
 DRAWS = 1000
 STATED = (("said_named", "acc", "named right: said, was"), ("said_caught", "caught", "unknown caught: said, was"))

@@ -23,12 +23,12 @@ import numpy as np
 import torch
 from PIL import Image
 
-from glocal_runtime import Recognizer
-from glocal_runtime.encoder import BATCH
-from glocal_runtime.enrolled import Enrolled
-from glocal_runtime.images import decode, fit
-from glocal_runtime.support import Bank, Support
-from glocal_runtime.views import Views
+from glocal.recognizer import Recognizer
+from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.enrolled import Enrolled
+from glocal.recognizer.features import Views
+from glocal.recognizer.photos.images import decode, fit
+from glocal.recognizer.support import Bank, Support
 
 SHOTS = 5
 

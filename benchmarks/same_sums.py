@@ -12,7 +12,7 @@ import os
 import subprocess
 import sys
 
-from glocal.same_sums import ORDER
+from glocal.research.same_sums import ORDER
 
 AVX2 = {name: value for name, value in ORDER.items() if name != "MKL_CBWR"}
 ORDERS = {"of the processor": {}, "AVX2, MKL's own": AVX2, "alike": ORDER}
@@ -21,8 +21,8 @@ STEPS = """
 import time
 import torch
 from torch import nn
-from glocal.backbones import build_backbone
-from glocal.engine.recipe import load_recipe
+from glocal.research.backbones import build_backbone
+from glocal.research.engine.recipe import load_recipe
 torch.set_num_threads(1)
 recipe = load_recipe("demo-protonet")
 net = build_backbone(recipe.backbone.name, **recipe.backbone.settings).train()

@@ -41,7 +41,7 @@ SETTLED = 10.0  # seconds after which memory is looked at: threads and caches ar
 
 def enroll(file: Path, paths: list[Path], model: str) -> list[Path]:
     """A recognizer of the first photos; the others are asked about."""
-    from glocal_runtime import Recognizer
+    from glocal.recognizer import Recognizer
 
     known = {f"class {i}": some for i, some in enumerate(list(groups(paths))[:CLASSES])}
     Recognizer.enroll(known, model=model, device="cpu").save(file)
@@ -50,7 +50,7 @@ def enroll(file: Path, paths: list[Path], model: str) -> list[Path]:
 
 def offline(file: Path, asked: list[Path]) -> None:
     """In a process of its own: answers and seconds on stdout."""
-    from glocal_runtime import Recognizer
+    from glocal.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device="cpu")
     data = [path.read_bytes() for path in asked]
@@ -196,10 +196,10 @@ def compare_workers(asked: argparse.Namespace, file: Path, paths: list[Path]) ->
     which other load on the machine moves less."""
     from batcher import DecodingBatcher
 
+    from glocal.recognizer import Recognizer
+    from glocal.recognizer.photos.sources import as_source
     from glocal.serve.server import Worker
     from glocal.serve.snapshot import Snapshot
-    from glocal_runtime import Recognizer
-    from glocal_runtime.photos import as_source
 
     snapshot = Snapshot(1, Recognizer.load(file, device="cpu"), None, None)
     sources = [as_source(path.read_bytes(), path.name) for path in paths]

@@ -15,8 +15,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from glocal.methods.snatcher import SnaTCHerF, movement
-from glocal.types import Views
+from glocal.research.methods.snatcher import SnaTCHerF, movement
+from glocal.research.types import Views
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from reference.snatcher import movement as loop

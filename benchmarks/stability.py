@@ -17,17 +17,17 @@ from pathlib import Path
 
 import numpy as np
 
-from glocal.metrics import spread
-from glocal.report.table import points
-from glocal.reproduce.graph import MeasureStep, in_order, work_off
-from glocal.reproduce.machine import machine, text
-from glocal.reproduce.measurement import measure
-from glocal.reproduce.plans import SHOTS, TABLES, Line
-from glocal.reproduce.runs import Settings, folder_of, program
-from glocal.reproduce.scale import Scale
-from glocal.reproduce.scales import SCALES
-from glocal.same_sums import as_words, sums_alike
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
+from glocal.research.metrics import spread
+from glocal.research.report.table import points
+from glocal.research.reproduce.graph import MeasureStep, in_order, work_off
+from glocal.research.reproduce.machine import machine, text
+from glocal.research.reproduce.measurement import measure
+from glocal.research.reproduce.plans import SHOTS, TABLES, Line
+from glocal.research.reproduce.runs import Settings, folder_of, program
+from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.scales import SCALES
+from glocal.research.same_sums import as_words, sums_alike
 
 Found = dict[tuple[int, int, str], list[float]]  # threads, shot, row -> AUROC by seed
 

@@ -27,11 +27,11 @@ import torch
 from PIL import Image
 from torch import Tensor, nn
 
-from glocal.data.episodes import EpisodeSampler
-from glocal.engine import loop
-from glocal.engine.distributed import StepLosses
-from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.train import TrainStage
+from glocal.research.data.episodes import EpisodeSampler
+from glocal.research.engine import loop
+from glocal.research.engine.distributed import StepLosses
+from glocal.research.engine.recipe import Recipe, parse_recipe
+from glocal.research.engine.train import TrainStage
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from reference.step import naive_losses

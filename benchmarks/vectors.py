@@ -21,16 +21,16 @@ import pyarrow.parquet as pq
 from many_classes import grow
 from recognizer import groups, photos
 
-from glocal.collection.addresses import URI
-from glocal.collection.job import Job, JobFolder
-from glocal.collection.local import work
-from glocal.collection.look import vector_schema
-from glocal.collection.store import Store
-from glocal.collection.vectors import Vectors
-from glocal_runtime import Recognizer
-from glocal_runtime.enrolled import Enrolled
-from glocal_runtime.memory import keep_freed_memory
-from glocal_runtime.views import Views
+from glocal.bulk.addresses import URI
+from glocal.bulk.job import Job, JobFolder
+from glocal.bulk.local import work
+from glocal.bulk.look import vector_schema
+from glocal.bulk.store import Store
+from glocal.bulk.vectors import Vectors
+from glocal.common.memory import keep_freed_memory
+from glocal.recognizer import Recognizer
+from glocal.recognizer.enrolled import Enrolled
+from glocal.recognizer.features import Views
 
 BLOCK = 10_000
 

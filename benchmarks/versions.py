@@ -22,7 +22,7 @@ import tarfile
 import tempfile
 from pathlib import Path
 
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
 
 HERE = Path(__file__).parents[1]
 CLASSES, QUERIES = 5, 18

@@ -17,9 +17,9 @@ from multiprocessing.context import ForkServerProcess
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-SLOW = ("glocal.cli.main", "glocal.engine.train", "glocal.data.prepare", "glocal.serve.workspace")
+SLOW = ("glocal.cli.main", "glocal.research.engine.train", "glocal.research.data.prepare", "glocal.serve.workspace")
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([*SLOW, "glocal.recognizer.torch_model", "torch._dynamo", "sklearn.datasets"])
+PROCESSES.set_forkserver_preload([*SLOW, "glocal.research.torch_model", "torch._dynamo", "sklearn.datasets"])
 
 
 def kill_after(process: BaseProcess, count: Callable[[], float], until: float, *, within: float) -> bool:

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from glocal.data.dataset import ClassDataset
-from glocal.types import Preprocess
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.types import Preprocess
 
 N, BATCH = 21, 8
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from glocal.methods import METHODS
+from glocal.research.methods import METHODS
 
 # Case -> settings.  The part of the name before a slash is the method's name in METHODS.
 HEAD = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}

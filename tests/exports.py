@@ -12,11 +12,11 @@ from unittest.mock import patch
 
 from filelock import FileLock
 
-from glocal.export import onnx as exporting
-from glocal.export.graphs import trace
-from glocal.export.onnx import Exported, export, with_model
-from glocal_runtime import Recognizer
-from glocal_runtime.model import OnnxModel
+from glocal.recognizer import Recognizer
+from glocal.recognizer.model import OnnxModel
+from glocal.research.convert import onnx as exporting
+from glocal.research.convert.graphs import trace
+from glocal.research.convert.onnx import Exported, export, with_model
 from photos import recognizer
 
 

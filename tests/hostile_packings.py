@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.data.splits import CIFAR100
+from glocal.research.data.splits import CIFAR100
 from hostile import Runs, Write, hostile_inputs
 from packings import PACKINGS, Content, dump, make_content, write_file
 from pictures import png

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
 
 SCHEMA = pa.schema([("uri", pa.string()), ("length", pa.int64()), ("error", pa.string()), ("maker", pa.string())])
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal.data.splits import CIFAR100, SUPERCLASSES, published_classes
+from glocal.research.data.splits import CIFAR100, SUPERCLASSES, published_classes
 from pictures import png
 
 Pixels = np.ndarray

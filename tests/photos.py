@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from glocal.data.benchmarks.embedded import render
-from glocal_runtime import Recognizer
+from glocal.recognizer import Recognizer
+from glocal.research.data.benchmarks.embedded import render
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

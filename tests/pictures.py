@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.data import digests
+from glocal.research.data import digests
 
 Tree = dict[str, np.ndarray]  # relative path -> pixels
 

@@ -10,7 +10,7 @@ from apart import PROCESSES, glocal
 from tiny_runs import PATIENCE, make_dataset
 
 METHOD = """
-from glocal.methods.feat import FEAT
+from glocal.research.methods.feat import FEAT
 
 class {name}(FEAT):
     '''FEAT under another name.'''
@@ -18,17 +18,17 @@ class {name}(FEAT):
 FILES = {
     "other_lab/__init__.py": "",
     "other_lab/methods.py": METHOD.format(name="Lab"),
-    "other_lab/backbones.py": "from glocal.backbones.conv4 import Conv4\n\nclass Tiny(Conv4):\n    pass\n",
+    "other_lab/backbones.py": "from glocal.research.backbones.conv4 import Conv4\n\nclass Tiny(Conv4):\n    pass\n",
     "other_lab/datasets.py": """
 import os
 from pathlib import Path
-from glocal.data import ClassDataset
+from glocal.research.data import ClassDataset
 
 def noise(split):
     return ClassDataset.from_folder(Path(os.environ["NOISE"]) / split, name=f"noise/{split}")
 """,
     "other_lab/metrics.py": """
-from glocal.metrics import Metric
+from glocal.research.metrics import Metric
 
 def misnamed(answers):
     return 1 - answers.correct.sum(axis=-1) / answers.n_known

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
 
 
 @contextmanager

@@ -15,11 +15,11 @@ import httpx
 import numpy as np
 from PIL import Image
 
+from glocal.recognizer import Recognizer
 from glocal.serve.app import config_of, create_app
 from glocal.serve.connections import Listener
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
-from glocal_runtime import Recognizer
 from photos import some
 from tiny_models import tiny_model
 from waiting import PATIENCE, wait_for

@@ -7,9 +7,9 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from glocal.reproduce.graph import Step
-from glocal.reproduce.runs import Settings
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.reproduce.graph import Step
+from glocal.research.reproduce.runs import Settings
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.engine.checkpoint import Model
-from glocal.methods import METHODS
+from glocal.research.backbones import build_backbone
+from glocal.research.engine.checkpoint import Model
+from glocal.research.methods import METHODS
 
 
 def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> Model:

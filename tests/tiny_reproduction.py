@@ -7,9 +7,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from apart import PROCESSES
-from glocal.metrics import PairedDifference
-from glocal.reproduce.runs import Run
-from glocal.reproduce.scales import EmbeddedScale
+from glocal.research.metrics import PairedDifference
+from glocal.research.reproduce.runs import Run
+from glocal.research.reproduce.scales import EmbeddedScale
 from tiny_runs import make_dataset, run_cli
 
 NAME = "tiny"
@@ -54,7 +54,7 @@ def start(home: Path, *arguments: str, output: Path, cache: Path) -> ForkServerP
 
 
 def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -> None:
-    from glocal.reproduce import scales
+    from glocal.research.reproduce import scales
 
     os.environ["GLOCAL_DATA"] = home
     scales.SCALES["embedded"] = tiny_scale()

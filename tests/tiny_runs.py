@@ -62,7 +62,7 @@ def start_cli(*arguments: str, output: Path, cache: Path, save_seconds: float = 
 
 
 def run_cli(arguments: tuple[str, ...], output: str, cache: str, save_seconds: float) -> None:
-    from glocal.engine import loop
+    from glocal.research.engine import loop
 
     loop.SAVE_SECONDS, loop.LOG_EVERY = save_seconds, 1
     glocal(arguments, output, output, GLOCAL_CACHE=cache)
@@ -86,8 +86,8 @@ def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, 
 
     Returns the step that was saved at each kill.
     """
-    from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
-    from glocal.engine.run_folder import METRICS
+    from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
+    from glocal.research.engine.run_folder import METRICS
 
     out = whole.with_name(f"{whole.name}-killed-{kills}")
     log, metrics = out.with_suffix(".log"), out / METRICS

@@ -24,7 +24,7 @@ def comments_of(cls: type) -> dict[str, str]:
     """Per field of a class, its own and inherited: the comment lines above it and the comment behind it."""
     found: dict[str, str] = {}
     for each in reversed(cls.__mro__):
-        if each.__module__.partition(".")[0] in ("glocal", "glocal_runtime"):
+        if each.__module__.partition(".")[0] in ("glocal", "glocal.recognizer"):
             source = textwrap.dedent(inspect.getsource(each))
             for statement in ast.parse(source).body[0].body:  # type: ignore[attr-defined]
                 if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):

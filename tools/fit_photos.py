@@ -18,9 +18,9 @@ import torch
 sys.path.insert(0, str(Path(__file__).parents[1] / "benchmarks"))
 from domains import ENCODERS, domains, ridge_method
 
-from glocal.backbones import build_backbone
-from glocal.backbones.efficientnet import EfficientNetLite
-from glocal.engine.checkpoint import Model, save_model
+from glocal.research.backbones import build_backbone
+from glocal.research.backbones.efficientnet import EfficientNetLite
+from glocal.research.engine.checkpoint import Model, save_model
 
 
 def main() -> None:
@@ -29,7 +29,7 @@ def main() -> None:
     parser.add_argument("--without", nargs="*", default=[], help="Domains that are left out.")
     parser.add_argument("--per-class", type=int, help="At most so many photos of each class.")
     parser.add_argument("--work", type=Path, default=Path("promise-work"))
-    parser.add_argument("--out", type=Path, default=Path("src/glocal/weights"))
+    parser.add_argument("--out", type=Path, default=Path("src/glocal/research/weights"))
     given = parser.parse_args()
     for encoder in given.encoders:
         backbone = build_backbone(ENCODERS[encoder], trainable=False, early=True)

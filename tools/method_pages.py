@@ -18,13 +18,13 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from glocal.methods import METHODS, SWITCHES, Method
-from glocal.methods.base import MethodCard, Paper
-from glocal.metrics import METRICS
-from glocal.ops.open_scores import OPEN_SCORES
-from glocal.report.comparable import TASKS, published
-from glocal_runtime.errors import DataError
-from glocal_runtime.files import write_text
+from glocal.common.errors import DataError
+from glocal.common.files import write_text
+from glocal.research.methods import METHODS, SWITCHES, Method
+from glocal.research.methods.base import MethodCard, Paper
+from glocal.research.metrics import METRICS
+from glocal.research.ops.open_scores import OPEN_SCORES
+from glocal.research.report.comparable import TASKS, published
 
 COMMAND = "python tools/method_pages.py docs/methods"
 GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the card of the class instead. -->"

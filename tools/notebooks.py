@@ -14,7 +14,7 @@ from typing import Any
 import nbformat
 from nbclient import NotebookClient
 
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
 
 COMMAND = "python tools/notebooks.py docs/notebooks"
 KERNEL = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}}

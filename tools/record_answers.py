@@ -94,7 +94,7 @@ class Recorder:
         if export:
             source, file = file, file.with_stem(f"{model}-onnx")
             self.run("export", source, "-o", file)
-        found = self.run("predict", file, pictures / "ask", module="glocal_runtime" if file.is_dir() else "glocal")
+        found = self.run("predict", file, pictures / "ask", module="glocal.recognizer" if file.is_dir() else "glocal")
         answers = {str(Path(one["path"]).relative_to(pictures)): pick(one, ANSWER) for one in found}
         return {"enrolled": pick(enrolled, ("model", "method", "classes", "threshold")), "answers": answers}
 

@@ -24,10 +24,10 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from field_comments import comments_of
-from glocal import plugins
 from glocal.cli.main import app
-from glocal.engine.recipe import Component, Recipe, load_recipe, shipped_recipes
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
+from glocal.research import plugins
+from glocal.research.engine.recipe import Component, Recipe, load_recipe, shipped_recipes
 
 COMMAND = "python tools/reference_pages.py docs/reference"
 BOUNDS = {"ge": "at least {}", "gt": "above {}", "le": "at most {}", "lt": "below {}"}
@@ -156,7 +156,7 @@ def recipe_page() -> str:
     top = {n: f for n, f in Recipe.model_fields.items() if _section(f.annotation) is None}
     parts = [
         "# Recipes",
-        _generated("src/glocal/engine/recipe.py"),
+        _generated("src/glocal/research/engine/recipe.py"),
         "A training stage is a TOML file of these keys. What they are for: [concepts](../concepts.md#recipes). "
         "An unknown key, a wrong type and a value out of bounds are refused with a sentence.",
         "`extends` names another recipe, shipped or by path from where the file lies, and the file then has only what "

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
 
 COMMAND = "python tools/tutorial_page.py docs/tutorial-practice.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

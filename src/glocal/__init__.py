@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from glocal import backbones, data, methods, metrics
-    from glocal.data.registry import open_dataset
-    from glocal.engine.checkpoint import load_model
-    from glocal.engine.evaluate import evaluate
-    from glocal.report.comparison import compare
-    from glocal_runtime import Recognizer
-    from glocal_runtime.errors import GlocalError
+    from glocal.common.errors import GlocalError
+    from glocal.recognizer import Recognizer
+    from glocal.research import backbones, data, methods, metrics
+    from glocal.research.data.registry import open_dataset
+    from glocal.research.engine.checkpoint import load_model
+    from glocal.research.engine.evaluate import evaluate
+    from glocal.research.report.comparison import compare
 
 # Imported when first used, because torch takes seconds.
 _HOMES = {
-    "GlocalError": "glocal_runtime.errors",
-    "Recognizer": "glocal_runtime",
-    "compare": "glocal.report.comparison",
-    "evaluate": "glocal.engine.evaluate",
-    "load_model": "glocal.engine.checkpoint",
-    "open_dataset": "glocal.data.registry",
+    "GlocalError": "glocal.common.errors",
+    "Recognizer": "glocal.recognizer",
+    "compare": "glocal.research.report.comparison",
+    "evaluate": "glocal.research.engine.evaluate",
+    "load_model": "glocal.research.engine.checkpoint",
+    "open_dataset": "glocal.research.data.registry",
 }
 _PACKAGES = ("backbones", "data", "methods", "metrics")  # whose registries take more entries
 
@@ -45,7 +45,7 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     if name in _PACKAGES:
-        return import_module(f"glocal.{name}")
+        return import_module(f"glocal.research.{name}")
     if name in _HOMES:
         found = globals()[name] = getattr(import_module(_HOMES[name]), name)
         return found

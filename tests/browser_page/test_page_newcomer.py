@@ -7,7 +7,7 @@ from typing import Any
 
 from PIL import Image
 
-from glocal_runtime import Recognizer
+from glocal.recognizer import Recognizer
 from page import OpenPage, ask_api, digits, expect, go, needs_browser, teach
 from photos import some
 

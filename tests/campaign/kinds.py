@@ -24,10 +24,10 @@ import hostile_arrays
 import hostile_pickles  # noqa: F401 - these enter their files when imported
 from campaign.mutation import as_json, damaged, twisted, twisted_arrays, twisted_recognizer, zipped
 from exports import onnx_recognizer
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, _checksum
-from glocal.data.prepared import _checksum as index_checksum
-from glocal.data.registry import open_dataset
-from glocal.engine.checkpoint import save_model
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, _checksum
+from glocal.research.data.prepared import _checksum as index_checksum
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import save_model
 from hostile import HOSTILE, PIXELS, RAN, Runs
 from photos import recognizer, some, write, write_classes
 from serving import tiny_file
@@ -42,6 +42,7 @@ LINES = (
     "zero/001.png,\x1b[2J", '"a\nb",c', "\x00,\x00", f"zero,{'a' * 200_000}", "=1+1,x", "zero/000.png,two\t",
 )  # fmt: skip
 DATA = Path(__file__).parents[1] / "data"
+RECIPES = Path(__file__).parents[2] / "src/glocal/research/recipes"
 
 
 def whole_recognizers(home: Path) -> list[bytes]:
@@ -127,10 +128,12 @@ def exports(home: Path) -> Case:
 
 
 def recipes(home: Path) -> Case:
-    from glocal.engine.recipe import load_recipe
+    from glocal.research.engine.recipe import load_recipe
 
     whole = [load_recipe(name).model_dump(mode="json") for name in ("cifar-fs-cpu-pretrain", "cifar-fs-fast-pretrain")]
-    texts = [path.read_bytes() for path in sorted((Path(__file__).parents[2] / "src/glocal/recipes").glob("*.toml"))]
+    texts = [
+        path.read_bytes() for path in sorted((Path(__file__).parents[2] / "src/glocal/research/recipes").glob("*.toml"))
+    ]
 
     def case(rng: random.Random, folder: Path) -> list[str]:
         """Data that are not there: what is read well is refused a moment later, before anything is trained."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from glocal_runtime.tensors import NAMES, pack, unpack
+from glocal.recognizer.tensors import NAMES, pack, unpack
 
 WORDS = (0, 1, 0x7F, 0x80, 0xFF, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0xFFFFFFFF, 1 << 32, (1 << 63) - 1, (1 << 64) - 1)
 ODD: tuple[Any, ...] = (

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from glocal_runtime.files import write_text
+from glocal.common.files import write_text
 
 WHOLE = 300  # cases of a kind
 FOLDER = Path(os.environ.get("GLOCAL_CAMPAIGN", "campaign-out"))

@@ -10,10 +10,10 @@ from typing import Any
 
 from campaign.kinds import all_pictures, whole_recognizers
 from campaign.mutation import as_json, damaged, twisted, twisted_arrays, twisted_recognizer
+from glocal.common.errors import GlocalError
 from glocal.serve.app import create_app
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
-from glocal_runtime.errors import GlocalError
 from serving import PAGE, tiny_file, uploads
 
 Case = Callable[[random.Random, Path], str]

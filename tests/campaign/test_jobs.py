@@ -23,8 +23,8 @@ import pytest
 from campaign.mutation import damaged
 from campaign.processes import small_disk
 from campaign.results import keep
-from glocal.engine.checkpoint import BEST, LAST
-from glocal.engine.run_folder import METRICS
+from glocal.research.engine.checkpoint import BEST, LAST
+from glocal.research.engine.run_folder import METRICS
 from photos import WORDS, write_classes
 from serving import tiny_file
 from tiny_runs import PATIENCE, fields, make_dataset, run_alone, start_cli

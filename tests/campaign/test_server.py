@@ -21,8 +21,8 @@ import pytest
 
 from campaign.processes import Served, image_disk, serving, small_disk
 from campaign.results import keep
+from glocal.recognizer import Recognizer
 from glocal.serve.workspace import Workspace
-from glocal_runtime import Recognizer
 from serving import PAGE, taught_names, tiny_file, uploads
 
 pytestmark = pytest.mark.campaign

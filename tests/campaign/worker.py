@@ -82,7 +82,7 @@ def main(kind: str, seed: int, first: int, last: int, home: Path) -> None:
 
 
 def judged(code: int, error: BaseException | None, said: str) -> str:
-    from glocal_runtime.errors import GlocalError
+    from glocal.common.errors import GlocalError
 
     if isinstance(error, GlocalError):
         return f"refused: {error.code}"

@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from glocal.methods import Method
-from glocal.types import UNKNOWN, BaseClasses, Episode, Views
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.methods import Method
+from glocal.research.types import UNKNOWN, BaseClasses, Episode, Views
 
 DIM = 16
 

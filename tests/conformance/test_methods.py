@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from cases import METHOD_CASES
 from conformance.suite import DIM, MethodConformance, toy_base
-from glocal.engine.checkpoint import save_model
-from glocal.methods import METHODS, Method, build_method
-from glocal.ops.similarity import class_mean, cosine
-from glocal.types import Output, Views
+from glocal.research.engine.checkpoint import save_model
+from glocal.research.methods import METHODS, Method, build_method
+from glocal.research.ops.similarity import class_mean, cosine
+from glocal.research.types import Output, Views
 from tiny_models import tiny_model
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from PIL import ImageFile
 
-from glocal.data.dataset import ClassDataset
+from glocal.research.data.dataset import ClassDataset
 from hostile_files import png_claiming
 from packings import write_file
 from pictures import png, write_classes

@@ -12,9 +12,9 @@ from filelock import FileLock
 from torch import Tensor
 
 from apart import PROCESSES, kill_after
-from glocal.data.dataset import ClassDataset
-from glocal.data.features import FeatureBank
-from glocal.types import Preprocess
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.features import FeatureBank
+from glocal.research.types import Preprocess
 
 N, BATCH, KILLS = 320, 16, 8
 

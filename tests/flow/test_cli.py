@@ -15,9 +15,9 @@ import pytest
 from glocal import __version__
 from glocal.cli import listing, main
 from glocal.cli.main import app
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
-from glocal.methods import METHODS
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
+from glocal.research.methods import METHODS
 from refusal import one_sentence
 from tiny_models import tiny_model
 from tiny_runs import fields, make_dataset

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import glocal as library
-from glocal.engine import evaluate as engine
+from glocal.research.engine import evaluate as engine
 from refusal import one_sentence
 
 ONE_CACHE = True

@@ -15,13 +15,13 @@ import pytest
 import torch
 from PIL import Image
 
-from glocal.data import DATASETS, loader, open_dataset, prepared_writer
-from glocal.data.prepare import work_folder
-from glocal.data.splits import CATALOGUE
-from glocal.engine.checkpoint import save_model
-from glocal.engine.pretrain import PretrainStage
-from glocal.engine.recipe import Recipe
-from glocal.engine.train import TrainStage
+from glocal.research.data import DATASETS, loader, open_dataset, prepared_writer
+from glocal.research.data.prepare import work_folder
+from glocal.research.data.splits import CATALOGUE
+from glocal.research.engine.checkpoint import save_model
+from glocal.research.engine.pretrain import PretrainStage
+from glocal.research.engine.recipe import Recipe
+from glocal.research.engine.train import TrainStage
 from pictures import write_classes
 from refusal import one_sentence
 from tiny_models import tiny_model

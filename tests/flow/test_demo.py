@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from glocal.backbones import build_backbone
 from glocal.cli.main import app
-from glocal.data import EpisodeSampler, EpisodeSpec, open_dataset, registry
-from glocal.data.benchmarks.embedded import embedded
-from glocal.engine.checkpoint import Model, load_model
-from glocal.engine.evaluate import evaluate
-from glocal.engine.recipe import Recipe
-from glocal.methods import METHODS
-from glocal.metrics import paired_difference
-from glocal.reproduce import demo
-from glocal_runtime import Recognizer
+from glocal.recognizer import Recognizer
+from glocal.research.backbones import build_backbone
+from glocal.research.data import EpisodeSampler, EpisodeSpec, open_dataset, registry
+from glocal.research.data.benchmarks.embedded import embedded
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.evaluate import evaluate
+from glocal.research.engine.recipe import Recipe
+from glocal.research.methods import METHODS
+from glocal.research.metrics import paired_difference
+from glocal.research.reproduce import demo
 from photos import write, write_classes
 
 

@@ -15,11 +15,11 @@ import pytest
 import torch
 
 from apart import start
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model, write_checkpoint
-from glocal.engine.loop import Validator
-from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.run_folder import saved_state
+from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model, write_checkpoint
+from glocal.research.engine.loop import Validator
+from glocal.research.engine.pretrain import pretrain
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.run_folder import saved_state
 from refusal import refused
 from tiny_models import tiny_model
 from tiny_runs import PATIENCE, fields
@@ -109,7 +109,7 @@ def test_a_run_from_before_processes_were_counted_goes_on_by_several(
 ) -> None:
     tensors, record = read_checkpoint(shared_pretraining / LAST)
     write_checkpoint(tmp_path / LAST, tensors, {key: value for key, value in record.items() if key != "processes"})
-    monkeypatch.setattr("glocal.engine.run_folder.world", lambda: SimpleNamespace(size=2))
+    monkeypatch.setattr("glocal.research.engine.run_folder.world", lambda: SimpleNamespace(size=2))
     found = saved_state(parse_recipe(record["recipe"]), tmp_path, resume=True)
     assert found is not None
     assert found[1]["step"] == record["step"]

@@ -14,12 +14,12 @@ import pytest
 import typer.main
 
 from glocal import __version__
-from glocal.backbones import BACKBONES
 from glocal.cli.main import app
-from glocal.data import DATASETS
-from glocal.engine.recipe import shipped_recipes
-from glocal.methods import METHODS
-from glocal.metrics import METRICS
+from glocal.research.backbones import BACKBONES
+from glocal.research.data import DATASETS
+from glocal.research.engine.recipe import shipped_recipes
+from glocal.research.methods import METHODS
+from glocal.research.metrics import METRICS
 
 ONE_CACHE = True  # pictures are drawn and encoded once for all pages
 ROOT = Path(__file__).parents[2]

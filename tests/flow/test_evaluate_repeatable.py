@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.engine.checkpoint import Model, save_model
-from glocal.methods import METHODS
+from glocal.research.backbones import build_backbone
+from glocal.research.engine.checkpoint import Model, save_model
+from glocal.research.methods import METHODS
 from tiny_runs import make_dataset, start_cli
 
 SMALL = ["--way", "2", "--query", "3", "--unknown-way", "2"]

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.engine.checkpoint import Model
-from glocal.export.graphs import trace
-from glocal.export.onnx import export
-from glocal.methods import METHODS
-from glocal.recognizer.torch_model import TorchHead
-from glocal.types import BaseClasses
-from glocal_runtime import Recognizer
-from glocal_runtime.enrolled import TOLERANCE
-from glocal_runtime.model import OnnxModel
-from glocal_runtime.views import Array
+from glocal.recognizer import Recognizer
+from glocal.recognizer.enrolled import TOLERANCE
+from glocal.recognizer.features import Array
+from glocal.recognizer.model import OnnxModel
+from glocal.research.convert.graphs import trace
+from glocal.research.convert.onnx import export
+from glocal.research.engine.checkpoint import Model
+from glocal.research.methods import METHODS
+from glocal.research.torch_model import TorchHead
+from glocal.research.types import BaseClasses
 from tiny_models import tiny_model
 
 SUPPORTS = ((3, 1, 2), (2, 2), (1,) * 8, (5,))

@@ -19,12 +19,12 @@ import pytest
 
 from apart import PROCESSES
 from exports import onnx_recognizer
-from glocal.collection import crew
-from glocal.collection.job import Job, JobFolder
-from glocal.collection.local import work
-from glocal.collection.store import Store
-from glocal_runtime import Recognizer
-from glocal_runtime.enrolled import TOLERANCE, relative
+from glocal.bulk import crew
+from glocal.bulk.job import Job, JobFolder
+from glocal.bulk.local import work
+from glocal.bulk.store import Store
+from glocal.recognizer import Recognizer
+from glocal.recognizer.enrolled import TOLERANCE, relative
 from hostile_files import png_claiming
 from photos import WORDS, recognizer, write
 from refusal import one_sentence, refused
@@ -180,7 +180,7 @@ def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glo
 
 WITHOUT_TORCH = """
 import sys
-from glocal.collection.look import AnswerLook, VectorLook
+from glocal.bulk.look import AnswerLook, VectorLook
 file, photo = sys.argv[1:]
 for kind in (AnswerLook, VectorLook):
     look = kind(file, threads=1)

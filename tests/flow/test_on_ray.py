@@ -13,18 +13,18 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from glocal.collection.job import Job, JobFolder
-from glocal.collection.local import work
-from glocal.collection.on_ray import work as work_on_ray
-from glocal.collection.store import Store
-from glocal.ray_cluster import cluster
-from glocal.reproduce.graph import MeasureStep, in_order
-from glocal.reproduce.measurement import measure
-from glocal.reproduce.on_ray import work_off
-from glocal.reproduce.plans import Line
-from glocal.reproduce.runs import Run, Settings, about_run, folder_of
-from glocal_runtime import Recognizer
-from glocal_runtime.errors import GlocalError
+from glocal.bulk.job import Job, JobFolder
+from glocal.bulk.local import work
+from glocal.bulk.on_ray import work as work_on_ray
+from glocal.bulk.ray_cluster import cluster
+from glocal.bulk.store import Store
+from glocal.common.errors import GlocalError
+from glocal.recognizer import Recognizer
+from glocal.research.reproduce.graph import MeasureStep, in_order
+from glocal.research.reproduce.measurement import measure
+from glocal.research.reproduce.on_ray import work_off
+from glocal.research.reproduce.plans import Line
+from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of
 from photos import WORDS, recognizer, write
 from refusal import refused
 from steps import FileStep

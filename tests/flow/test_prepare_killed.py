@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 
 from apart import PROCESSES, kill_after
-from glocal.data.dataset import ClassDataset
-from glocal.data.prepare import prepare, work_folder
-from glocal.data.prepared import open_prepared
-from glocal.data.prepared_writer import Sample
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.prepare import prepare, work_folder
+from glocal.research.data.prepared import open_prepared
+from glocal.research.data.prepared_writer import Sample
 
 PER_SPLIT, KILLS = 24, 6
 CLASSES = {"train": "abc", "val": "de", "test": "fgh"}

@@ -12,12 +12,12 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
-from glocal.backbones import build_backbone
 from glocal.cli.main import app
-from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.recipe import Recipe, load_recipe
-from glocal.engine.run_folder import METRICS
-from glocal.methods import METHODS
+from glocal.research.backbones import build_backbone
+from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
+from glocal.research.engine.recipe import Recipe, load_recipe
+from glocal.research.engine.run_folder import METRICS
+from glocal.research.methods import METHODS
 from tiny_runs import make_dataset
 
 SHOTS = (1, 5)

@@ -21,10 +21,11 @@ from exports import graphs
 from faults import full
 from glocal.cli import practical
 from glocal.cli.main import app
-from glocal.export import onnx as exporting
+from glocal.recognizer import Recognizer
+from glocal.recognizer import explanation as explain
+from glocal.recognizer.file import read_manifest
 from glocal.recognizer.results import ResultFile
-from glocal_runtime import Recognizer, explain
-from glocal_runtime.file import read_manifest
+from glocal.research.convert import onnx as exporting
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
 

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from browser import find_browser, show
-from glocal.metrics import Interval, paired_difference, score_histogram
-from glocal.report import plots
-from glocal.report.comparable import Conditions
-from glocal.report.comparison import Result
-from glocal.report.plots import Point, curve, joined
-from glocal.report.table import Row, Table
-from glocal.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
+from glocal.research.metrics import Interval, paired_difference, score_histogram
+from glocal.research.report import plots
+from glocal.research.report.comparable import Conditions
+from glocal.research.report.comparison import Result
+from glocal.research.report.plots import Point, curve, joined
+from glocal.research.report.table import Row, Table
+from glocal.research.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
 BROWSER = find_browser()
 pytestmark = [
@@ -26,7 +26,7 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with a piece of every kind, wide tables and long names."""
-    from glocal.data.episodes import EpisodeSpec
+    from glocal.research.data.episodes import EpisodeSpec
 
     rng = np.random.default_rng(0)
     metrics = ("acc", "auroc", "f1", "fpr95", "aupr")

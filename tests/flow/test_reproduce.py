@@ -12,10 +12,10 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.data.cache import bank_sizes
-from glocal.reproduce.plans import ALL
-from glocal.reproduce.reproduction import reproduce
-from glocal.reproduce.runs import DONE, Settings
+from glocal.research.data.cache import bank_sizes
+from glocal.research.reproduce.plans import ALL
+from glocal.research.reproduce.reproduction import reproduce
+from glocal.research.reproduce.runs import DONE, Settings
 from refusal import refused
 from tiny_reproduction import NAME, make_data, start, tiny_scale
 from tiny_runs import PATIENCE

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from glocal.engine.checkpoint import load_model
-from glocal.reproduce.reproduction import reproduce
-from glocal.reproduce.runs import Settings, ensure_run
-from glocal.reproduce.scales import PAPER
+from glocal.research.engine.checkpoint import load_model
+from glocal.research.reproduce.reproduction import reproduce
+from glocal.research.reproduce.runs import Settings, ensure_run
+from glocal.research.reproduce.scales import PAPER
 from tiny_reproduction import make_data, start
 from tiny_runs import PATIENCE, make_dataset
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.metrics import PairedDifference, Spread, spread
-from glocal.reproduce.machine import differences, machine
-from glocal.reproduce.measurement import _whose_seeds
-from glocal.reproduce.plans import TABLES, Line
-from glocal.reproduce.report_folder import NUMBERS
-from glocal.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
-from glocal.reproduce.runs import Run, Settings
-from glocal.reproduce.scales import SCALES
-from glocal.same_sums import ORDER
+from glocal.research.metrics import PairedDifference, Spread, spread
+from glocal.research.reproduce.machine import differences, machine
+from glocal.research.reproduce.measurement import _whose_seeds
+from glocal.research.reproduce.plans import TABLES, Line
+from glocal.research.reproduce.report_folder import NUMBERS
+from glocal.research.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
+from glocal.research.reproduce.runs import Run, Settings
+from glocal.research.reproduce.scales import SCALES
+from glocal.research.same_sums import ORDER
 from refusal import refused
 from tiny_reproduction import NAME, gap, make_data, tiny_scale
 

@@ -13,11 +13,11 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.engine.checkpoint import shipped_models
-from glocal.engine.named_models import parse_name
-from glocal.reproduce.machine import ALIKE, differences
-from glocal.reproduce.repeated import read_report
-from glocal.same_sums import ORDER
+from glocal.research.engine.checkpoint import shipped_models
+from glocal.research.engine.named_models import parse_name
+from glocal.research.reproduce.machine import ALIKE, differences
+from glocal.research.reproduce.repeated import read_report
+from glocal.research.same_sums import ORDER
 
 ONE_CACHE = True  # tables share backbones: every picture goes through each of them once
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

@@ -15,8 +15,8 @@ import pytest
 from PIL import Image
 from prometheus_client.parser import text_string_to_metric_families
 
+from glocal.recognizer import Recognizer
 from glocal.serve import schemas
-from glocal_runtime import Recognizer
 from photos import some
 from serving import client, detail, ok, png, taught_names, teach, uploads
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glocal.recognizer.check import check
+from glocal.recognizer.diagnosis.check import check
 from glocal.serve import schemas
 from glocal.serve.forms import with_folder
 from photos import recognizer, some, write_classes

@@ -19,9 +19,9 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from faults import full
+from glocal.recognizer import Recognizer
 from glocal.serve import connections
 from glocal.serve.workspace import Workspace
-from glocal_runtime import Recognizer
 from refusal import refused
 from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
 

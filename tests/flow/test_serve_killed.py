@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from apart import PROCESSES
+from glocal.recognizer import Recognizer
 from glocal.serve.workspace import Workspace
-from glocal_runtime import Recognizer
 
 
 def sha(file: Path) -> str:

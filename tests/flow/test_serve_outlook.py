@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
+from glocal.recognizer import Recognizer
 from glocal.serve import schemas
-from glocal_runtime import Recognizer
 from photos import recognizer
 from serving import client, detail, ok, uploads
 

@@ -15,10 +15,10 @@ from typer.testing import CliRunner
 
 from apart import start
 from glocal.cli.main import app
+from glocal.common.errors import DataError, GlocalError
 from glocal.serve.app import address, listen
 from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
-from glocal_runtime.errors import DataError, GlocalError
 from refusal import refused
 from serving import HERE, PAGE, connect, everything, place, tiny_file, uploads
 from waiting import PATIENCE, wait_for, wait_until_closed

@@ -19,12 +19,12 @@ import numpy as np
 import pytest
 
 import serving
+from glocal.recognizer.photos.images import decode as small
 from glocal.serve import forms
 from glocal.serve.connections import Connection
 from glocal.serve.security import COOKIE, Limits, Settings, cookie_of
 from glocal.serve.server import Worker
 from glocal.serve.snapshot import Snapshot
-from glocal_runtime.images import decode as small
 from serving import PAGE, client, detail, everything, png, tiny_file, uploads
 from waiting import PATIENCE, wait_for
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from glocal.recognizer import Recognizer
+from glocal.recognizer.photos.sources import as_source
 from glocal.serve import workspace
 from glocal.serve.history import History
 from glocal.serve.workspace import Workspace
-from glocal_runtime import Recognizer
-from glocal_runtime.photos import as_source
 from photos import some
 from refusal import refused
 from serving import client, detail, ok, taught_names, teach, tiny_file, uploads

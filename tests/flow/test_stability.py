@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from glocal.reproduce import scales
+from glocal.research.reproduce import scales
 from tiny_reproduction import make_data, tiny_scale
 
 SCRIPT = Path(__file__).parents[2] / "benchmarks" / "stability.py"

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.data.episodes import EpisodeSampler
-from glocal.engine.distributed import StepLosses
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage
+from glocal.research.data.episodes import EpisodeSampler
+from glocal.research.engine.distributed import StepLosses
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.train import TrainStage
 from reference.step import naive_losses
 from tiny_runs import fields, make_dataset
 

@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.backbones import build_backbone
-from glocal.engine import loop
-from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.evaluate import evaluate
-from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import load_recipe, parse_recipe
-from glocal.engine.run_folder import Callbacks
-from glocal.engine.train import train
-from glocal.methods import METHODS, build_method
+from glocal.research.backbones import build_backbone
+from glocal.research.engine import loop
+from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
+from glocal.research.engine.evaluate import evaluate
+from glocal.research.engine.pretrain import pretrain
+from glocal.research.engine.recipe import load_recipe, parse_recipe
+from glocal.research.engine.run_folder import Callbacks
+from glocal.research.engine.train import train
+from glocal.research.methods import METHODS, build_method
 from tiny_runs import fields, make_dataset
 
 ONE_CACHE = True

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from glocal.engine.checkpoint import LAST, read_checkpoint
-from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.run_folder import METRICS, RECIPE, alone_in
+from glocal.research.engine.checkpoint import LAST, read_checkpoint
+from glocal.research.engine.pretrain import pretrain
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.run_folder import METRICS, RECIPE, alone_in
 from refusal import refused
 from tiny_runs import PATIENCE, assert_kills_do_no_harm, fields, make_dataset, run_alone, start_cli, wait_for_lines
 

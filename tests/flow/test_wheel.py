@@ -94,17 +94,20 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
         held = {name: archive.getinfo(name).file_size for name in archive.namelist()}
     wanted = [
         source / "glocal" / "py.typed",
-        source / "glocal" / "report" / "page.css",
-        *source.glob("glocal/recipes/*.toml"),
-        *source.glob("glocal/weights/**/*.safetensors"),
-        *source.glob("glocal/data/class_lists/*.json"),
-        source / "glocal" / "data" / "catalogue.toml",
+        source / "glocal" / "research" / "report" / "page.css",
+        *source.glob("glocal/research/recipes/*.toml"),
+        *source.glob("glocal/research/weights/**/*.safetensors"),
+        *source.glob("glocal/research/data/class_lists/*.json"),
+        source / "glocal" / "research" / "data" / "catalogue.toml",
     ]
     assert len([path for path in wanted if path.suffix == ".toml"]) > 0
     assert len([path for path in wanted if path.suffix == ".json"]) > 0
     for path in wanted:
         assert held.get(path.relative_to(source).as_posix()) == path.stat().st_size, path
-    assert {name.partition("/")[0] for name in held} == {"glocal", "glocal_runtime", f"glocal-{__version__}.dist-info"}
+    assert {name.partition("/")[0] for name in held} == {
+        "glocal",
+        f"glocal-{__version__}.dist-info",
+    }
     assert not [name for name in held if "__pycache__" in name]
 
 
@@ -129,7 +132,7 @@ def test_an_installed_wheel_needs_no_repository(installed: Path, tmp_path: Path)
     assert {"protonet", "gel"} <= set(listed["methods"])
     assert "embedded" in listed["datasets"]
     assert listed["recipes"]
-    weights = REPOSITORY / "src" / "glocal" / "weights"
+    weights = REPOSITORY / "src" / "glocal" / "research" / "weights"
     shipped = [path.relative_to(weights).with_suffix("").as_posix() for path in weights.rglob("*.safetensors")]
     assert sorted(listed["models"]) == sorted(shipped)
     assert {MODEL, "photos-fast"} <= set(shipped)

@@ -13,8 +13,8 @@ import pytest
 
 import glocal
 from exports import onnx_recognizer
-from glocal.export.onnx import export
-from glocal_runtime.enrolled import TOLERANCE, relative
+from glocal.recognizer.enrolled import TOLERANCE, relative
+from glocal.research.convert.onnx import export
 from photos import recognizer, write, write_classes
 
 SOURCE = Path(glocal.__file__).parents[1]
@@ -69,14 +69,14 @@ def test_the_library(tmp_path: Path) -> None:
     onnx_recognizer().save(tmp_path / "digits.glocal")
     [photo] = write(tmp_path / "photos", "one", 20, 21)
     code = f"""{BLOCK}
-from glocal_runtime import Recognizer
+from glocal.recognizer import Recognizer
 who = Recognizer.load({str(tmp_path / "digits.glocal")!r})
 print(who.predict({str(photo)!r})[0].label)
 who.add_class("six", {str(photo)!r})
 who.save({str(tmp_path / "more.glocal")!r})
 assert all(each.same for each in who.verify())
 assert who.explain({str(photo)!r}).width > 500
-print(sorted(name for name in sys.modules if name.startswith("glocal.")))
+print(sorted(name for name in sys.modules if name.startswith("glocal.research")))
 """
     assert run(Path(sys.executable), code) == "one\n[]\n", "of glocal itself nothing is needed"
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from glocal.data.dataset import ClassDataset
+from glocal.research.data.dataset import ClassDataset
 
 LOSSLESS = {".png": "PNG", ".bmp": "BMP", ".tif": "TIFF", ".ppm": "PPM"}
 Classes = list[np.ndarray]  # one array (n, H, W, 3) per class

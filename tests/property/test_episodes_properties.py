@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec
-from glocal.types import UNKNOWN
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec
+from glocal.research.types import UNKNOWN
 
 shots = st.one_of(st.integers(1, 4), st.tuples(st.integers(1, 2), st.integers(2, 5)))
 specs = st.builds(

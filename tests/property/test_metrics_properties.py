@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score, roc_curve
 
-from glocal import metrics
+from glocal.research import metrics
 from reference import metrics as slow
 
 OPEN_SET = [metrics.auroc, metrics.aupr, metrics.fpr95, metrics.f1_at_true_rate]

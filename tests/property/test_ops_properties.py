@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.ops.open_scores import energy, energy_margin
-from glocal.ops.similarity import neg_sq_euclidean, pixel_similarity
+from glocal.research.ops.open_scores import energy, energy_margin
+from glocal.research.ops.similarity import neg_sq_euclidean, pixel_similarity
 from reference import similarity as slow
 
 sizes = st.integers(1, 4)

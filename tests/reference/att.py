@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.methods.att import ATT, MemoryAttention
-from glocal.types import Episode
+from glocal.research.methods.att import ATT, MemoryAttention
+from glocal.research.types import Episode
 from reference.feat import pooled
 from reference.similarity import class_mean
 

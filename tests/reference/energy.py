@@ -1,4 +1,4 @@
-"""Slow twins of glocal.ops.open_scores: the paper's Algorithm 2 as printed, and the same for any set of queries."""
+"""Slow twins of open_scores: the paper's Algorithm 2 as printed, and the same for any set of queries."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.methods.blocks import SetAttention
-from glocal.methods.feat import FEAT
+from glocal.research.methods.blocks import SetAttention
+from glocal.research.methods.feat import FEAT
 from reference.similarity import class_mean, neg_sq_euclidean
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from glocal.methods.gel import GEL
-from glocal.types import Episode
+from glocal.research.methods.gel import GEL
+from glocal.research.types import Episode
 from reference.energy import energy, energy_margin
 from reference.feat import attend, cross_entropy, pooled
 from reference.similarity import class_mean, neg_sq_euclidean, pixel_loops, similarity

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.methods.open_prototype import OpenPrototype
+from glocal.research.methods.open_prototype import OpenPrototype
 from reference.feat import pooled
 from reference.similarity import class_mean, similarity
 

@@ -7,8 +7,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from glocal.methods.peeler import BasicBlock, Peeler, SecondLastStage
-from glocal.types import Episode
+from glocal.research.methods.peeler import BasicBlock, Peeler, SecondLastStage
+from glocal.research.types import Episode
 from reference.feat import cross_entropy, pooled
 from reference.similarity import class_mean, neg_sq_euclidean
 

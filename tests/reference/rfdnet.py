@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.methods.rfdnet import RFDNet
+from glocal.research.methods.rfdnet import RFDNet
 from reference.feat import pooled
 from reference.similarity import class_mean
 

@@ -1,4 +1,4 @@
-"""Slow twins of glocal.ops.similarity: the paper's Algorithm 1 as printed, and plain loops."""
+"""Slow twins of glocal.research.ops.similarity: the paper's Algorithm 1 as printed, and plain loops."""
 
 from __future__ import annotations
 

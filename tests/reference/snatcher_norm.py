@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerT
+from glocal.research.methods.snatcher_norm import SnaTCHerL, SnaTCHerT
 
 
 def moments(values: list[float]) -> tuple[float, float]:

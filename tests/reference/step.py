@@ -1,4 +1,4 @@
-"""One GEL training step as the paper's pseudo-code suggests it: slow twin of glocal.engine.train, and its yardstick."""
+"""One GEL training step as the paper's pseudo-code suggests it: slow twin of engine.train, and its yardstick."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from glocal.methods.gel import GEL
-from glocal.types import Episode
+from glocal.research.methods.gel import GEL
+from glocal.research.types import Episode
 from reference.energy import EnergyLoss
 from reference.similarity import algorithm_1
 

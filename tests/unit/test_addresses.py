@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from glocal.bulk.addresses import addresses, check_clients, source_of
+from glocal.bulk.store import Store
 from glocal.cli.console import check_there
-from glocal.collection.addresses import addresses, check_clients, source_of
-from glocal.collection.store import Store
-from glocal_runtime.images import Preprocess, decode
-from glocal_runtime.photos import Unreadable, take
+from glocal.recognizer.photos.images import Preprocess, decode
+from glocal.recognizer.photos.sources import Unreadable, take
 from photos import write
 from refusal import refused
 from web import served

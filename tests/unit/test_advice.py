@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from glocal_runtime import Recognizer
-from glocal_runtime.advice import advice, thresholds_moved
-from glocal_runtime.leave_one_out import Measured
-from glocal_runtime.prediction import Evidence, reason
-from glocal_runtime.support import check_class_name, check_distinct
+from glocal.recognizer import Recognizer
+from glocal.recognizer.calibration.leave_one_out import Measured
+from glocal.recognizer.diagnosis.advice import advice, thresholds_moved
+from glocal.recognizer.prediction import Evidence, reason
+from glocal.recognizer.support import check_class_name, check_distinct
 from photos import recognizer, some
 from refusal import refused
 
@@ -26,7 +26,7 @@ def found(photos: object) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("rows", [512, 3])
 def test_copies_are_left_out_and_near_copies_told_of(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glocal_runtime.advice.ROWS", rows)
+    monkeypatch.setattr("glocal.recognizer.diagnosis.advice.ROWS", rows)
     zero = some("zero", 0, 6)
     darker = (zero[1] * 0.9).astype(np.uint8)
     kinds = found({"zero": [*zero, zero[3], darker], "one": some("one", 0, 6)})

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import hostile_archives  # noqa: F401
-from glocal.data.archives import Limits, archive_kind, read_members
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data.archives import Limits, archive_kind, read_members
 from hostile import HOSTILE
 
 FILES = {"train/a/1.png": b"one", "train/b/2.png": os.urandom(70_000), "readme.txt": b""}

@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from conformance.suite import DIM, double_task, toy_base
-from glocal.methods.att import ATT, ATTG, MemoryAttention
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.methods.att import ATT, ATTG, MemoryAttention
 from reference import att as slow
 
 SETTINGS = [

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.data import augment
-from glocal.data.augment import Augment, colour_jitter, shift, turn, window
-from glocal.data.loader import View
+from glocal.research.data import augment
+from glocal.research.data.augment import Augment, colour_jitter, shift, turn, window
+from glocal.research.data.loader import View
 from refusal import refused
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.methods.gel import GEL
-from glocal.types import Episode
+from glocal.research.methods.gel import GEL
+from glocal.research.types import Episode
 from reference import authors
 from refusal import refused
 

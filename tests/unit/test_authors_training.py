@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from glocal.backbones.resnet12 import DropBlock
-from glocal.engine.checkpoint import LAST, load_model, read_checkpoint
-from glocal.engine.pretrain import pretrain
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage, train
+from glocal.research.backbones.resnet12 import DropBlock
+from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
+from glocal.research.engine.pretrain import pretrain
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.train import TrainStage, train
 from refusal import refused
 from tiny_runs import fields
 

@@ -10,9 +10,9 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
-from glocal.backbones import build_backbone
-from glocal.backbones.resnet12 import Conv3x3
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.backbones import build_backbone
+from glocal.research.backbones.resnet12 import Conv3x3
 from refusal import refused
 
 # name, settings, side of the test picture, (channels, side) of every stage

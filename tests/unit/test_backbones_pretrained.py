@@ -14,10 +14,10 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 from torch import Tensor, nn
 
-from glocal.backbones import build_backbone
-from glocal.backbones.efficientnet import imagenet_weights
-from glocal.types import Preprocess
-from glocal_runtime.errors import RecipeError, WeightsError
+from glocal.common.errors import RecipeError, WeightsError
+from glocal.research.backbones import build_backbone
+from glocal.research.backbones.efficientnet import imagenet_weights
+from glocal.research.types import Preprocess
 
 DAISY, PALACE = 985, 698  # ImageNet's class numbers
 

@@ -7,9 +7,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from glocal.backbones import build_backbone
-from glocal.backbones.resnet12 import DropBlock, ResNet12, drop_mask, shorten_ramps, widths_of
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.backbones import build_backbone
+from glocal.research.backbones.resnet12 import DropBlock, ResNet12, drop_mask, shorten_ramps, widths_of
 from reference.dropblock import drop_blocks
 
 

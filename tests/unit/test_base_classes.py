@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data import features
-from glocal.data.registry import open_dataset
-from glocal.engine import loop
-from glocal.engine.checkpoint import Model, load_model
-from glocal.engine.evaluate import evaluate_tasks
-from glocal.engine.loop import Validator, run_stage
-from glocal.engine.pretrain import PretrainStage
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage, base_classes
-from glocal.methods.blocks import BaseRows
-from glocal.types import BaseClasses
+from glocal.research.data import features
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine import loop
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.evaluate import evaluate_tasks
+from glocal.research.engine.loop import Validator, run_stage
+from glocal.research.engine.pretrain import PretrainStage
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.train import TrainStage, base_classes
+from glocal.research.methods.blocks import BaseRows
+from glocal.research.types import BaseClasses
 from refusal import refused
 from tiny_runs import fields
 

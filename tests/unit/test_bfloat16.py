@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from glocal.engine.bfloat16 import check_bfloat16
+from glocal.research.engine.bfloat16 import check_bfloat16
 from refusal import refused
 
 DIES = "import os, signal; os.kill(os.getpid(), signal.SIGILL)"

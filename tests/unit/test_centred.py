@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from conformance.suite import DIM, double_task, toy_base
-from glocal.methods import METHODS, Method, build_method
-from glocal.methods.att import ATTG
-from glocal.methods.blocks import Centred
-from glocal.types import Episode
+from glocal.research.methods import METHODS, Method, build_method
+from glocal.research.methods.att import ATTG
+from glocal.research.methods.blocks import Centred
+from glocal.research.types import Episode
 from reference.oslo import unit
 
 

@@ -14,9 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file, save, save_file
 
-from glocal.backbones import build_backbone
-from glocal.engine import checkpoint
-from glocal.engine.checkpoint import (
+from glocal.common.errors import WeightsError
+from glocal.research.backbones import build_backbone
+from glocal.research.engine import checkpoint
+from glocal.research.engine.checkpoint import (
     BEST,
     Model,
     find_checkpoint,
@@ -27,9 +28,8 @@ from glocal.engine.checkpoint import (
     shipped_models,
     write_checkpoint,
 )
-from glocal.methods import METHODS
-from glocal.types import Episode, Preprocess
-from glocal_runtime.errors import WeightsError
+from glocal.research.methods import METHODS
+from glocal.research.types import Episode, Preprocess
 from refusal import refused
 from tiny_models import tiny_model
 

@@ -11,18 +11,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glocal.backbones import Backbone, build_backbone
-from glocal.data.episodes import EpisodeSpec, with_unknown_share
-from glocal.data.splits import published_split
-from glocal.engine.checkpoint import Model
-from glocal.engine.named_models import NamedModel
-from glocal.methods import build_method
-from glocal.metrics import METRICS, mean_ranks, paired_difference
-from glocal.report.comparable import Conditions, about, published, published_beside, why_not
-from glocal.report.comparison import COMPARED, results, to_text
-from glocal.report.training import published_tasks
-from glocal.reproduce.plans import TABLES
-from glocal.reproduce.scales import SCALES
+from glocal.research.backbones import Backbone, build_backbone
+from glocal.research.data.episodes import EpisodeSpec, with_unknown_share
+from glocal.research.data.splits import published_split
+from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.named_models import NamedModel
+from glocal.research.methods import build_method
+from glocal.research.metrics import METRICS, mean_ranks, paired_difference
+from glocal.research.report.comparable import Conditions, about, published, published_beside, why_not
+from glocal.research.report.comparison import COMPARED, results, to_text
+from glocal.research.report.training import published_tasks
+from glocal.research.reproduce.plans import TABLES
+from glocal.research.reproduce.scales import SCALES
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 Rows = dict[str, dict[str, np.ndarray]]  # by model and metric

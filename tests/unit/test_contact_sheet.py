@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.data.dataset import ClassDataset
-from glocal.report import contact_sheet as module
-from glocal.report.contact_sheet import CELL, GAP, MARGIN, NAME, TITLE, contact_sheet
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.report import contact_sheet as module
+from glocal.research.report.contact_sheet import CELL, GAP, MARGIN, NAME, TITLE, contact_sheet
 from refusal import refused
 
 TOP, ROW = MARGIN + round(1.5 * TITLE), round(1.5 * NAME) + CELL + 2 * GAP

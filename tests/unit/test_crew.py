@@ -9,8 +9,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from glocal.collection import crew as crews
-from glocal.collection.crew import Crew, Task
+from glocal.bulk import crew as crews
+from glocal.bulk.crew import Crew, Task
 from looks import LengthLook
 from refusal import refused
 from waiting import PATIENCE

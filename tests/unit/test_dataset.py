@@ -18,11 +18,11 @@ import pytest
 from PIL import Image
 
 from faults import killed
-from glocal.data import digests, layouts
-from glocal.data.dataset import ClassDataset
-from glocal.data.layouts import list_folder, list_zip
-from glocal_runtime.errors import DataError
-from glocal_runtime.images import decode
+from glocal.common.errors import DataError
+from glocal.recognizer.photos.images import decode
+from glocal.research.data import digests, layouts
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.layouts import list_folder, list_zip
 from packings import write_file
 from pictures import Tree, count_decodes, make_tree, png, write_tree
 from refusal import refused

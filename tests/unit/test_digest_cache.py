@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data import digests
-from glocal.data.cache import cache_dir
-from glocal.data.dataset import ClassDataset
-from glocal.data.digests import _decoder, digest_cache_file
+from glocal.research.data import digests
+from glocal.research.data.cache import cache_dir
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.digests import _decoder, digest_cache_file
 from pictures import Tree, count_decodes, make_tree, write_tree
 
 

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from glocal_runtime.door import SHOWN, check_kind, check_record, shown
-from glocal_runtime.images import Preprocess
+from glocal.common.validation import SHOWN, check_kind, check_record, shown
+from glocal.recognizer.photos.images import Preprocess
 
 
 def deep() -> object:

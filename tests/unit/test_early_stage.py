@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.backbones import Backbone, build_backbone
-from glocal.methods.peeler import Peeler, SecondLastStage
-from glocal.ops.packing import unpack
-from glocal.types import Episode
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.backbones import Backbone, build_backbone
+from glocal.research.methods.peeler import Peeler, SecondLastStage
+from glocal.research.ops.packing import unpack
+from glocal.research.types import Episode
 
 # name, settings, side of the pictures, (channels, side) of the early and of the last map
 CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] = [

@@ -14,9 +14,9 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
-from glocal.data.benchmarks import embedded as module
-from glocal.data.benchmarks.embedded import embedded, render, write
-from glocal.data.benchmarks.glyphs import (
+from glocal.research.data.benchmarks import embedded as module
+from glocal.research.data.benchmarks.embedded import embedded, render, write
+from glocal.research.data.benchmarks.glyphs import (
     LOOK_ALIKES,
     TRAIN_SCRIPTS,
     VAL_SCRIPTS,

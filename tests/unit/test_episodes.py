@@ -14,9 +14,16 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.data.dataset import ClassDataset
-from glocal.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, _checksum, unknown_share, with_unknown_share
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import (
+    EpisodeSampler,
+    EpisodeSpec,
+    TaskList,
+    _checksum,
+    unknown_share,
+    with_unknown_share,
+)
 from refusal import refused
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)

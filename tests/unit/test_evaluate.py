@@ -14,18 +14,18 @@ import pytest
 import torch
 
 import glocal
-from glocal.backbones import build_backbone
-from glocal.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
-from glocal.data.cache import bank_sizes, cache_dir
-from glocal.engine import evaluate as engine
-from glocal.engine import row_store
-from glocal.engine.checkpoint import Model
-from glocal.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
-from glocal.engine.named_models import NamedModel, name_model
-from glocal.engine.row_store import RowStore, code_hash
-from glocal.methods import METHODS
-from glocal.metrics import task_metrics
-from glocal.types import BaseClasses
+from glocal.research.backbones import build_backbone
+from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
+from glocal.research.data.cache import bank_sizes, cache_dir
+from glocal.research.engine import evaluate as engine
+from glocal.research.engine import row_store
+from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
+from glocal.research.engine.named_models import NamedModel, name_model
+from glocal.research.engine.row_store import RowStore, code_hash
+from glocal.research.methods import METHODS
+from glocal.research.metrics import task_metrics
+from glocal.research.types import BaseClasses
 from refusal import refused
 from tiny_models import tiny_model
 
@@ -271,9 +271,9 @@ class TestKeptRows:
         assert len(ran) == 5
 
     def test_rows_of_a_process_that_loaded_less_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        importlib.import_module("glocal_runtime.recognizer")
+        importlib.import_module("glocal.recognizer.recognizer")
         with_recognizer = code_hash(name_model("proto", tiny_model()))
-        monkeypatch.delitem(sys.modules, "glocal_runtime.recognizer")
+        monkeypatch.delitem(sys.modules, "glocal.recognizer.recognizer")
         assert code_hash(name_model("proto", tiny_model())) == with_recognizer
 
     def test_an_edited_formula_is_run_again_and_another_ones_is_not(
@@ -286,14 +286,14 @@ class TestKeptRows:
         (package / "unrelated.py").write_text("X = 1\n")
         (package / "formula.py").write_text("def sharpen(x):\n    return x\n")
         (package / "method.py").write_text(
-            "from glocal.methods.protonet import ProtoNet\nfrom .formula import sharpen\n\n"
+            "from glocal.research.methods.protonet import ProtoNet\nfrom .formula import sharpen\n\n"
             "class Sharp(ProtoNet):\n"
             "    def compare(self, state, query):\n"
             "        found = super().compare(state, query)\n"
             "        return found._replace(logits=sharpen(found.logits))\n"
         )
         (package / "backbone.py").write_text(
-            "from glocal.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"
+            "from glocal.research.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"
             "class Sharper(Conv4):\n    def forward(self, x):\n        return sharpen(super().forward(x))\n"
         )
         monkeypatch.syspath_prepend(str(tmp_path))

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from glocal_runtime import Recognizer
-from glocal_runtime.explain import PHOTO, explain, nearest_photos, partners, write_explanation
-from glocal_runtime.support import Bank
-from glocal_runtime.views import FOREIGN, Array, Views, class_maps
+from glocal.recognizer import Recognizer
+from glocal.recognizer.explanation import PHOTO, explain, nearest_photos, partners, write_explanation
+from glocal.recognizer.features import FOREIGN, Array, Views, class_maps
+from glocal.recognizer.support import Bank
 from photos import recognizer, some
 
 EMPTY = (0xD0, 0xD0, 0xD0)

@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 
 from exports import graphs, onnx_recognizer, traced_once
 from glocal.cli.main import app
-from glocal.export import onnx as exporting
-from glocal.export.onnx import export
-from glocal_runtime import Recognizer
-from glocal_runtime.enrolled import TOLERANCE, relative
-from glocal_runtime.file import read_manifest
-from glocal_runtime.model import EMBED
+from glocal.recognizer import Recognizer
+from glocal.recognizer.enrolled import TOLERANCE, relative
+from glocal.recognizer.file import read_manifest
+from glocal.recognizer.model import EMBED
+from glocal.research.convert import onnx as exporting
+from glocal.research.convert.onnx import export
 from photos import recognizer, some, write_classes
 from refusal import refused
 from tiny_models import tiny_model

@@ -7,8 +7,8 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task
-from glocal.methods.blocks import ResidualLinear, SetAttention
-from glocal.methods.feat import FEAT
+from glocal.research.methods.blocks import ResidualLinear, SetAttention
+from glocal.research.methods.feat import FEAT
 from reference import feat as slow
 
 

@@ -18,13 +18,13 @@ import torch
 from torch import Tensor
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
-from glocal.backbones import build_backbone
-from glocal.data import features
-from glocal.data.cache import _bytes_on_disk, bank_sizes, clear_banks
-from glocal.data.dataset import ClassDataset
-from glocal.data.features import BankFiles, FeatureBank, StoredMaps, bank_key
-from glocal.data.loader import View, encode
-from glocal.types import Preprocess
+from glocal.research.backbones import build_backbone
+from glocal.research.data import features
+from glocal.research.data.cache import _bytes_on_disk, bank_sizes, clear_banks
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.features import BankFiles, FeatureBank, StoredMaps, bank_key
+from glocal.research.data.loader import View, encode
+from glocal.research.types import Preprocess
 from pictures import png, write_tree
 from refusal import refused
 

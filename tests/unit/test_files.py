@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from faults import noted
-from glocal_runtime.files import remove, replacing, stamp, write_text
+from glocal.common.files import remove, replacing, stamp, write_text
 from refusal import refused
 
 

@@ -7,11 +7,11 @@ import pytest
 import torch
 
 from conformance.suite import DIM, double_task, toy_task
-from glocal.methods import METHODS, build_method, current_name
-from glocal.methods.gel import GEL, VARIANTS
-from glocal.methods.glocal_head import GlocalHead
-from glocal.methods.protonet import ProtoNet
-from glocal.methods.snatcher import SnaTCHerF
+from glocal.research.methods import METHODS, build_method, current_name
+from glocal.research.methods.gel import GEL, VARIANTS
+from glocal.research.methods.glocal_head import GlocalHead
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.methods.snatcher import SnaTCHerF
 from reference import gel as slow
 
 TRAINED = {"baseline": None, "energy": "E_c", "energy-maps": "E_m", "pixel": "E_f", "delay": "E_f", "ahead": "E"}

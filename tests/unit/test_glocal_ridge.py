@@ -7,12 +7,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from glocal.methods import glocal_ridge
-from glocal.methods.glocal_ridge import GlocalRidge
-from glocal.ops.cells import cells
-from glocal.ops.solve import newton_solve, solve
-from glocal.types import Views
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.methods import glocal_ridge
+from glocal.research.methods.glocal_ridge import GlocalRidge
+from glocal.research.ops.cells import cells
+from glocal.research.ops.solve import newton_solve, solve
+from glocal.research.types import Views
 
 LABEL = torch.tensor([0, 0, 1, 1, 1, 2])
 

@@ -20,10 +20,10 @@ import pytest
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
-from glocal.types import Preprocess
-from glocal_runtime import images
-from glocal_runtime.errors import DataError
-from glocal_runtime.images import MAX_PIXELS, Room, UnusableImage, decode, fit
+from glocal.common.errors import DataError
+from glocal.recognizer.photos import images
+from glocal.recognizer.photos.images import MAX_PIXELS, Room, UnusableImage, decode, fit
+from glocal.research.types import Preprocess
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (10, 14, 3), dtype=np.uint8)

@@ -16,11 +16,11 @@ import typer
 from torch import Tensor
 from typer.testing import CliRunner
 
-from glocal.cli.research import convert
-from glocal.engine.checkpoint import load_model, save_model
-from glocal.engine.import_weights import import_weights
-from glocal.types import Episode, Preprocess
-from glocal_runtime.errors import RecipeError
+from glocal.cli.research.studies import convert
+from glocal.common.errors import RecipeError
+from glocal.research.engine.checkpoint import load_model, save_model
+from glocal.research.engine.import_weights import import_weights
+from glocal.research.types import Episode, Preprocess
 from reference.published import WIDTHS, Feat, Gel, Pretrained, Tane, shaken, write
 
 MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)

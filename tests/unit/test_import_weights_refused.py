@@ -16,10 +16,10 @@ import pytest
 import torch
 from torch import nn
 
-from glocal.cli.research import convert
-from glocal.engine.import_weights import import_weights, read_pickled
-from glocal.engine.torch_file import check_torch_file
-from glocal_runtime.errors import GlocalError, RecipeError, WeightsError
+from glocal.cli.research.studies import convert
+from glocal.common.errors import GlocalError, RecipeError, WeightsError
+from glocal.research.engine.import_weights import import_weights, read_pickled
+from glocal.research.engine.torch_file import check_torch_file
 from reference.published import DIM, Feat, shaken, write
 
 

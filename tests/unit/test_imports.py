@@ -12,12 +12,12 @@ import sys
 def absent(*names):
     assert not [name for name in sys.modules if name.startswith(names)], (names, list(sys.modules))
 
-import glocal.metrics
-glocal.metrics.auroc([1.0, 0.0], [False, True])
+import glocal.research.metrics
+glocal.research.metrics.auroc([1.0, 0.0], [False, True])
 absent("torch", "matplotlib")
-import glocal.report.html, glocal.report.plots
+import glocal.research.report.html, glocal.research.report.plots
 absent("torch", "matplotlib")
-import glocal.backbones
+import glocal.research.backbones
 absent("efficientnet", "timm")
 """
 

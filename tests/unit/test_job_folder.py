@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from glocal.collection import job as jobs
-from glocal.collection.job import Job, JobFolder, part_rows
-from glocal.collection.look import ANSWERS, error_rows
-from glocal.collection.store import Store
-from glocal_runtime.encoder import BATCH
+from glocal.bulk import job as jobs
+from glocal.bulk.job import Job, JobFolder, part_rows
+from glocal.bulk.look import ANSWERS, error_rows
+from glocal.bulk.store import Store
+from glocal.recognizer.encoder import BATCH
 from refusal import refused
 
 JOB = Job("answers", "x.glocal", "maker", ("photos",))

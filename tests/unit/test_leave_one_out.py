@@ -8,12 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.methods import METHODS, glocal_ridge
-from glocal.methods.protonet import ProtoNet
-from glocal.recognizer.torch_model import TorchHead
-from glocal_runtime import leave_one_out as module
-from glocal_runtime.decision import Promise, compute_threshold
-from glocal_runtime.leave_one_out import (
+from glocal.recognizer.calibration import leave_one_out as module
+from glocal.recognizer.calibration.decision import Promise, compute_threshold
+from glocal.recognizer.calibration.leave_one_out import (
     Trials,
     carried_over,
     leave_one_out,
@@ -22,7 +19,10 @@ from glocal_runtime.leave_one_out import (
     single_photos,
     strangers,
 )
-from glocal_runtime.views import Labels, Views
+from glocal.recognizer.features import Labels, Views
+from glocal.research.methods import METHODS, glocal_ridge
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.torch_model import TorchHead
 from photos import recognizer, some
 
 PROTONET = TorchHead(ProtoNet(5, distance="cosine", open_score="distance"))

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from glocal_runtime.decision import Decision, Promise, compute_threshold, probabilities
-from glocal_runtime.leave_one_out import Measured, measure
-from glocal_runtime.limits import limits, student_quantile
-from glocal_runtime.model import Scores, Trial, trials
-from glocal_runtime.outlook import outlook
-from glocal_runtime.rate import Rate
-from glocal_runtime.threshold import LeftOut
-from glocal_runtime.views import Labels, Views
+from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities
+from glocal.recognizer.calibration.leave_one_out import Measured, measure
+from glocal.recognizer.calibration.limits import limits, student_quantile
+from glocal.recognizer.calibration.threshold import LeftOut
+from glocal.recognizer.diagnosis.outlook import outlook
+from glocal.recognizer.diagnosis.rate import Rate
+from glocal.recognizer.features import Labels, Views
+from glocal.recognizer.model import Scores, Trial, trials
 
 WAY, DIM, PHOTO = 5, 24, 0.9
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from PIL import Image
 
-from glocal.data.dataset import ClassDataset
-from glocal.data.loader import ImageLoader, encode
-from glocal.types import Preprocess
-from glocal_runtime.images import fit
+from glocal.recognizer.photos.images import fit
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.loader import ImageLoader, encode
+from glocal.research.types import Preprocess
 from refusal import refused
 
 PREPARE = Preprocess(16, 18)
@@ -119,7 +119,7 @@ def test_large_pictures_are_encoded_a_few_at_a_time(folder: Path, size: int, at_
 
 
 def test_one_picture_is_always_encoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glocal.data.loader.AT_ONCE", 1)
+    monkeypatch.setattr("glocal.research.data.loader.AT_ONCE", 1)
     encoder = Counting(16)
     assert len(list(encode(encoder, ClassDataset.from_folder(folder), np.arange(3)))) == 3
     assert encoder.got == [1, 1, 1]

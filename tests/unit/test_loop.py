@@ -12,17 +12,17 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from glocal.data import registry
-from glocal.data.loader import views
-from glocal.engine import evaluate, loop, pretrain, train
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
-from glocal.engine.distributed import StepLosses, World
-from glocal.engine.loop import TrainingStopped, step_seed
-from glocal.engine.pretrain import PretrainStage
-from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.run_folder import METRICS, Log
-from glocal.engine.train import TrainStage
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
+from glocal.research.data import registry
+from glocal.research.data.loader import views
+from glocal.research.engine import evaluate, loop, pretrain, train
+from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.research.engine.distributed import StepLosses, World
+from glocal.research.engine.loop import TrainingStopped, step_seed
+from glocal.research.engine.pretrain import PretrainStage
+from glocal.research.engine.recipe import Recipe, parse_recipe
+from glocal.research.engine.run_folder import METRICS, Log
+from glocal.research.engine.train import TrainStage
 from refusal import refused
 from tiny_runs import fields, make_dataset
 

@@ -11,7 +11,7 @@ import pytest
 SCRIPT = """
 import resource, sys
 import numpy as np
-from glocal_runtime.memory import keep_freed_memory
+from glocal.common.memory import keep_freed_memory
 if "keep" in sys.argv:
     print(keep_freed_memory())
 for _ in range(2):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from glocal.engine.checkpoint import save_model
-from glocal.methods import METHODS
-from glocal.methods.base import MethodCard
-from glocal.methods.protonet import ProtoNet
-from glocal.report.comparable import published
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.engine.checkpoint import save_model
+from glocal.research.methods import METHODS
+from glocal.research.methods.base import MethodCard
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.report.comparable import published
 from method_pages import COMMAND, explain, main, pages, with_methods
 from tiny_models import tiny_model
 from tiny_runs import make_dataset

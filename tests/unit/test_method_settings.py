@@ -10,7 +10,7 @@ import torch
 
 from cases import METHOD_CASES
 from conformance.suite import DIM, toy_base, toy_task
-from glocal.methods import METHODS, build_method
+from glocal.research.methods import METHODS, build_method
 from refusal import refused
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

@@ -9,9 +9,9 @@ import pytest
 import torch
 from scipy import stats
 
-from glocal import metrics
-from glocal.metrics import Interval, mean_ci, mean_ranks, paired_difference, sign_test
-from glocal.types import UNKNOWN
+from glocal.research import metrics
+from glocal.research.metrics import Interval, mean_ci, mean_ranks, paired_difference, sign_test
+from glocal.research.types import UNKNOWN
 from reference import metrics as slow
 from refusal import refused
 

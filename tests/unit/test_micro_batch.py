@@ -10,13 +10,13 @@ import pytest
 import torch
 
 from faults import Stop
-from glocal.backbones.resnet12 import DropBlock
-from glocal.data.ahead import Ahead
-from glocal.engine import loop
-from glocal.engine.checkpoint import LAST
-from glocal.engine.distributed import StepLosses
-from glocal.engine.pretrain import PretrainStage, pretrain
-from glocal.engine.recipe import parse_recipe
+from glocal.research.backbones.resnet12 import DropBlock
+from glocal.research.data.ahead import Ahead
+from glocal.research.engine import loop
+from glocal.research.engine.checkpoint import LAST
+from glocal.research.engine.distributed import StepLosses
+from glocal.research.engine.pretrain import PretrainStage, pretrain
+from glocal.research.engine.recipe import parse_recipe
 from tiny_runs import fields
 
 CPU = torch.device("cpu")

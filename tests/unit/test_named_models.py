@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from glocal.engine.checkpoint import BEST, save_model
-from glocal.engine.named_models import load_models, name_model, parse_name
-from glocal_runtime.errors import WeightsError
+from glocal.common.errors import WeightsError
+from glocal.research.engine.checkpoint import BEST, save_model
+from glocal.research.engine.named_models import load_models, name_model, parse_name
 from refusal import refused
 from tiny_models import tiny_model
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import glocal
-from glocal_runtime.prediction import Prediction
+from glocal.recognizer.prediction import Prediction
 from photos import recognizer, some
 
 HOSTILE = "<script>alert(1)</script>"

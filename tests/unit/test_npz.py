@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data.npz import npz_names, open_npz_array
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data.npz import npz_names, open_npz_array
 from refusal import refused
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (50, 8, 8, 3), np.uint8)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from glocal.ops.open_scores import OPEN_SCORES, energy, energy_margin
+from glocal.research.ops.open_scores import OPEN_SCORES, energy, energy_margin
 from reference import energy as slow
 
 

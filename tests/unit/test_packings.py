@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import packings
-from glocal.data.dataset import ClassDataset
-from glocal.data.packings import Packing, recognise
-from glocal.data.prepare import prepare
-from glocal.data.prepared import PreparedIndex, open_prepared
-from glocal.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.packings import Packing, recognise
+from glocal.research.data.prepare import prepare
+from glocal.research.data.prepared import PreparedIndex, open_prepared
+from glocal.research.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, flat, make_content, write_file
 from pictures import png
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data.prepared import read_index
+from glocal.research.data.prepared import read_index
 from packings import dump
 from pictures import png
 
@@ -23,9 +23,9 @@ pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="
 
 MEASURE = """
 import sys
-from glocal.data.packings import recognise
-from glocal.data.pickles import read_pickle
-from glocal.data.prepare import prepare as write
+from glocal.research.data.packings import recognise
+from glocal.research.data.pickles import read_pickle
+from glocal.research.data.prepare import prepare as write
 
 def memory(what):  # of this program alone: the peak that getrusage gives is inherited from the parent
     return int(next(line for line in open("/proc/self/status") if line.startswith(what)).split()[1]) << 10

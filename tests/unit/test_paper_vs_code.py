@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from glocal.engine.recipe import Data, MetaTraining, Optimizer, Pretraining, Speed, Tasks
-from glocal.methods import ADDED_TO_GEL, METHODS, SWITCHES
+from glocal.research.engine.recipe import Data, MetaTraining, Optimizer, Pretraining, Speed, Tasks
+from glocal.research.methods import ADDED_TO_GEL, METHODS, SWITCHES
 
 TESTS = Path(__file__).parents[1]
 PAGE = (TESTS.parent / "docs/paper-vs-code.md").read_text("utf-8")

@@ -9,7 +9,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from glocal.backbones.resnet12 import ResidualBlock
+from glocal.research.backbones.resnet12 import ResidualBlock
 
 
 class LiveBytes(TorchDispatchMode):

@@ -7,9 +7,9 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task, toy_base, toy_task
-from glocal.methods import peeler
-from glocal.methods.peeler import Peeler, weighed_distance
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.methods import peeler
+from glocal.research.methods.peeler import Peeler, weighed_distance
 from reference import peeler as slow
 
 GAUSSIAN = {"variant": "gaussian", "sigma_channels": 4}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.engine.checkpoint import WEIGHTS, read_checkpoint
-from glocal.engine.recipe import load_recipe, parse_recipe
-from glocal.methods import build_method
-from glocal.methods.blocks import ScaleCalibration, SetAttention
-from glocal.methods.glocal_head import ChannelGains
-from glocal.ops.similarity import class_mean, cosine, pixel_similarity, pool
-from glocal.types import BaseClasses
+from glocal.research.engine.checkpoint import WEIGHTS, read_checkpoint
+from glocal.research.engine.recipe import load_recipe, parse_recipe
+from glocal.research.methods import build_method
+from glocal.research.methods.blocks import ScaleCalibration, SetAttention
+from glocal.research.methods.glocal_head import ChannelGains
+from glocal.research.ops.similarity import class_mean, cosine, pixel_similarity, pool
+from glocal.research.types import BaseClasses
 
 
 @pytest.mark.parametrize(

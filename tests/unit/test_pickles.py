@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glocal.data import pickles
-from glocal.data.packings.content import text_keys
-from glocal.data.pickles import read_pickle
-from glocal_runtime.errors import DataError
+from glocal.common.errors import DataError
+from glocal.research.data import pickles
+from glocal.research.data.packings.content import text_keys
+from glocal.research.data.pickles import read_pickle
 from refusal import refused
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3), np.uint8)

@@ -16,14 +16,14 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from glocal.data import prepared as form
-from glocal.data.dataset import ClassDataset
-from glocal.data.prepare import prepare, work_folder
-from glocal.data.prepared import is_prepared, open_prepared, read_index
-from glocal.data.prepared_writer import Sample
-from glocal.data.registry import open_dataset
-from glocal_runtime.errors import DataError
-from glocal_runtime.images import UnusableImage
+from glocal.common.errors import DataError
+from glocal.recognizer.photos.images import UnusableImage
+from glocal.research.data import prepared as form
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.prepare import prepare, work_folder
+from glocal.research.data.prepared import is_prepared, open_prepared, read_index
+from glocal.research.data.prepared_writer import Sample
+from glocal.research.data.registry import open_dataset
 from pictures import png
 from refusal import refused
 

@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from faults import Stop
-from glocal.backbones.resnet12 import ResNet12
-from glocal.backbones.widen import widen
-from glocal.engine import loop
-from glocal.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, write_checkpoint
-from glocal.engine.pretrain import PretrainStage, pretrain, shrink
-from glocal.engine.recipe import Recipe, parse_recipe
-from glocal.engine.weight_average import WeightAverage
-from glocal.ops.similarity import pool
+from glocal.research.backbones.resnet12 import ResNet12
+from glocal.research.backbones.widen import widen
+from glocal.research.engine import loop
+from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, write_checkpoint
+from glocal.research.engine.pretrain import PretrainStage, pretrain, shrink
+from glocal.research.engine.recipe import Recipe, parse_recipe
+from glocal.research.engine.weight_average import WeightAverage
+from glocal.research.ops.similarity import pool
 from refusal import refused
 from tiny_runs import fields, make_dataset
 
@@ -161,7 +161,7 @@ def test_pre_training_goes_on_from_a_narrower_run(tmp_path: Path, monkeypatch: p
         backbone = {"name": "resnet12", "width": width, "image_size": 16, "drop_rate": 0.0}
         return parse_recipe(fields(folder, "pretrain", pretrain={"epochs": 1, **pretraining}, backbone=backbone))
 
-    monkeypatch.setattr("glocal.engine.pretrain.WIDEN_NOISE", 0.0)
+    monkeypatch.setattr("glocal.research.engine.pretrain.WIDEN_NOISE", 0.0)
     pretrain(recipe([2, 3, 4, 5]), tmp_path / "narrow")
     source = str(tmp_path / "narrow")
     before = load_model(source)

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from conformance.suite import DIM, double_task, mean_loss, toy_task
-from glocal.methods.base import TEMPERATURES
-from glocal.methods.open_prototype import OpenPrototype
-from glocal.methods.protonet import ProtoNet
-from glocal.ops.similarity import SIMILARITIES
-from glocal.types import Episode
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.methods.base import TEMPERATURES
+from glocal.research.methods.open_prototype import OpenPrototype
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.ops.similarity import SIMILARITIES
+from glocal.research.types import Episode
 from reference import open_prototype as slow
 from reference.feat import cross_entropy, pooled
 from reference.similarity import class_mean, similarity

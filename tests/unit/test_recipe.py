@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from glocal.engine.distributed import pick_device
-from glocal.engine.recipe import Optimizer, load_recipe, parse_recipe, shipped_recipes
-from glocal_runtime.errors import RecipeError
+from glocal.common.errors import RecipeError
+from glocal.research.engine.distributed import pick_device
+from glocal.research.engine.recipe import Optimizer, load_recipe, parse_recipe, shipped_recipes
 from refusal import refused
 
 

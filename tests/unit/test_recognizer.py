@@ -12,10 +12,10 @@ import pytest
 from PIL import Image
 
 from exports import onnx_model
-from glocal.engine.checkpoint import Model, load_model, save_model
-from glocal.methods.glocal_ridge import GlocalRidge
-from glocal_runtime import Recognizer, Unreadable
-from glocal_runtime.support import Bank
+from glocal.recognizer import Recognizer, Unreadable
+from glocal.recognizer.support import Bank
+from glocal.research.engine.checkpoint import Model, load_model, save_model
+from glocal.research.methods.glocal_ridge import GlocalRidge
 from photos import digits, recognizer, some, write, write_classes
 from refusal import refused
 from tiny_models import tiny_model

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from glocal.cli.printing import check_report, threshold_lines
-from glocal.recognizer.check import Rate, check
-from glocal_runtime import Recognizer
+from glocal.recognizer import Recognizer
+from glocal.recognizer.diagnosis.check import Rate, check
 from photos import recognizer, some, write, write_classes
 from refusal import refused
 

@@ -18,11 +18,11 @@ from PIL import Image
 
 from exports import onnx_recognizer
 from faults import full
-from glocal_runtime import Recognizer
-from glocal_runtime import file as glocal_file
-from glocal_runtime.errors import DataError, GlocalError
-from glocal_runtime.file import holds_recognizer, read_contents, read_manifest
-from glocal_runtime.tensors import pack, unpack
+from glocal.common.errors import DataError, GlocalError
+from glocal.recognizer import Recognizer
+from glocal.recognizer import file as glocal_file
+from glocal.recognizer.file import holds_recognizer, read_contents, read_manifest
+from glocal.recognizer.tensors import pack, unpack
 from photos import recognizer, some
 from refusal import refused
 

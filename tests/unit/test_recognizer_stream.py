@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from faults import full, noted, read_only
+from glocal.common.errors import DataError
+from glocal.recognizer import Prediction, Unreadable
+from glocal.recognizer.encoder import AHEAD, BATCH, Encoder
+from glocal.recognizer.photos.sources import Source, picture_files
 from glocal.recognizer.results import COLUMNS, ResultFile, plain
-from glocal_runtime import Prediction, Unreadable
-from glocal_runtime.encoder import AHEAD, BATCH, Encoder
-from glocal_runtime.errors import DataError
-from glocal_runtime.photos import Source, picture_files
 from photos import recognizer, some
 from refusal import refused
 

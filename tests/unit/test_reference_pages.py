@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field
 
 import glocal
 from field_comments import as_markdown, comments_of
-from glocal.engine.recipe import Component, Recipe
+from glocal.research.engine.recipe import Component, Recipe
 from reference_pages import COMMAND, command_page, main, pages
 
 ROOT = Path(__file__).parents[2]
@@ -98,7 +98,13 @@ def public() -> dict[str, Any]:
     """Every name the reference shows and every name of ``__all__``, with what belongs to the classes among them."""
     names = [name for page in REFERENCE.glob("*.md") for name in DIRECTIVE.findall(page.read_text("utf-8"))]
     names += [f"glocal.{name}" for name in glocal.__all__]
-    for package in ("glocal.backbones", "glocal.data", "glocal.methods", "glocal.metrics", "glocal_runtime"):
+    for package in (
+        "glocal.research.backbones",
+        "glocal.research.data",
+        "glocal.research.methods",
+        "glocal.research.metrics",
+        "glocal.recognizer",
+    ):
         names += [f"{package}.{name}" for name in importlib.import_module(package).__all__]
     return {name: _find(name) for name in names}
 
@@ -135,13 +141,13 @@ def _explained_constants() -> set[str]:
     """Assignments with a string below them, by the package that hands them out."""
     found = set()
     for package in ("backbones", "data", "methods", "metrics"):
-        for file in (ROOT / "src/glocal" / package).glob("*.py"):
+        for file in (ROOT / "src/glocal/research" / package).glob("*.py"):
             body = ast.parse(file.read_text("utf-8")).body
             for statement, after in pairwise(body):
                 target = getattr(statement, "target", None) or next(iter(getattr(statement, "targets", [])), None)
                 text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else 0
                 if isinstance(target, ast.Name) and isinstance(text, str):
-                    found.add(f"glocal.{package}.{target.id}")
+                    found.add(f"glocal.research.{package}.{target.id}")
     return found
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from glocal.data import registry
-from glocal.data.dataset import ClassDataset
-from glocal.data.registry import DATASETS, SPLITS, open_dataset
+from glocal.research.data import registry
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.registry import DATASETS, SPLITS, open_dataset
 from pictures import write_classes
 from refusal import refused
 

@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.engine.recipe import load_recipe
-from glocal.reproduce.machine import ALIKE
-from glocal.reproduce.repeated import changes, read_report, repeated
-from glocal.same_sums import as_words
+from glocal.research.engine.recipe import load_recipe
+from glocal.research.reproduce.machine import ALIKE
+from glocal.research.reproduce.repeated import changes, read_report, repeated
+from glocal.research.same_sums import as_words
 from refusal import refused
 
 MACHINE = {"threads": 2, "cpu": "AVX2", "torch": "2.13.0", "compiled": "aaaa", "device": "cpu"}

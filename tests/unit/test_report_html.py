@@ -12,12 +12,12 @@ from html.parser import HTMLParser
 import numpy as np
 from PIL import Image
 
-from glocal.metrics import Interval, score_histogram
-from glocal.report import plots
-from glocal.report.gallery import Query, gallery, picture_uri
-from glocal.report.html import Section, code, facts, figure, page, side_by_side, to_html
-from glocal.report.table import Row, Table
-from glocal_runtime.markup import Html
+from glocal.common.markup import Html
+from glocal.research.metrics import Interval, score_histogram
+from glocal.research.report import plots
+from glocal.research.report.gallery import Query, gallery, picture_uri
+from glocal.research.report.html import Section, code, facts, figure, page, side_by_side, to_html
+from glocal.research.report.table import Row, Table
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 RED = np.zeros((32, 32, 3), dtype=np.uint8)

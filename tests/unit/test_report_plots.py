@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.metrics import score_histogram
-from glocal.report import plots
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
+from glocal.research.metrics import score_histogram
+from glocal.research.report import plots
 
 KNOWN = np.array([True, True, False, False])
 APART = (np.array([0.0, 1.0, 2.0, 3.0]), KNOWN)

@@ -11,19 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from glocal.engine.recipe import Recipe, load_recipe
-from glocal.methods import build_method
-from glocal.report.comparable import published
-from glocal.reproduce import reproduction
-from glocal.reproduce.estimates import HEAD_SECONDS, estimates
-from glocal.reproduce.measurement import published_row
-from glocal.reproduce.pixel_examples import Example, _Candidate, _choose, _places
-from glocal.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
-from glocal.reproduce.reproduction import _verdict, asked_for, runs_of
-from glocal.reproduce.runs import Run, Settings
-from glocal.reproduce.scale import Scale
-from glocal.reproduce.scales import SCALES, WIDE
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
+from glocal.research.engine.recipe import Recipe, load_recipe
+from glocal.research.methods import build_method
+from glocal.research.report.comparable import published
+from glocal.research.reproduce import reproduction
+from glocal.research.reproduce.estimates import HEAD_SECONDS, estimates
+from glocal.research.reproduce.measurement import published_row
+from glocal.research.reproduce.pixel_examples import Example, _Candidate, _choose, _places
+from glocal.research.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
+from glocal.research.reproduce.reproduction import _verdict, asked_for, runs_of
+from glocal.research.reproduce.runs import Run, Settings
+from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.scales import SCALES, WIDE
 from refusal import refused
 from tiny_reproduction import gap
 

@@ -14,14 +14,14 @@ import torch
 from filelock import FileLock
 
 from faults import Stop
-from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
-from glocal.engine.loop import Interrupted
-from glocal.engine.recipe import Recipe, Speed
-from glocal.reproduce import on_ray, runs
-from glocal.reproduce.graph import MeasureStep, RunStep, in_order, work_off
-from glocal.reproduce.plans import Line
-from glocal.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
-from glocal.same_sums import ORDER
+from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.research.engine.loop import Interrupted
+from glocal.research.engine.recipe import Recipe, Speed
+from glocal.research.reproduce import on_ray, runs
+from glocal.research.reproduce.graph import MeasureStep, RunStep, in_order, work_off
+from glocal.research.reproduce.plans import Line
+from glocal.research.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
+from glocal.research.same_sums import ORDER
 from steps import FileStep
 from tiny_runs import fields
 

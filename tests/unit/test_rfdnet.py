@@ -8,8 +8,8 @@ import torch
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task, toy_base
-from glocal.methods.rfdnet import RFDNet
-from glocal.types import Views
+from glocal.research.methods.rfdnet import RFDNet
+from glocal.research.types import Views
 from reference import rfdnet as slow
 from reference.feat import cross_entropy
 

@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from glocal.reproduce.machine import ALIKE, OWN
-from glocal.same_sums import CPU, ORDER, sum_alike, sums_alike
+from glocal.research.reproduce.machine import ALIKE, OWN
+from glocal.research.same_sums import CPU, ORDER, sum_alike, sums_alike
 
 X86 = platform.machine() == "x86_64" and CPU.exists() and "avx2" in CPU.read_text().split()
 
 # Weights after a few steps of a small ResNet-12 and of two heads, as one number.
 TRAINING = """
-from glocal.same_sums import sum_alike
+from glocal.research.same_sums import sum_alike
 assert sum_alike()
 import torch
-from glocal.backbones import build_backbone
-from glocal.methods import build_method
-from glocal.types import Episode, tensor_hash
+from glocal.research.backbones import build_backbone
+from glocal.research.methods import build_method
+from glocal.research.types import Episode, tensor_hash
 torch.set_num_threads(1)
 torch.manual_seed(0)
 net = build_backbone("resnet12", width=[16, 32, 64, 128], image_size=48, drop_rate=0.0)
@@ -61,7 +61,7 @@ def run(program: str, *before: str, **told: str) -> str:
 @pytest.mark.skipif(not X86, reason="this processor has no AVX2, or does not say so")
 def test_torch_and_onednn_do_without_what_others_lack() -> None:
     said = run(
-        "from glocal.same_sums import sum_alike; print('alike', sum_alike())\n"
+        "from glocal.research.same_sums import sum_alike; print('alike', sum_alike())\n"
         "import torch; print('torch', torch.backends.cpu.get_cpu_capability())\n"
         "torch.nn.functional.conv2d(torch.ones(8, 16, 12, 12), torch.ones(32, 16, 3, 3))",
         ONEDNN_VERBOSE="1",
@@ -77,10 +77,10 @@ def test_the_embedded_scale_sums_alike_before_torch_starts() -> None:
     program = """
 import contextlib, sys
 from glocal.cli.main import app
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
 with contextlib.suppress(GlocalError):  # refused, but later
     app(["reproduce", "nothing", "--scale", sys.argv[1]], standalone_mode=False)
-from glocal.reproduce.machine import machine
+from glocal.research.reproduce.machine import machine
 print("sums", machine()["sums"], machine()["cpu"], machine("meta")["sums"])
 """
     said = run(f"import sys; sys.argv.append('embedded')\n{program}")

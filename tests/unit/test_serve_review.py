@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 from safetensors.numpy import save
 
 from faults import full, read_only
+from glocal.recognizer.features import Views
+from glocal.recognizer.photos.images import Preprocess
+from glocal.recognizer.photos.sources import Source, take
 from glocal.serve import recent_queries
 from glocal.serve.connections import OncePerMinute
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
 from glocal.serve.recent_queries import Query, RecentQueries
-from glocal_runtime.images import Preprocess
-from glocal_runtime.photos import Source, take
-from glocal_runtime.views import Views
 from refusal import refused
 from waiting import wait_for
 

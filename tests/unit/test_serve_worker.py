@@ -11,11 +11,11 @@ from contextlib import contextmanager
 
 import pytest
 
+from glocal.recognizer import Recognizer
+from glocal.recognizer.photos.sources import Source, Unreadable, as_source
 from glocal.serve.problems import Problem
 from glocal.serve.server import Worker
 from glocal.serve.snapshot import QueryAnswer, Snapshot
-from glocal_runtime import Recognizer
-from glocal_runtime.photos import Source, Unreadable, as_source
 from photos import some
 from serving import tiny_file
 from waiting import PATIENCE, wait_for

@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch.autograd import gradcheck
 
-from glocal.ops import similarity
-from glocal.ops.similarity import SIMILARITIES, class_mean, neg_sq_euclidean, pixel_similarity, pool
-from glocal_runtime.errors import DataError, RecipeError
+from glocal.common.errors import DataError, RecipeError
+from glocal.research.ops import similarity
+from glocal.research.ops.similarity import SIMILARITIES, class_mean, neg_sq_euclidean, pixel_similarity, pool
 from reference import similarity as slow
 
 

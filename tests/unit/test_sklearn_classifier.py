@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from glocal.recognizer.sklearn_classifier import GlocalClassifier
+from glocal.recognizer.sklearn import GlocalClassifier
 from photos import write
 
 # With rejection a few training points are "unknown", which these checks take for a mistake.

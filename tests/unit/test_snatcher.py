@@ -8,11 +8,11 @@ from torch import Tensor
 from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task
-from glocal.methods import snatcher
-from glocal.methods.feat import FEAT
-from glocal.methods.snatcher import SnaTCHerF, movement
-from glocal.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
-from glocal.types import Views
+from glocal.research.methods import snatcher
+from glocal.research.methods.feat import FEAT
+from glocal.research.methods.snatcher import SnaTCHerF, movement
+from glocal.research.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
+from glocal.research.types import Views
 from reference import feat as slow_feat
 from reference import snatcher as slow
 from reference import snatcher_norm as slow_norm

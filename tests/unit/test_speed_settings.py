@@ -13,16 +13,16 @@ import pytest
 import torch
 
 from faults import Stop
-from glocal.backbones.base import Backbone
-from glocal.data import features
-from glocal.engine import loop, run_folder
-from glocal.engine.checkpoint import BEST, LAST, read_checkpoint
-from glocal.engine.distributed import StepLosses, World
-from glocal.engine.pretrain import PretrainStage, pretrain
-from glocal.engine.recipe import Recipe, load_recipe, parse_recipe
-from glocal.engine.run_folder import METRICS
-from glocal.engine.train import STAGES, TrainStage, train
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
+from glocal.research.backbones.base import Backbone
+from glocal.research.data import features
+from glocal.research.engine import loop, run_folder
+from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
+from glocal.research.engine.distributed import StepLosses, World
+from glocal.research.engine.pretrain import PretrainStage, pretrain
+from glocal.research.engine.recipe import Recipe, load_recipe, parse_recipe
+from glocal.research.engine.run_folder import METRICS
+from glocal.research.engine.train import STAGES, TrainStage, train
 from tiny_runs import fields
 
 CPU = torch.device("cpu")

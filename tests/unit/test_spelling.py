@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from glocal.data import open_dataset
-from glocal.engine.checkpoint import load_model, shipped_models
-from glocal.engine.recipe import load_recipe
-from glocal_runtime.errors import GlocalError
-from glocal_runtime.spelling import meant, nearest
+from glocal.common.errors import GlocalError
+from glocal.common.words import meant, nearest
+from glocal.research.data import open_dataset
+from glocal.research.engine.checkpoint import load_model, shipped_models
+from glocal.research.engine.recipe import load_recipe
 
 
 def test_nearest_and_meant() -> None:

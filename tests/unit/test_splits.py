@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import glocal.data
-from glocal.data.benchmarks.embedded import embedded
-from glocal.data.dataset import ClassDataset
-from glocal.data.splits import PUBLISHED, check_apart, check_disjoint, published_split, seeded_split
+import glocal.research.data
+from glocal.research.data.benchmarks.embedded import embedded
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.splits import PUBLISHED, check_apart, check_disjoint, published_split, seeded_split
 from refusal import refused
 
 
@@ -34,7 +34,7 @@ def test_published_splits_have_the_published_sizes(name: str, sizes: tuple[int, 
 
 
 def test_every_file_is_listed_and_an_unknown_name_is_refused() -> None:
-    folder = Path(glocal.data.__path__[0]) / "class_lists"
+    folder = Path(glocal.research.data.__path__[0]) / "class_lists"
     assert sorted(path.stem for path in folder.iterdir()) == sorted([*PUBLISHED, "cifar-100"])
     with refused("data", "no published split is called 'cifar'; there are cifar-fs, cub"):
         published_split("cifar")

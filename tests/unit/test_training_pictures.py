@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from glocal.engine.pretrain import PretrainStage
-from glocal.engine.recipe import parse_recipe
-from glocal.engine.train import TrainStage
+from glocal.research.engine.pretrain import PretrainStage
+from glocal.research.engine.recipe import parse_recipe
+from glocal.research.engine.train import TrainStage
 from tiny_runs import fields
 
 CPU = torch.device("cpu")

@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from conformance.suite import DIM, double_task, toy_base, toy_task
-from glocal.methods.eol import EOL, Objective, adam
-from glocal.methods.oslo import OSLO
-from glocal.types import UNKNOWN, Episode, Views
+from glocal.research.methods.eol import EOL, Objective, adam
+from glocal.research.methods.oslo import OSLO
+from glocal.research.types import UNKNOWN, Episode, Views
 from reference import eol as slow
 from reference import oslo as slow_oslo
 from reference.feat import cross_entropy, pooled

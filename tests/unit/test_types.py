@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.types import UNKNOWN, Episode, Output, Preprocess, Views
-from glocal_runtime.errors import DataError, RecipeError
+from glocal.common.errors import DataError, RecipeError
+from glocal.research.types import UNKNOWN, Episode, Output, Preprocess, Views
 
 
 def episode(**changes: object) -> Episode:

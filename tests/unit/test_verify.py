@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.data import verify as module
-from glocal.data.prepare import prepare
-from glocal.data.prepared import open_prepared, read_index, write_index
-from glocal.data.prepared_writer import Sample
-from glocal.data.splits import CATALOGUE, Entry, SplitSize, Variant, published_classes
-from glocal.data.verify import Verdict, verify
-from glocal_runtime.images import decode, picture_size
+from glocal.recognizer.photos.images import decode, picture_size
+from glocal.research.data import verify as module
+from glocal.research.data.prepare import prepare
+from glocal.research.data.prepared import open_prepared, read_index, write_index
+from glocal.research.data.prepared_writer import Sample
+from glocal.research.data.splits import CATALOGUE, Entry, SplitSize, Variant, published_classes
+from glocal.research.data.verify import Verdict, verify
 from pictures import png
 from refusal import refused
 

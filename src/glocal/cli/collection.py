@@ -11,8 +11,7 @@ import typer
 
 from glocal.cli.console import Device, Json, bars, check_there, rate_meter, show
 from glocal.cli.printing import tell
-from glocal_runtime.printable import printable
-from glocal_runtime.spelling import counted
+from glocal.common.words import counted, printable
 
 
 class EngineName(StrEnum):
@@ -43,10 +42,10 @@ def embed(
 ) -> None:
     """Look at photos once and keep what was seen: `predict --vectors` and `similar` answer from it in seconds."""
     check_there(*images)
-    from glocal.collection.addresses import check_clients
+    from glocal.bulk.addresses import check_clients
 
     check_clients(images)
-    from glocal_runtime.recognizer import find_model
+    from glocal.recognizer.recognizer import find_model
 
     maker = find_model(model, device=device).sha256
     run_job(
@@ -65,10 +64,10 @@ def similar(
 ) -> None:
     """List the photos of a collection that are most like a photo."""
     check_there(vectors, photo)
-    from glocal.collection.addresses import needing_pyarrow
+    from glocal.bulk.addresses import needing_pyarrow
 
     with needing_pyarrow():
-        from glocal.collection.vectors import Vectors
+        from glocal.bulk.vectors import Vectors
 
         found = Vectors(vectors).nearest(photo, count, model=model, device=device)
     show(
@@ -92,17 +91,17 @@ def run_job(
     workers: int | None,
     json: bool,
 ) -> None:
-    from glocal.collection.addresses import needing_pyarrow
+    from glocal.bulk.addresses import needing_pyarrow
 
     with needing_pyarrow():
-        from glocal.collection.job import Job, JobFolder
-        from glocal.collection.local import work
-        from glocal.collection.store import Store
+        from glocal.bulk.job import Job, JobFolder
+        from glocal.bulk.local import work
+        from glocal.bulk.store import Store
 
     more: dict[str, Any] = {}
     if engine is EngineName.ray:
-        from glocal.collection.on_ray import work as work_on_ray
-        from glocal.ray_cluster import check_ray
+        from glocal.bulk.on_ray import work as work_on_ray
+        from glocal.bulk.ray_cluster import check_ray
 
         check_ray()
         more["address"] = address
@@ -120,13 +119,13 @@ def run_job(
 
 
 def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str, json: bool) -> None:
-    from glocal.collection.addresses import needing_pyarrow
+    from glocal.bulk.addresses import needing_pyarrow
 
     with needing_pyarrow():
-        from glocal.collection.job import JobFolder
-        from glocal.collection.store import Store
-        from glocal.collection.vectors import Vectors
-    from glocal_runtime.recognizer import Recognizer
+        from glocal.bulk.job import JobFolder
+        from glocal.bulk.store import Store
+        from glocal.bulk.vectors import Vectors
+    from glocal.recognizer.recognizer import Recognizer
 
     stored, folder = Vectors(vectors), JobFolder(Store(out))
     recognizer = Recognizer.load(file, device=device)
@@ -138,7 +137,7 @@ def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str
 
 def finish(folder: Any, out: str, json: bool) -> None:
     """Say how many; exit code 1 when there are errors, 2 when there is nothing else."""
-    from glocal_runtime.errors import DataError
+    from glocal.common.errors import DataError
 
     counts = folder.finish()
     first = folder.first_error() if counts.errors else ""

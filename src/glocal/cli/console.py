@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal_runtime.errors import DataError
-from glocal_runtime.files import there_already
-from glocal_runtime.printable import printable
+from glocal.common.errors import DataError
+from glocal.common.files import there_already
+from glocal.common.words import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -44,8 +44,8 @@ def inventory(
         for each, group in groups.items()
     }
     if part and not any(group.names for group in chosen.values()):
-        from glocal_runtime.errors import RecipeError
-        from glocal_runtime.spelling import meant
+        from glocal.common.errors import RecipeError
+        from glocal.common.words import meant
 
         known = [name for group in groups.values() for name in group.names]
         raise RecipeError(
@@ -61,12 +61,12 @@ def inventory(
 
 
 def _group(kind: Kind) -> Group:
-    from glocal import plugins
-    from glocal.backbones import BACKBONES
-    from glocal.data import DATASETS
-    from glocal.engine.checkpoint import shipped_models
-    from glocal.methods import METHODS
-    from glocal.metrics import METRICS
+    from glocal.research import plugins
+    from glocal.research.backbones import BACKBONES
+    from glocal.research.data import DATASETS
+    from glocal.research.engine.checkpoint import shipped_models
+    from glocal.research.methods import METHODS
+    from glocal.research.metrics import METRICS
 
     registries: dict[Kind, tuple[str, str, Any]] = {
         Kind.methods: ("Methods", "method.name of a recipe", METHODS),
@@ -109,7 +109,7 @@ def _about_model(file: Path) -> str:
     if card.is_file():
         text = card.read_text(encoding="utf-8").split("\n\n")[1]
         return _sentence(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
-    from glocal.engine.checkpoint import read_record
+    from glocal.research.engine.checkpoint import read_record
 
     record = read_record(file)
     return f"{record['method']['name']} on {record['backbone']['name']}"

@@ -13,15 +13,15 @@ import typer
 from glocal import __version__
 from glocal.cli.collection import embed, similar
 from glocal.cli.console import Json, show
-from glocal.cli.data import data
 from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
-from glocal.cli.reproduce import demo, report, reproduce
-from glocal.cli.research import compare, convert, evaluate, pretrain, train
-from glocal_runtime.errors import GlocalError
-from glocal_runtime.memory import keep_freed_memory
-from glocal_runtime.printable import printable
+from glocal.cli.research.data import data
+from glocal.cli.research.reproduce import demo, report, reproduce
+from glocal.cli.research.studies import compare, convert, evaluate, pretrain, train
+from glocal.common.errors import GlocalError
+from glocal.common.memory import keep_freed_memory
+from glocal.common.words import printable
 
 
 def cache(
@@ -29,7 +29,7 @@ def cache(
     json: Json = False,
 ) -> None:
     """Show where maps of encoded pictures are kept and how much room they take."""
-    from glocal.data.cache import bank_sizes, cache_dir, clear_banks
+    from glocal.research.data.cache import bank_sizes, cache_dir, clear_banks
 
     if clear:
         clear_banks()
@@ -79,7 +79,7 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    from glocal.plugins import import_file
+    from glocal.research.plugins import import_file
 
     for source in import_:
         import_file(source)

@@ -16,7 +16,7 @@ from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, chec
 from glocal.cli.printing import check_report, describe, printing, summary, tell
 
 if TYPE_CHECKING:
-    from glocal_runtime.recognizer import Answered, Recognizer
+    from glocal.recognizer.recognizer import Answered, Recognizer
 
 Promised = Annotated[
     float, typer.Option(help="The largest share of known photos that may be called unknown, as a promise.")
@@ -59,8 +59,8 @@ def enroll(
     json: Json = False,
 ) -> None:
     """Teach it classes: photos/<class>/*.jpg in, one .glocal file out; photos in unknown/ show what is none of them."""
-    from glocal_runtime.file import check_target
-    from glocal_runtime.recognizer import Recognizer
+    from glocal.recognizer.file import check_target
+    from glocal.recognizer.recognizer import Recognizer
 
     check_target(out)
     check_free(out, force)
@@ -117,7 +117,7 @@ def predict(
     json: Json = False,
 ) -> None:
     """Name pictures, or call them unknown: a few on the screen, or any number with --out."""
-    from glocal_runtime.errors import RecipeError
+    from glocal.common.errors import RecipeError
 
     images = images or []
     targets = {"--csv": csv, "--jsonl": jsonl, "--out": out}
@@ -136,12 +136,12 @@ def predict(
     if out is not None and explain is not None:
         raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
     check_there(*images, *([] if vectors is None else [vectors]))
-    from glocal_runtime.files import check_recognizer
+    from glocal.common.files import check_recognizer
 
     check_recognizer(file)
-    from glocal.collection.addresses import check_clients
+    from glocal.bulk.addresses import check_clients
+    from glocal.recognizer.file import read_contents
     from glocal.recognizer.results import check_format
-    from glocal_runtime.file import read_contents
 
     target = csv or jsonl
     if target is not None:
@@ -172,12 +172,12 @@ def _predict_few(
     json: bool,
 ) -> None:
     """In this process and in order, with words."""
-    from glocal.collection.addresses import addresses, is_remote, source_of
+    from glocal.bulk.addresses import addresses, is_remote, source_of
+    from glocal.common.errors import DataError
+    from glocal.common.files import or_not_written
+    from glocal.recognizer.prediction import Prediction
+    from glocal.recognizer.recognizer import Recognizer
     from glocal.recognizer.results import ResultFile
-    from glocal_runtime.errors import DataError
-    from glocal_runtime.files import or_not_written
-    from glocal_runtime.prediction import Prediction
-    from glocal_runtime.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device=device, workers=workers)
     asked = answered = 0
@@ -227,13 +227,13 @@ def check(
 ) -> None:
     """Try it on labelled pictures before you trust it: confusion, rates with intervals, the worst pictures."""
     check_there(labelled)
-    from glocal_runtime.file import read_manifest
+    from glocal.recognizer.file import read_manifest
 
     read_manifest(file)
-    from glocal.recognizer.check import check as run
-    from glocal_runtime.advice import Finding
-    from glocal_runtime.photos import loose_pictures
-    from glocal_runtime.recognizer import Recognizer
+    from glocal.recognizer.diagnosis.advice import Finding
+    from glocal.recognizer.diagnosis.check import check as run
+    from glocal.recognizer.photos.sources import loose_pictures
+    from glocal.recognizer.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device=device, workers=workers)
     with bars() as progress:
@@ -247,8 +247,8 @@ def check(
 
 
 def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path) -> None:
-    from glocal_runtime.explain import explain, write_explanation
-    from glocal_runtime.prediction import Prediction
+    from glocal.recognizer.explanation import explain, write_explanation
+    from glocal.recognizer.prediction import Prediction
 
     rows: Iterator[int] = iter(range(len(found.batch.readable)))
     for place, answer in enumerate(found.answers):
@@ -276,7 +276,7 @@ def serve(
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a web page and an HTTP API: teach, ask, decide, review."""
-    from glocal_runtime.errors import RecipeError
+    from glocal.common.errors import RecipeError
 
     try:
         from glocal.serve.app import run

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glocal.cli.console import screen
-from glocal_runtime.printable import printable
-from glocal_runtime.spelling import counted
+from glocal.common.words import counted, printable
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 EARLIER = "an earlier version of glocal"
@@ -21,9 +20,9 @@ EARLIER = "an earlier version of glocal"
 SOURCES = {"one photo": "how the classes look to each other", "score model": EARLIER, "mixed": EARLIER}
 
 if TYPE_CHECKING:
-    from glocal.recognizer.check import Check
-    from glocal_runtime.recognizer import Recognizer
-    from glocal_runtime.threshold import Threshold
+    from glocal.recognizer.calibration.threshold import Threshold
+    from glocal.recognizer.diagnosis.check import Check
+    from glocal.recognizer.recognizer import Recognizer
 
 
 @contextmanager
@@ -31,8 +30,8 @@ def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """A function that shows an answer on the screen, or as an element of one JSON list, as they come."""
     from json import dumps
 
+    from glocal.recognizer.photos.sources import Unreadable
     from glocal.recognizer.results import plain
-    from glocal_runtime.photos import Unreadable
 
     first = True
 
@@ -54,7 +53,7 @@ def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
 
 def check_report(found: Check, recognizer: Recognizer) -> str:
     """Rates, confusion matrix, worst pictures."""
-    from glocal.recognizer.check import row_in_words
+    from glocal.recognizer.diagnosis.check import row_in_words
 
     promised = "the threshold promises nothing"
     if recognizer.contents.decision.by_hand:

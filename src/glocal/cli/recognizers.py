@@ -11,20 +11,19 @@ import typer
 from glocal.cli.collection import RecognizerFile
 from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import describe, summary, tell, threshold_lines
-from glocal_runtime.printable import printable
-from glocal_runtime.spelling import counted
+from glocal.common.words import counted, printable
 
 if TYPE_CHECKING:
-    from glocal.export.onnx import Exported, Measured
-    from glocal_runtime.advice import Finding
-    from glocal_runtime.recognizer import Recognizer
+    from glocal.recognizer.diagnosis.advice import Finding
+    from glocal.recognizer.recognizer import Recognizer
+    from glocal.research.convert.onnx import Exported, Measured
 
 ClassName = Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]
 
 
 def classes(file: RecognizerFile, json: Json = False) -> None:
     """List the classes of a recognizer and their photos."""
-    from glocal_runtime.file import read_manifest
+    from glocal.recognizer.file import read_manifest
 
     found = {each["name"]: [photo["name"] for photo in each["photos"]] for each in read_manifest(file)["classes"]}
     show(
@@ -45,8 +44,8 @@ def add(
     json: Json = False,
 ) -> None:
     """Add a class, photos to a class that is there, or known unknowns with --unknown."""
-    from glocal_runtime.errors import RecipeError
-    from glocal_runtime.support import check_class_name
+    from glocal.common.errors import RecipeError
+    from glocal.recognizer.support import check_class_name
 
     if (name is None) != (not photos) or (name is None and not unknown):
         raise RecipeError("name a class and its photos, or known unknowns with --unknown", code="nothing-given")
@@ -116,7 +115,7 @@ def inspect(
     json: Json = False,
 ) -> None:
     """Show what is in a recognizer file; --verify proves that this machine gives the same answers."""
-    from glocal_runtime.file import read_manifest
+    from glocal.recognizer.file import read_manifest
 
     manifest = read_manifest(file)
     model, classes = manifest["model"], manifest["classes"]
@@ -153,8 +152,8 @@ def inspect(
 
 
 def _load(file: Path, device: str, workers: int = 1, *, to_change: bool = False) -> Recognizer:
-    from glocal_runtime.file import check_target
-    from glocal_runtime.recognizer import Recognizer
+    from glocal.recognizer.file import check_target
+    from glocal.recognizer.recognizer import Recognizer
 
     if to_change and file.exists():
         check_target(file)
@@ -188,9 +187,9 @@ def export(
     json: Json = False,
 ) -> None:
     """Write a .glocal file that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
-    from glocal_runtime.errors import RecipeError
-    from glocal_runtime.file import check_target, read_manifest
-    from glocal_runtime.recognizer import Recognizer
+    from glocal.common.errors import RecipeError
+    from glocal.recognizer.file import check_target, read_manifest
+    from glocal.recognizer.recognizer import Recognizer
 
     if format_ != "onnx":
         raise RecipeError(f"the format of an export must be onnx, got {format_!r}")
@@ -200,7 +199,7 @@ def export(
     check_target(out)
     check_free(out, force)
     try:
-        from glocal.export.onnx import export as run
+        from glocal.research.convert.onnx import export as run
     except ImportError as error:
         raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
 

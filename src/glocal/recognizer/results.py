@@ -15,12 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from glocal_runtime.encoder import BATCH
-from glocal_runtime.errors import DataError
-from glocal_runtime.file import check_target
-from glocal_runtime.files import alone_at, begin, or_not_written, put, there_already
-from glocal_runtime.photos import Unreadable
-from glocal_runtime.prediction import Prediction
+from glocal.common.errors import DataError
+from glocal.common.files import alone_at, begin, or_not_written, put, there_already
+from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.file import check_target
+from glocal.recognizer.photos.sources import Unreadable
+from glocal.recognizer.prediction import Prediction
 
 ODD_NAMES = "surrogateescape"  # file names need not be Unicode
 

@@ -22,6 +22,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from glocal import __version__
+from glocal.common.errors import DataError, RecipeError
 from glocal.recognizer.results import COLUMNS, row
 from glocal.serve import problems, schemas
 from glocal.serve.connections import BACKLOG, Connection, Listener, quiet_log
@@ -31,7 +32,6 @@ from glocal.serve.schemas import Health, binary
 from glocal.serve.security import Security, Settings, check_exposure
 from glocal.serve.server import Measured, Server
 from glocal.serve.workspace import Workspace
-from glocal_runtime.errors import DataError, RecipeError
 
 GRACE = 75  # seconds for what was accepted when the server is to end
 PAGE = Path(__file__).parent / "page"

@@ -20,8 +20,8 @@ import uvicorn
 from uvicorn.protocols.http.flow_control import CLOSE_HEADER
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from glocal.common.words import printable
 from glocal.serve.problems import Problem, problem_response
-from glocal_runtime.printable import printable
 
 BACKLOG = 128  # connections that wait to be taken; so many are taken at once
 SPARE = 128  # descriptors for files, threads and what else the process opens

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 import numpy as np
 from PIL import Image
 
-from glocal_runtime.images import encoded
-from glocal_runtime.photos import Source, as_source
+from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.sources import Source, as_source
 
 TAUGHT = {"zero": 0, "one": 1, "two": 2, "three": 3}
 SHOTS = 6  # photos of each
@@ -40,7 +40,7 @@ def _pictures() -> dict[int, list[np.ndarray]]:
 
     The seed was chosen so that the six answers show what is meant to happen; how often it does is for Check to tell.
     """
-    from glocal.data.benchmarks.embedded import render
+    from glocal.research.data.benchmarks.embedded import render
 
     images, labels, _ = render("test")
     order = np.random.default_rng(3).permutation(len(labels))

@@ -14,10 +14,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 
+from glocal.recognizer.photos.images import decode, pixels_of
+from glocal.recognizer.photos.sources import Source
 from glocal.serve.problems import Problem
 from glocal.serve.security import Settings
-from glocal_runtime.images import decode, pixels_of
-from glocal_runtime.photos import Source
 
 FIELDS, FIELD_BYTES = 8, 4096
 LONGEST_NAME, LONGEST_CLASS = 120, 200  # characters of a file name and of its folder that are kept

@@ -9,8 +9,8 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from glocal.recognizer.features import unit
 from glocal.serve.snapshot import QueryAnswer, Snapshot
-from glocal_runtime.views import unit
 
 Vectors = NDArray[np.float32]
 WITHOUT_PAIRS = 0.5  # cosine to group by when there is a single photo

@@ -21,8 +21,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from glocal_runtime.errors import DataError
-from glocal_runtime.files import changed_meanwhile, put, remove, replacing, write_text
+from glocal.common.errors import DataError
+from glocal.common.files import changed_meanwhile, put, remove, replacing, write_text
 
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of them all, but for the last two

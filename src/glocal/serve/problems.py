@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, Response
 
-from glocal_runtime.errors import GlocalError
+from glocal.common.errors import GlocalError
 
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("glocal.serve")

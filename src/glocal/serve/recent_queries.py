@@ -22,11 +22,11 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from glocal_runtime.errors import DataError
-from glocal_runtime.files import replacing
-from glocal_runtime.photos import Picture
-from glocal_runtime.support import CELLS
-from glocal_runtime.views import Views
+from glocal.common.errors import DataError
+from glocal.common.files import replacing
+from glocal.recognizer.features import Views
+from glocal.recognizer.photos.sources import Picture
+from glocal.recognizer.support import CELLS
 
 MOST = 200
 QUIET, LONGEST = 1.0, 30.0  # seconds without a new one, or since the first unwritten one, after which they are written

@@ -11,7 +11,9 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from glocal.recognizer.check import judged
+from glocal.recognizer.diagnosis.check import judged
+from glocal.recognizer.photos.sources import Unreadable
+from glocal.recognizer.support import thumbnail
 from glocal.serve import example, schemas
 from glocal.serve.decide import decide
 from glocal.serve.forms import form_schema, read_form
@@ -19,8 +21,6 @@ from glocal.serve.groups import group_id, unknown_groups
 from glocal.serve.problems import Json, Problem, missing
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, Result, Snapshot
-from glocal_runtime.photos import Unreadable
-from glocal_runtime.support import thumbnail
 
 T = TypeVar("T")
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from glocal_runtime.threshold import LEAST_SHARE
+from glocal.recognizer.calibration.threshold import LEAST_SHARE
 
 Score = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # no open score is that far out
 Share = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE, allow_inf_nan=False)]

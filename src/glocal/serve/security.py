@@ -18,8 +18,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from glocal.common.errors import RecipeError
 from glocal.serve.problems import Problem, busy, problem_response
-from glocal_runtime.errors import RecipeError
 
 COOKIE = "glocal"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")

@@ -26,13 +26,13 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.photos.images import Pixels, UnusableImage
+from glocal.recognizer.photos.sources import Source
 from glocal.serve.problems import Json, busy
 from glocal.serve.security import Limits, Settings
 from glocal.serve.snapshot import Result, Snapshot
 from glocal.serve.workspace import Changed, Workspace
-from glocal_runtime.encoder import BATCH
-from glocal_runtime.images import Pixels, UnusableImage
-from glocal_runtime.photos import Source
 
 LONGEST_WAIT = 60  # seconds that a client is told to wait at most
 IfMatch = Annotated[

@@ -15,16 +15,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from glocal.recognizer import Prediction, Recognizer
+from glocal.recognizer.encoder import BATCH, Batch
+from glocal.recognizer.explanation import explain
+from glocal.recognizer.features import Views, join
+from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.sources import Picture, Source, Unreadable
+from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
 from glocal.serve.schemas import NewThreshold
-from glocal_runtime import Prediction, Recognizer
-from glocal_runtime.encoder import BATCH, Batch
-from glocal_runtime.explain import explain
-from glocal_runtime.images import encoded
-from glocal_runtime.photos import Picture, Source, Unreadable
-from glocal_runtime.support import UNKNOWN_NAME, Bank, Photo
-from glocal_runtime.views import Views, join
 
 PROMISES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
 

@@ -17,22 +17,22 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from glocal.common.errors import DataError, GlocalError
+from glocal.common.files import changed_meanwhile, or_not_written, stamp
+from glocal.common.words import counted
+from glocal.recognizer import Recognizer
+from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
+from glocal.recognizer.file import check_target, read_manifest
+from glocal.recognizer.model import DEFAULT
+from glocal.recognizer.photos.sources import Source
+from glocal.recognizer.recognizer import find_model
+from glocal.recognizer.support import Bank
 from glocal.serve import example
 from glocal.serve.history import History, fingerprint, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
 from glocal.serve.snapshot import QueryAnswer, Snapshot, answers_changed, batch_of
-from glocal_runtime import Recognizer
-from glocal_runtime.advice import Finding, thresholds_moved
-from glocal_runtime.errors import DataError, GlocalError
-from glocal_runtime.file import check_target, read_manifest
-from glocal_runtime.files import changed_meanwhile, or_not_written, stamp
-from glocal_runtime.model import DEFAULT
-from glocal_runtime.photos import Source
-from glocal_runtime.recognizer import find_model
-from glocal_runtime.spelling import counted
-from glocal_runtime.support import Bank
 
 READS = 3  # of a file that another program writes meanwhile, before it is left for later
 log = logging.getLogger("glocal.serve")

@@ -1,0 +1,224 @@
+"""Where photos lie: paths, folders, globs, zips, lists of uris, and addresses of object storage; and how one is read.
+
+A uri is a path as it was named, ``zip://MEMBER::ZIP``, ``http(s)://...``, or whatever fsspec has a client for
+(``s3://``, ``gs://``, ``memory://``, ...).  A path that is not Unicode becomes ``file://`` with its bytes in percent.
+"""
+
+from __future__ import annotations
+
+import glob
+import io
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, unquote_to_bytes
+from urllib.request import urlopen
+
+from glocal.common.errors import DataError, RecipeError
+from glocal.recognizer.photos.images import Pixels, UnusableImage, decode, is_picture
+from glocal.recognizer.photos.sources import Source, picture_files
+
+URI = "uri"  # column of a list of photos
+LISTS, ZIP = (".parquet", ".csv"), ".zip"
+WEB = ("http://", "https://")
+FILE, MEMBER = "file://", "zip://"
+OURS = (*WEB, MEMBER)  # read without a client
+LARGEST = 256 << 20  # bytes of a picture file that is read into memory
+PATIENCE = 60  # seconds that a web server may be silent
+
+
+def addresses(given: Iterable[str]) -> Iterator[str]:
+    """The uri of every photo, in order; a folder, glob, zip or list without any photo is refused."""
+    for each in given:
+        found = False
+        for uri in _below(each):
+            found = True
+            yield uri
+        if not found:
+            raise DataError(f"{each}: there is no picture in it; name what holds some", code="no-photos")
+
+
+def check_clients(given: Iterable[str]) -> None:
+    """Refuse an address that nothing here can read, before there is a list of them."""
+    for each in given:
+        if is_remote(each) and not each.startswith(OURS):
+            client(each)
+
+
+def is_remote(address: str) -> bool:
+    return "://" in address and not address.startswith(FILE)
+
+
+def local_path(address: str) -> str:
+    """Of a path, or of ``file://`` and a path."""
+    return os.fsdecode(unquote_to_bytes(address.removeprefix(FILE))) if address.startswith(FILE) else address
+
+
+def client(address: str) -> tuple[Any, str]:
+    """The file system of fsspec that an address belongs to, and the path in it."""
+    try:
+        import fsspec
+
+        found: tuple[Any, str] = fsspec.core.url_to_fs(address)
+    except (ImportError, ValueError) as error:
+        raise RecipeError(f"{address} cannot be reached from here: {_what(error)}", code="needs-client") from error
+    except Exception as error:  # each client has errors of its own
+        raise DataError(f"{address} cannot be opened ({_what(error)}); check it and your access to it") from error
+    return found
+
+
+def opened(address: str) -> Any:
+    """A binary file to read from."""
+    if address.startswith(MEMBER):
+        name, _, where = address.removeprefix(MEMBER).partition("::")
+        return _archive(where).open(name)
+    if address.startswith(WEB):
+        return urlopen(address, timeout=PATIENCE)
+    if not is_remote(address):
+        return open(local_path(address), "rb")
+    system, path = client(address)
+    return system.open(path, "rb")
+
+
+@contextmanager
+def needing_pyarrow() -> Iterator[None]:
+    """An import of it that fails says what to install."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("pyarrow"):
+            raise
+        raise RecipeError(
+            "lists of photos, and results of many, need pyarrow: pip install 'glocal[parquet]'", code="needs-parquet"
+        ) from error
+
+
+def named(uri: Any) -> str:
+    """A row of a list."""
+    if not isinstance(uri, str) or not uri:
+        raise DataError(f"a list of photos must name one in each row, got {uri!r}; leave those out", code="bad-list")
+    return uri
+
+
+def source_of(uri: str, home: str | None = None) -> Source:
+    """``home``: the folder that relative paths are meant from, where this process runs in another."""
+    if is_remote(uri):
+        return Source(uri, partial(_fetch, uri))
+    return Source(uri, partial(decode, Path(home or "", local_path(uri)), name=uri))
+
+
+def _below(given: str) -> Iterator[str]:
+    given = local_path(given)
+    ending = os.path.splitext(given)[1].lower()
+    if ending in LISTS:
+        return _listed(given)
+    if ending == ZIP:
+        return _zipped(given)
+    return _stored(given) if is_remote(given) else _local(given)
+
+
+def _local(given: str) -> Iterator[str]:
+    if not os.path.lexists(given) and glob.has_magic(given):
+        yield from (_uri(path) for path in sorted(glob.glob(given, recursive=True)) if _is_picture(path))
+    else:
+        yield from (_uri(str(path)) for path in picture_files([given]))
+
+
+def _stored(given: str) -> Iterator[str]:
+    if given.startswith(WEB):  # a web server lists nothing
+        yield given
+        return
+    system, path = client(given)
+    try:
+        if glob.has_magic(path):
+            names = sorted(system.glob(path))
+        elif system.isdir(path):
+            names = sorted(system.find(path))
+        else:
+            yield given
+            return
+    except Exception as error:  # each client has errors of its own
+        raise DataError(f"{given} cannot be listed ({_what(error)}); check the address and your access") from error
+    yield from (system.unstrip_protocol(name) for name in names if _is_picture(name))
+
+
+def _zipped(given: str) -> Iterator[str]:
+    try:
+        names = sorted(_archive(given).namelist())
+    except Exception as error:
+        raise DataError(f"{given} is no zip that can be read ({_what(error)}); pack it again") from error
+    yield from (f"{MEMBER}{name}::{given}" for name in names if _is_picture(name))
+
+
+@lru_cache(maxsize=8)
+def _archive(where: str) -> zipfile.ZipFile:
+    """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
+    file = _seekable(where)
+    try:
+        return zipfile.ZipFile(file)
+    except Exception:
+        file.close()
+        raise
+
+
+def _seekable(address: str) -> Any:
+    file = opened(address)
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
+
+
+def _listed(given: str) -> Iterator[str]:
+    """The column ``uri`` of a Parquet file (or folder of them) or CSV, block by block."""
+    with needing_pyarrow():
+        from pyarrow import ArrowInvalid, csv, dataset, parquet
+
+    try:
+        with ExitStack() as stack:
+            if given.lower().endswith(".csv"):
+                options = csv.ConvertOptions(include_columns=[URI], column_types={URI: "string"})
+                blocks = csv.open_csv(stack.enter_context(opened(given)), convert_options=options)
+            elif given.startswith(OURS):
+                blocks = parquet.ParquetFile(stack.enter_context(_seekable(given))).iter_batches(columns=[URI])
+            else:
+                system, path = client(given) if is_remote(given) else (None, given)
+                blocks = dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI])
+            for block in blocks:
+                yield from map(named, block.column(URI).to_pylist())
+    except (ArrowInvalid, KeyError, OSError) as error:
+        raise DataError(
+            f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_what(error)})",
+            code="bad-list",
+        ) from error
+
+
+def _fetch(uri: str) -> Pixels:
+    try:
+        with opened(uri) as file:
+            data = file.read(LARGEST + 1)
+    except Exception as error:  # each client has errors of its own
+        raise UnusableImage(uri, f"it cannot be read ({_what(error)}); check the address and your access") from error
+    if len(data) > LARGEST:
+        raise UnusableImage(uri, f"its file has more than {LARGEST >> 20} MiB; make the picture smaller")
+    return decode(data, name=uri)
+
+
+def _uri(path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return FILE + quote(os.fsencode(os.path.abspath(path)))
+    return path
+
+
+def _is_picture(name: str) -> bool:
+    return is_picture(name) and not os.path.basename(name).startswith(".")
+
+
+def _what(error: BaseException) -> str:
+    return str(error).partition("\n")[0] or type(error).__name__

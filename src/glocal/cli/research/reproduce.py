@@ -1,0 +1,352 @@
+"""``glocal reproduce``: the paper's tables and figures; ``report``: the same for own runs; ``demo``: a first look."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli.collection import Address, Engine, EngineName
+from glocal.cli.console import (
+    DatasetName,
+    Device,
+    Force,
+    Json,
+    Query,
+    Reference,
+    Runs,
+    Seed,
+    Shots,
+    Split,
+    TrainingBar,
+    Way,
+    Workers,
+    bars,
+    check_free,
+    check_ours,
+    check_there,
+    screen,
+    show,
+    stage_bars,
+    stages,
+)
+from glocal.cli.research.studies import parse_shots
+from glocal.research.same_sums import as_words, sum_alike
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+    from glocal.research.reproduce.demo import Demo
+    from glocal.research.reproduce.estimates import Estimate
+    from glocal.research.reproduce.graph import Step
+    from glocal.research.reproduce.runs import Settings
+
+
+class SettingsName(StrEnum):
+    paper = "paper"
+    authors = "authors"
+
+
+class ScaleName(StrEnum):
+    paper = "paper"
+    full = "full"
+    wide = "wide"
+    cpu = "cpu"
+    embedded = "embedded"
+
+
+def reproduce(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            help="table-1, ablation, combine, coefficients, resnet-18, figure-topk, figure-margin, figure-density, "
+            "figure-pixels, or all."
+        ),
+    ],
+    dataset: Annotated[
+        list[str], typer.Option(help="A data set of the scale; once for each. All of them when left out.")
+    ] = [],  # noqa: B006 - typer reads the default and never changes it
+    scale: Annotated[
+        ScaleName,
+        typer.Option(
+            help="paper: full recipes, GPU; full, wide, cpu: heads on frozen maps of real pictures, of the paper's "
+            "width, five eighths or a third of it; embedded: minutes."
+        ),
+    ] = ScaleName.embedded,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),
+    tasks: Annotated[int | None, typer.Option(min=2, help="Test tasks per shot, if not those of the scale.")] = None,
+    settings: Annotated[
+        SettingsName, typer.Option(help="At paper scale: as the paper's text has them, or as the authors' program.")
+    ] = SettingsName.paper,
+    overrides: Annotated[
+        list[str],
+        typer.Option(
+            "--set",
+            help="path=value for every recipe, as in speed.precision=bfloat16; train:path=value or pretrain:path=value "
+            "for one stage.",
+        ),
+    ] = [],  # noqa: B006
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
+    ] = 1,
+    beside: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier report to compare with; without it the one that is replaced."),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
+    engine: Engine = EngineName.local,
+    address: Address = None,
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
+    # Before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it.
+    if scale is ScaleName.embedded and not sum_alike() and not dry_run:
+        screen().print(
+            "Sums are taken in an order of this machine's own, so last digits may differ from another's. "
+            f"A Linux machine with AVX2 takes them in the order of all: {as_words()} before the command."
+        )
+    from glocal.research.engine.distributed import joined, world
+    from glocal.research.engine.loop import Interrupted
+    from glocal.research.reproduce.reproduction import asked_for, runs_of
+    from glocal.research.reproduce.reproduction import reproduce as run
+    from glocal.research.reproduce.runs import Settings
+    from glocal.research.reproduce.scales import SCALES
+
+    processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
+    on = {} if engine is EngineName.local else {"engine": _ray(address, processes)}
+    dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
+    reading = f"data.workers={workers}"  # also of trainings
+    chosen = SCALES[scale.value].set_as(settings.value, [reading, *dealt, *overrides])
+    names = asked_for(what, chosen)
+    datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
+    runs = runs_of(names, chosen, datasets)
+    if dry_run:
+        from glocal.research.reproduce.estimates import estimates
+
+        every = [each.seeded(seed) for seed in range(seeds) for each in runs]
+        planned = estimates(every, out.resolve() / "runs", chosen.name, tasks or chosen.tasks)
+        show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
+        return
+    _check_report(out)
+    again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
+    again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
+    again += [word for override in overrides for word in ("--set", override)]
+    again += [*(["--tasks", str(tasks)] if tasks else []), *(["--seeds", str(seeds)] if seeds > 1 else [])]
+    again += ["--out", out.name]
+    with bars() as progress, joined(device) as where:
+        bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
+        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
+        try:
+            page = run(names, chosen, datasets, how, shlex.join(again), beside=beside, **on)
+        except Interrupted as stopped:
+            command = shlex.join(["glocal", *sys.argv[1:]])
+            stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
+            raise
+        written = world().first
+    if written:
+        _finish(page, json)
+
+
+def _ray(address: str | None, processes: int) -> Callable[[Sequence[Step], Settings], None]:
+    """What works off the graph of a reproduction on Ray."""
+    from glocal.bulk.ray_cluster import check_ray
+    from glocal.common.errors import RecipeError
+    from glocal.research.reproduce.on_ray import work_off
+
+    if processes > 1:
+        raise RecipeError(
+            "--engine ray gives every run to one process, torchrun gives one run to several (here "
+            f"{processes}); leave out one of the two",
+            code="ray-or-torchrun",
+        )
+    check_ray()
+    return partial(work_off, address=address)
+
+
+class _OneBar:
+    """Shows the run that is being made: called with its name, it gives the callback of its training."""
+
+    def __init__(self, progress: Progress, total: int):
+        self._progress, self._total, self._made = progress, total, 0
+        self._shown: list[TaskID] = []
+
+    def __call__(self, title: str) -> TrainingBar:
+        self._made += 1
+        screen().print(f"run {self._made} of at most {self._total}: {title}", highlight=False)
+        while self._shown:
+            self._progress.update(self._shown.pop(), visible=False)
+        bar = TrainingBar(self._progress, title.rsplit("-", 1)[0])
+        self._shown.append(self._progress.task_ids[-1])
+        return bar
+
+
+def _finish(page: Path, json: bool) -> None:
+    from json import loads
+
+    from glocal.research.reproduce.report_folder import NUMBERS
+
+    found = loads((page.parent / NUMBERS).read_text("utf-8"))
+    show(
+        {"report": str(page), "found": found["found"]},
+        as_json=json,
+        otherwise=lambda: "\n".join([*found["found"], f"Report: {page}"]),
+    )
+
+
+def _check_report(out: Path) -> None:
+    from glocal.research.reproduce.report_folder import HTML, MARKDOWN, NUMBERS
+
+    check_ours(out / NUMBERS, MARKDOWN, HTML)
+
+
+def _plan(planned: list[Estimate], scale: str) -> Any:
+    """One line per run, and the sum of what is not there yet."""
+    from rich.table import Table
+
+    unit, factor = ("GPU hours", 1.0) if scale == "paper" else ("minutes", 60.0)
+    table = Table(box=None, title_justify="left", caption_justify="left")
+    for title in ("run", "recipe", "state"):
+        table.add_column(title)
+    for title in (unit, "step, GiB", "held, GB", "disk, GB"):
+        table.add_column(title, justify="right")
+    for each in planned:
+        numbers = (f"{factor * each.hours:.1f}", *(f"{size:.1f}" for size in (each.memory, each.held, each.disk)))
+        table.add_row(each.name or each.method, each.recipe, each.state if each.name else "no data", *numbers)
+    left = sum(each.hours for each in planned if each.state != "done")
+    speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
+    table.caption = (
+        f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
+        "Step: what it keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. Held: "
+        "pictures that training keeps in the main memory of every process (less if the data are prepared), and what "
+        "validation makes of its own. Disk: feature banks, counted with the first run that needs them; test maps of "
+        "fine-tuned models, of which there is one at a time, with the largest."
+    )
+    return table
+
+
+def report(
+    runs: Runs,
+    dataset: DatasetName,
+    split: Split = "test",
+    shots: Shots = "1,5",
+    way: Way = 5,
+    query: Query = 15,
+    unknown_way: Annotated[int | None, typer.Option(min=1, help="Unknown classes per task; as many as way.")] = None,
+    tasks: Annotated[int, typer.Option(min=2, help="How many tasks.")] = 600,
+    seed: Seed = 0,
+    reference: Reference = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Make the report of `glocal reproduce` for runs of your own: tables, figures and one page."""
+    from glocal.research.engine.distributed import pick_device
+    from glocal.research.reproduce.run_report import report_runs
+    from glocal.research.reproduce.runs import Settings
+
+    _check_report(out)
+    again = ["glocal", "report", *runs, "--dataset", dataset, "--split", split, "--shots", shots, "--way", str(way)]
+    again += ["--query", str(query), "--unknown-way", str(unknown_way or way), "--tasks", str(tasks)]
+    again += ["--seed", str(seed), *([] if reference is None else ["--reference", reference])]
+    shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "way": way, "query": query}
+    shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
+    with stage_bars() as progress:
+        how = Settings(out, tasks, pick_device(device), workers, progress=progress)
+        page = report_runs(runs, dataset, how, shlex.join(again), **shape)
+    _finish(page, json)
+
+
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")] = Path("demo-out"),
+    photos: Annotated[
+        Path | None, typer.Option(help="Instead, the report of your own folder: photos/<class>/*.jpg, and unknown/.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "photos-fast",
+    tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
+    force: Force = False,
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """The whole job in front of your eyes, on data that needs no download: train, teach, ask, compare, report."""
+    if photos is not None:
+        _demo_photos(photos, out, model, force, workers, device, json)
+        return
+    from glocal.research.engine.distributed import pick_device
+    from glocal.research.report.table import to_json
+    from glocal.research.reproduce.demo import run_demo
+
+    screen().print(
+        "Learning from [bold]printed characters[/bold] of many scripts and typefaces, tested on "
+        "[bold]handwritten digits[/bold], never seen: five are taught, five others stay unknown."
+    )
+    with bars() as progress:
+        bar = partial(TrainingBar, progress)
+        found = run_demo(out, tasks=tasks, device=pick_device(device), callback=bar, progress=stages(progress))
+    tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
+    result = {"report": str(found.report), "tables": tables, "recognizer": str(found.recognizer)}
+    result["outcome"] = found.outcome.to_json()
+    show(result, as_json=json, otherwise=lambda: _demo_tables(found))
+
+
+def _demo_photos(photos: Path, out: Path, model: str, force: bool, workers: int, device: str, json: bool) -> None:
+    check_there(photos)
+    report = out / "photos-report.html"
+    check_free(report, force)
+    from glocal.research.reproduce.photo_report import report_photos
+
+    with bars() as progress:
+        told = stages(progress, "pictures")
+        found = report_photos(photos, report, model=model, device=device, workers=workers, progress=told)
+    lines = [*found.recognizer.outlook().lines()]
+    if found.outcome is not None:
+        asked = len(found.outcome.pictures)
+        lines.append(f"asked about {asked} photos it was not taught; of known ones right: {found.outcome.accuracy}")
+    again = f"Next: glocal enroll {shlex.quote(str(photos))} -o mine.glocal"
+    show(
+        {
+            "report": str(report),
+            "outlook": found.recognizer.outlook().to_json(),
+            "outcome": None if found.outcome is None else found.outcome.to_json(),
+        },
+        as_json=json,
+        otherwise=lambda: "\n".join([*lines, f"Report: {report}", again]),
+    )
+
+
+def _demo_tables(found: Demo) -> Any:
+    """The two main columns, which fit a narrow terminal; the page has them all."""
+    from dataclasses import replace
+
+    from rich.console import Group
+    from rich.text import Text
+
+    from glocal.research.report.table import to_rich
+    from glocal.research.reproduce.demo import COMMANDS
+
+    narrow = []
+    for table in found.tables.values():
+        rows = tuple(replace(row, note="") for row in table.rows)
+        narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
+    notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(found.tables.values())).rows)
+    file = shlex.quote(str(found.recognizer))
+    recognizer = [
+        "A recognizer of five digits, taught with a few pictures each:",
+        *(f"  {line}" for line in found.expected),
+        f"  {found.kept}",
+        f"  unknown digits caught: {found.outcome.caught}",
+    ]
+    closing = [f"Report: {found.report}", f"Try it: glocal serve {file}", "Next, with your photos in photos/<class>/:"]
+    commands = [f"  {line}" for line in COMMANDS.splitlines()]
+    text = Text("\n".join(["", *recognizer, "", *closing, *commands]), overflow="ignore", no_wrap=True)
+    return Group(*narrow, notes, text)

@@ -1,0 +1,329 @@
+"""Commands for researchers: pretrain, train, evaluate, compare."""
+
+from __future__ import annotations
+
+import shlex
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli.console import (
+    FIRST,
+    DatasetName,
+    Device,
+    Force,
+    Json,
+    Query,
+    Reference,
+    Runs,
+    Seed,
+    Shots,
+    SkipBad,
+    Split,
+    SupportViews,
+    Tasks,
+    TrainingBar,
+    UnknownWay,
+    Way,
+    Workers,
+    bars,
+    check_free,
+    check_ours,
+    quoted,
+    show,
+    stage_bars,
+)
+from glocal.cli.printing import tell
+
+if TYPE_CHECKING:
+    from glocal.research.engine.evaluate import Evaluation
+    from glocal.research.engine.import_weights import Report
+    from glocal.research.report.comparison import Comparison
+
+RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
+Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
+Init = Annotated[str | None, typer.Option(help="The run or checkpoint to start from; --set init=... in short.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue the run in that folder where it stopped.")]
+Board = Annotated[bool, typer.Option("--tensorboard", help="Also write curves to tensorboard/ in that folder.")]
+TasksFrom = Annotated[
+    Path | None, typer.Option(help="Use the task list in this file, with its way, shot, query and seed.")
+]
+Set = Annotated[list[str], typer.Option("--set", help="Override a setting: path=value, e.g. optimizer.lr=0.05.")]
+
+
+def pretrain(
+    recipe: RecipeName,
+    out: Out,
+    init: Init = None,
+    resume: Resume = False,
+    tensorboard: Board = False,
+    set_: Set = [],  # noqa: B006 - typer reads the default and never changes it
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Teach a backbone the base classes with a linear classifier."""
+    _run("pretrain", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
+
+
+def train(
+    recipe: RecipeName,
+    out: Out,
+    init: Init = None,
+    resume: Resume = False,
+    tensorboard: Board = False,
+    set_: Set = [],  # noqa: B006
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
+    _run("train", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
+
+
+def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, **how: Any) -> None:
+    from glocal.research.engine.train import run_recipe
+
+    how["overrides"] = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
+    with bars() as progress:
+        best = run_recipe(stage, recipe, out, callback=TrainingBar(progress, stage), **how)
+    shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
+    show(
+        {"run": str(out), "step": best["step"], "validation": best["validation"]},
+        as_json=json,
+        otherwise=lambda: (
+            f"{out}: best at step {best['step']} on validation ({shown}).\n"
+            f"Next: glocal evaluate {shlex.quote(str(out))} --dataset {shlex.quote(best['recipe']['data']['dataset'])}"
+        ),
+    )
+
+
+class Format(StrEnum):
+    terminal = "terminal"
+    markdown = "markdown"
+    latex = "latex"
+    csv = "csv"
+    json = "json"
+
+
+def evaluate(
+    checkpoint: Annotated[str, typer.Argument(help="A checkpoint, a run folder, or a shipped model by name.")],
+    dataset: DatasetName,
+    split: Split = "test",
+    way: Way = 5,
+    shot: Annotated[int, typer.Option(min=1, help="Support pictures per known class.")] = 1,
+    query: Query = 15,
+    unknown_way: UnknownWay = None,
+    tasks: Tasks = 600,
+    seed: Seed = 0,
+    score: Annotated[str | None, typer.Option(help="Another open score than the method's own.")] = None,
+    support_views: SupportViews = 1,
+    tasks_from: TasksFrom = None,
+    save_tasks: Annotated[Path | None, typer.Option(help="Write the task list to this file.")] = None,
+    force: Force = False,
+    skip_bad: SkipBad = False,
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Measure a model on few-shot open-set tasks: mean and 95 % interval over tasks."""
+    from glocal.research.engine.evaluate import evaluate as run
+
+    check_free(save_tasks, force)
+    shape: dict[str, Any] = {"split": split, "way": way, "shot": shot, "query": query, "unknown_way": unknown_way}
+    shape |= {"seed": seed, "score": score, "support_views": support_views, "save_tasks": save_tasks}
+    how: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
+    with stage_bars() as progress:
+        found = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **how)
+    for bad in found.about["skipped"]:
+        tell(f"left out {bad['where']}: {bad['reason']}")
+    show(found.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, found))
+
+
+def compare(
+    runs: Runs,
+    dataset: DatasetName,
+    split: Split = "test",
+    shots: Shots = "1,5",
+    way: Way = 5,
+    query: Query = 15,
+    unknown_way: UnknownWay = None,
+    unknown_share: Annotated[
+        str | None, typer.Option(help="Share of unknown queries, such as 0.1,0.5,0.9; a table for each.")
+    ] = None,
+    support_views: SupportViews = 1,
+    tasks: Tasks = 600,
+    seed: Seed = 0,
+    reference: Reference = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Keep rows and tables here; what is there is not run again.")
+    ] = None,
+    format: Annotated[Format, typer.Option(help="What to print.")] = Format.terminal,
+    skip_bad: SkipBad = False,
+    workers: Workers = 2,
+    device: Device = "auto",
+    json: Json = False,
+) -> None:
+    """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
+    from glocal.research.report.comparison import SUFFIXES, to_text
+    from glocal.research.report.comparison import compare as run
+
+    if out is not None:
+        check_ours(out / "compare.json", *(f"compare{suffix}" for suffix in SUFFIXES.values()))
+    shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
+    shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "unknown_shares": shares, "way": way}
+    shape |= {"query": query, "unknown_way": unknown_way, "support_views": support_views, "seed": seed}
+    how: dict[str, Any] = {"reference": reference, "keep": None if out is None else out / "rows"}
+    how |= {"skip_bad": skip_bad, "workers": workers, "device": device}
+    with stage_bars() as progress:
+        found = run(runs, dataset, tasks=tasks, progress=progress, **shape, **how)
+    for bad in found.data.skipped:
+        tell(f"left out {bad.where}: {bad.reason}")
+    if out is not None and FIRST:
+        found.write(out, runs=runs)
+    show(
+        found.to_json() | {"runs": runs},
+        as_json=json or format is Format.json,
+        otherwise=lambda: (
+            to_text(format.value, found.results).rstrip("\n") if format.value in SUFFIXES else _terminal(found, out)
+        ),
+    )
+
+
+def parse_shots(text: str) -> list[int]:
+    from glocal.common.errors import RecipeError
+
+    shots: list[int] = parse_numbers("--shots", text, int, "1,5")
+    if min(shots) < 1 or len(set(shots)) < len(shots):
+        raise RecipeError(f"--shots must be different whole numbers from 1, such as 1,5, got {text!r}")
+    return shots
+
+
+def parse_numbers(option: str, text: str, kind: Any, example: str) -> list[Any]:
+    from glocal.common.errors import RecipeError
+
+    try:
+        return [kind(part) for part in text.split(",")]
+    except ValueError as error:
+        raise RecipeError(f"{option} must be numbers such as {example}, got {text!r}") from error
+
+
+def _table(checkpoint: str, found: Evaluation) -> Any:
+    """One line per metric, with its meaning: a single model needs no columns to compare."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    from glocal.research.metrics import METRICS
+
+    about = found.about
+    spec = about["spec"]
+    title = f"{checkpoint}: {spec['way']}-way {spec['shot']}-shot on {about['dataset']}/{about['split']}"
+    skipped = f"; {len(about['skipped'])} pictures left out" if about["skipped"] else ""
+    caption = (
+        f"Mean ± 95 % interval over {about['tasks']} tasks, in percent. "
+        f"Open score: {about['open_score']}; tasks {found.tasks[:12]}{skipped}."
+    )
+    table = Table(title=escape(title), caption=escape(caption), box=None, title_justify="left", caption_justify="left")
+    table.add_column("metric")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("meaning", style="dim")
+    for name, interval in found.summary().items():
+        metric = METRICS[name]
+        arrow = "↑" if metric.higher_is_better else "↓"
+        value = f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"
+        table.add_row(f"{metric.title} {arrow}", value, metric.description)
+    return table
+
+
+def _terminal(found: Comparison, out: Path | None) -> Any:
+    """The two main metrics, one below the other to fit a terminal; the files have them all, notes in a column."""
+    from dataclasses import replace
+
+    from rich.console import Group
+    from rich.text import Text
+
+    from glocal.research.report.comparison import COMPARED
+    from glocal.research.report.table import to_rich
+
+    parts: list[Any] = []
+    for table in (result.table for result in found.results):
+        rows = tuple(replace(row, note="") for row in table.rows)
+        main = [metric for metric in table.metrics if metric in COMPARED]
+        for metric in main:
+            drawn = to_rich(replace(table, metrics=[metric], rows=rows))
+            drawn.title = drawn.title if metric == main[0] else None
+            drawn.caption = drawn.caption if metric == main[-1] else None
+            parts.append(drawn)
+        parts += [Text(f"{row.name}: {row.note}", style="dim") for row in table.rows if row.note]
+        parts.append("")
+    if out is not None:
+        parts.append(Text(f"All metrics: {out / 'compare'}.md, .tex, .csv, .json"))
+    return Group(*parts)
+
+
+def convert(
+    file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL or TANE.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
+    layout: Annotated[
+        str, typer.Option(help="auto, feat, snatcher, gel, gel-maps, att-g, att, tane or pretrained.")
+    ] = "auto",
+    dataset: Annotated[
+        str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
+    ] = None,
+    shot: Annotated[int, typer.Option(help="1 or 5: which of the published settings.")] = 1,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Turn published weights into a checkpoint; the file is read without running anything in it."""
+    from glocal.common.errors import RecipeError
+    from glocal.research.engine.checkpoint import SUFFIX, save_model
+    from glocal.research.engine.import_weights import import_weights
+
+    if out.suffix != SUFFIX:
+        raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")
+    check_free(out, force)
+    model, report = import_weights(file, layout=layout, dataset=dataset, shot=shot)
+    save_model(out, model)
+    show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_table(out, report))
+
+
+def _import_table(out: Path, report: Report) -> Any:
+    from rich.markup import escape
+    from rich.table import Table
+
+    counts, prepare = report.counts, report.preprocess
+    resized = f"resize {prepare['resize']}, crop" if prepare["resize"] else "no resizing,"
+    rows = [
+        ("file", report.file),
+        ("sha256", report.sha256),
+        (
+            "weights in",
+            report.container + (f"; beside them, not used: {', '.join(report.beside)}" * bool(report.beside)),
+        ),
+        ("layout", f"{report.layout}: {report.layout_why}"),
+        ("dataset", f"{report.dataset}: {report.dataset_why}"),
+        ("pictures", f"{resized} {prepare['size']} px"),
+        (
+            "backbone",
+            f"resnet12 {'-'.join(map(str, report.widths))}: {counts['backbone']} tensors, "
+            f"{report.parameters['backbone']:,} parameters",
+        ),
+        ("method", f"{report.method}: {counts['method']} tensors, {report.parameters['method']:,} parameters"),
+    ]
+    base = {name: entry["shape"] for name, entry in report.tensors.items() if entry["to"].startswith("extra.")}
+    if base:
+        rows.append(("base memory", ", ".join(f"{name} {tuple(shape)}" for name, shape in base.items())))
+    reasons: dict[str, list[str]] = {}
+    for name, why in report.ignored.items():
+        reasons.setdefault(why, []).append(name)
+    rows += [("ignored", f"{len(names)}: {', '.join(names)} ({why})") for why, names in reasons.items()]
+    rows.append(("set to zero", f"{', '.join(report.added)} (counters that only this package has)"))
+    rows += [("note", note) for note in report.notes]
+    rows.append(("written", str(out)))
+
+    table = Table(box=None, show_header=False, pad_edge=False)
+    table.add_column(style="bold")
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(name, escape(text))
+    return table

@@ -1,0 +1,94 @@
+"""From pictures to views: decoded in parallel, embedded in batches, never more than a few batches in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+from PIL import Image
+
+from glocal.common.errors import DataError
+from glocal.common.words import bad_pictures
+from glocal.recognizer.features import Views, join
+from glocal.recognizer.model import Model
+from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
+from glocal.recognizer.support import Bank
+
+BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
+AT_ONCE = BATCH * 256**2  # pixels that go through a model at once: a few large pictures would take all memory
+AHEAD = 2  # batches that are decoded while one is embedded
+PROBES = 4
+
+Progress = Callable[[int, int], None]  # (done, total)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Consecutive pictures of the input; row i of ``views`` belongs to the i-th that is readable."""
+
+    pictures: tuple[Picture | Unreadable, ...]
+    views: Views
+
+    @property
+    def readable(self) -> tuple[Picture, ...]:
+        return tuple(each for each in self.pictures if isinstance(each, Picture))
+
+
+class Encoder:
+    """A model's embedding, and the threads that decode pictures for it."""
+
+    def __init__(self, model: Model, *, workers: int = 2) -> None:
+        self.preprocess, self.workers, self._model = model.preprocess, max(1, workers), model
+
+    def batches(self, sources: Iterable[Source]) -> Iterator[Batch]:
+        """In order; the input is read only as far as pictures are decoded ahead."""
+        look = partial(take, preprocess=self.preprocess)
+        for pictures in made_ahead(look, sources, BATCH, workers=self.workers, ahead=AHEAD):
+            yield self.batch(pictures)
+
+    def batch(self, pictures: Iterable[Picture | Unreadable]) -> Batch:
+        pictures = tuple(pictures)
+        pixels = [each.pixels for each in pictures if isinstance(each, Picture)]
+        size = self.preprocess.size
+        images = np.stack(pixels or [np.zeros((size, size, 3), np.uint8)])  # networks cannot take 0 pictures
+        step = max(1, AT_ONCE // size**2)
+        views = join([self._model.embed(images[start : start + step]) for start in range(0, len(images), step)])
+        return Batch(pictures, views.rows(slice(len(pixels))))
+
+    def embed(self, images: Iterable[Image_]) -> Views:
+        """Views of a few pictures, as they would be stored: one of each, so that all of them must be readable."""
+        batch = self.batch(take(as_source(image), self.preprocess) for image in images)
+        for i, each in enumerate(batch.pictures):
+            if isinstance(each, Unreadable):
+                raise DataError(f"picture {i} of those kept cannot be used: {each.error}", code="bad-picture")
+        return batch.views.stored()
+
+    def bank(
+        self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> tuple[Bank, dict[int, Unreadable]]:
+        """The readable photos, and the others by their place; without ``skip_bad`` there are none."""
+        bad: dict[int, Unreadable] = {}
+
+        def watched() -> Iterator[Batch]:
+            done = 0
+            for batch in self.batches(sources):
+                bad.update({done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)})
+                done += len(batch.pictures)
+                yield batch
+                if progress is not None:
+                    progress(done, len(sources))
+
+        bank = Bank.of(watched())
+        if bad and not skip_bad:
+            listed = bad_pictures([(each.path, each.error) for each in bad.values()])
+            raise DataError(f"{len(bad)} of {len(sources)} photos cannot be used; {listed}", code="bad-photos")
+        return bank, bad
+
+    def probe_images(self, sources: Sequence[Source]) -> tuple[bytes, ...]:
+        """A few of the pictures as PNG, as the model sees them."""
+        step = max(1, len(sources) // PROBES)
+        taken = [take(source, self.preprocess) for source in sources[::step][:PROBES]]
+        return tuple(encoded(Image.fromarray(each.pixels)) for each in taken if isinstance(each, Picture))

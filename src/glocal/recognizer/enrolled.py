@@ -1,0 +1,185 @@
+"""What a recognizer is and its file stores; and a support as a model keeps it, which answers batches of pictures."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from glocal.common.errors import DataError
+from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
+from glocal.recognizer.calibration.leave_one_out import enroll, measure
+from glocal.recognizer.calibration.threshold import LeftOut
+from glocal.recognizer.encoder import Batch
+from glocal.recognizer.features import Array, Views, class_maps
+from glocal.recognizer.model import Model, Scores
+from glocal.recognizer.photos.sources import Unreadable
+from glocal.recognizer.prediction import Evidence, Prediction, reason
+from glocal.recognizer.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation, stacked
+
+TOLERANCE = 1e-4  # of max(1, |score|): other processors add in another order, other weights differ by far more
+
+
+@dataclass(frozen=True)
+class Probes:
+    """A few pictures and what they scored, to prove elsewhere that the answers are the same."""
+
+    images: tuple[bytes, ...]  # PNG
+    views: Views  # of these images, so that their scores follow a change of the classes without a look at them
+    open_score: tuple[float, ...] = ()
+    logits: tuple[tuple[float, ...], ...] = ()
+
+    def scored(self, found: Scores) -> Probes:
+        scores, logits = tuple(found.open_score.tolist()), tuple(map(tuple, found.logits.tolist()))
+        return replace(self, open_score=scores, logits=logits)
+
+
+@dataclass(frozen=True)
+class Contents:
+    model: Model
+    support: Support
+    unknown: Bank | None  # known unknowns
+    promise: Promise
+    decision: Decision
+    probes: Probes
+
+    @property
+    def identity(self) -> str:
+        """Hash of all that an answer depends on; 16 hexadecimal digits."""
+        parts = [
+            self.model.sha256,
+            self.model.open_score,
+            [(name, [photo.digest for photo in bank.photos]) for name, bank in self.support.classes.items()],
+            self.decision.threshold.to_json(),
+        ]
+        if self.unknown is not None and self.model.takes_unknown:
+            parts.append([photo.digest for photo in self.unknown.photos])
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """One probe: what it scored when it was recorded, and what it scores here."""
+
+    expected: float
+    found: float
+    difference: float  # the largest over its open score and its logits, relative to max(1, |expected|)
+
+    @property
+    def same(self) -> bool:
+        return self.difference <= TOLERANCE
+
+
+def _not_finite(what: str) -> DataError:
+    return DataError(
+        f"the {what} of a picture are not finite numbers, so it gets no answer; the model or its recognizer is "
+        "damaged, enroll again with another model",
+        code="not-finite",
+    )
+
+
+def relative(expected: float, found: float) -> float:
+    return abs(found - expected) / max(1.0, abs(expected))
+
+
+class Enrolled:
+    def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
+        self.support, self._model = support, model
+        self._label, views = support.class_of, support.views()  # not kept: of many photos they are gigabytes
+        self._aside = None if unknown is None else unknown.views.full()
+        self._state = enroll(model, views, self._label, self._aside)
+        self._maps = class_maps(views, self._label)
+
+    def compare(self, views: Views) -> Scores:
+        """Views of queries, rounded as those of the support are: whoever asks gets the same scores."""
+        found = self._model.compare(self._state, views.stored().full())
+        if not (np.isfinite(found.logits).all() and np.isfinite(found.open_score).all()):
+            raise _not_finite("scores")
+        return found
+
+    def settled(
+        self, contents: Contents, *, changed: Collection[int] | None = None, before: Sequence[LeftOut] = ()
+    ) -> Contents:
+        """``contents`` with this support, and with all that follows from it: left-out scores, threshold, probes.
+
+        ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
+        A threshold set by hand stays.
+        """
+        views = self.support.views()
+        measured = measure(self._model, views, self._label, aside=self._aside, before=before, changed=changed)
+        usual = usual_ranges(measured.left_out, views, self._label, self._maps)
+        contents = replace(contents, support=self.support)
+        kept = contents.decision.threshold
+        if not contents.decision.by_hand:
+            kept = compute_threshold(contents.promise, self.support.shots, measured)
+        probes = contents.probes.scored(self.compare(contents.probes.views))
+        return replace(contents, decision=Decision(kept, measured, usual), probes=probes)
+
+    def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
+        """In the order of the batch."""
+        readable = iter(self._predictions(batch, decision) if batch.readable else ())
+        return [each if isinstance(each, Unreadable) else next(readable) for each in batch.pictures]
+
+    def _predictions(self, batch: Batch, decision: Decision) -> list[Prediction]:
+        names = (*self.support.names, UNKNOWN_NAME)
+        compared = self.compare(batch.views)
+        best = compared.logits.argmax(axis=1)
+        shares = probabilities(compared, decision)
+        if not np.isfinite(shares).all():
+            raise _not_finite("probabilities")
+        p = shares.tolist()
+        limits = decision.limits(best).tolist()
+        patches, duplicates = self._patches(batch.views.stored().full(), best), self._duplicates(batch)
+        found = []
+        for i, (picture, n, score) in enumerate(
+            zip(batch.readable, best.tolist(), compared.open_score.tolist(), strict=True)
+        ):
+            is_unknown = score > limits[i]
+            own_parts = {name: float(values[i]) for name, values in compared.parts.items()}
+            evidence = Evidence(names[n], p[i][n], is_unknown, score, limits[i], own_parts, patches[i])
+            found.append(
+                Prediction(
+                    path=picture.name,
+                    label=UNKNOWN_NAME if is_unknown else names[n],
+                    is_unknown=is_unknown,
+                    open_score=score,
+                    threshold=limits[i],
+                    probabilities=dict(zip(names, p[i], strict=True)),
+                    nearest=names[n],
+                    reason=reason(evidence, decision.usual),
+                    warning=duplicates[i],
+                )
+            )
+        return found
+
+    def matching_patches(self, views: Views, name: str) -> set[int] | None:
+        """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
+        local = views.full().local
+        if self._maps is None or local is None:
+            return None
+        match = self._maps.match(local, np.array([self.support.names.index(name)]))
+        return set(np.flatnonzero(match[0]).tolist())
+
+    def _patches(self, views: Views, best: Array) -> Sequence[tuple[int, int] | None]:
+        """How many patches match the nearest class, of how many."""
+        if self._maps is None or views.local is None:
+            return [None] * len(views)
+        return [(n, self._maps.n_patches) for n in self._maps.match(views.local, best).sum(axis=1).tolist()]
+
+    def _duplicates(self, batch: Batch) -> list[str]:
+        """For each picture the support photo that it (nearly) is, in words, or nothing."""
+        alike = correlation(stacked([each.signature for each in batch.readable]), self.support.signature)
+        told = []
+        for picture, row in zip(batch.readable, alike, strict=True):
+            closest = int(row.argmax())
+            photo, name = self.support.photos[closest], self.support.names[int(self._label[closest])]
+            same = "" if picture.digest == photo.digest else "nearly "
+            told.append(
+                f"this is {same}the support photo {photo.name} of {name}: its answer proves little"
+                if not same or float(row[closest]) >= NEAR
+                else ""
+            )
+        return told

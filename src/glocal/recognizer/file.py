@@ -1,0 +1,322 @@
+"""The ``.glocal`` file: one zip, no pickle, replaced as a whole.
+
+    manifest.json           classes, model, hashes, threshold and how it came about
+    model/...               checkpoint.safetensors, without the weights of a backbone that comes with a package;
+                            or embed.onnx, enroll.onnx and score.onnx
+    support.safetensors     views and signatures of the support photos, the known unknowns and the probes
+    thumbnails/0.jpg ...    of every support photo, then of the known unknowns
+    probes/0.png ...        pictures whose scores are in the manifest
+
+What is read is believed to come from a stranger: names, sizes, hashes and shapes are checked before they are used.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import zipfile
+from collections.abc import Callable, Mapping
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from glocal.common.errors import DataError, GlocalError
+from glocal.common.files import check_recognizer, or_not_written, replacing
+from glocal.common.validation import LARGEST_THUMBNAIL, check_kind, check_picture
+from glocal.recognizer import old_format
+from glocal.recognizer.calibration.decision import Decision, Promise
+from glocal.recognizer.calibration.leave_one_out import ALIKE, Measured
+from glocal.recognizer.calibration.threshold import LeftOut, Threshold
+from glocal.recognizer.enrolled import Contents, Probes
+from glocal.recognizer.features import UNKNOWN, Array, Views, join
+from glocal.recognizer.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
+from glocal.recognizer.photos.images import LARGEST_SIDE
+from glocal.recognizer.support import CELLS, Bank, Photo, Support
+from glocal.recognizer.tensors import pack, unpack
+
+SUFFIX = ".glocal"
+FORMAT, SCHEMA = "glocal recognizer", 3
+MANIFEST, MODEL, SUPPORT = "manifest.json", "model/", "support.safetensors"
+_thumbnail, _probe = "thumbnails/{}.jpg".format, "probes/{}.png".format
+LONGEST = 300  # characters of what is wrong with a file: it may quote the file
+LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same recognizer is the same bytes
+
+# What a manifest holds, as ``door.check_kind`` reads it.
+_PHOTO = {"name": str, "digest": str}
+_MODEL = {"kind": str, "name": str, "method": str, "open_score": str, "preprocess": dict}
+_MODELS: dict[str, dict[str, Any]] = {
+    CHECKPOINT: _MODEL | {"settings": dict, "backbone": dict, "backbone_sha256": str},
+    ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
+}
+_SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": dict[str, float]}
+_SINGLE = ("own", "alike")  # numbers among what was measured
+_FIELDS: dict[str, Any] = {
+    "format": str,
+    "schema_version": int,
+    "version": str,  # of the glocal that wrote it
+    "identity": str,  # hash of all that an answer depends on
+    "model": dict,
+    "classes": [{"name": str, "photos": [_PHOTO]}],
+    "unknown": list | None,
+    "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
+    "threshold": dict,
+    "usual": dict[str, list[float]],
+    "measured": {name: [_SCORED] for name in ("left_out", "alone", "strange", "unknown")}
+    | dict.fromkeys(_SINGLE, float),
+    "probes": [{"open_score": float, "logits": list[float]}],
+    "sha256": dict[str, str],  # of the members that hold numbers
+}
+
+
+def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
+    """``is_current`` as for ``files.put``."""
+    banks = [*contents.support.classes.values(), *([contents.unknown] if contents.unknown is not None else [])]
+    views = {"photo": join([bank.views for bank in banks]), "probe": contents.probes.views}
+    arrays = {f"{kind}.vec": each.vec for kind, each in views.items()}
+    arrays |= {f"{kind}.local": each.local for kind, each in views.items() if each.local is not None}
+    arrays["photo.signature"] = np.concatenate([bank.signature for bank in banks])
+    large = {f"{MODEL}{name}": data for name, data in contents.model.files().items()} | {SUPPORT: pack(arrays)}
+    manifest = _manifest(contents, {name: hashlib.sha256(data).hexdigest() for name, data in large.items()})
+    thumbnails = [photo.thumbnail for bank in banks for photo in bank.photos]
+    members = {
+        MANIFEST: json.dumps(manifest, indent=1).encode(),
+        **large,
+        **{_thumbnail(i): data for i, data in enumerate(thumbnails)},
+        **{_probe(i): data for i, data in enumerate(contents.probes.images)},
+    }
+    check_target(path)
+    with (
+        or_not_written(path, "what was there before is unchanged, free some space or choose another place"),
+        replacing(path, is_current=is_current) as partial,
+        zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for name, data in members.items():
+            archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
+
+
+def check_target(path: Path, suffix: str = SUFFIX) -> None:
+    """Refuse a place where nothing can be written, before minutes are spent on what is to be written there."""
+    if path.is_dir():
+        raise DataError(f"{path} is a folder; name a file, such as {path / 'parts'}{suffix}", code="bad-target")
+    above = next(each for each in (path.parent, *path.parent.parents) if each.exists())
+    if not above.is_dir():
+        raise DataError(
+            f"{path} cannot be written: {above} is a file, not a folder; choose another place", code="bad-target"
+        )
+
+
+def holds_recognizer(path: Path) -> bool:
+    """Whether a path names a file of ours; a checkpoint or a run folder is none."""
+    if path.is_dir():
+        return old_format.is_export(path)
+    return path.suffix == SUFFIX or (path.is_file() and zipfile.is_zipfile(path))
+
+
+def read_manifest(path: Path) -> dict[str, Any]:
+    """The manifest alone, in a moment."""
+    return _open(path, manifest_only=True)[0]
+
+
+def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Contents:
+    manifest, members = _open(path)
+    try:
+        listed = [photo for each in manifest["classes"] for photo in each["photos"]] + (manifest["unknown"] or [])
+        sizes = [*(len(each["photos"]) for each in manifest["classes"]), len(manifest["unknown"] or [])]
+        probes = manifest["probes"]
+        expected = [*manifest["sha256"], *map(_thumbnail, range(len(listed))), *map(_probe, range(len(probes)))]
+        if missing := sorted(set(expected) - members.keys()):
+            raise ValueError(f"{missing[0]} is missing")
+        if extra := sorted(members.keys() - set(expected)):
+            raise ValueError(f"{extra[0]!r} does not belong to a recognizer")
+        for name, sha256 in manifest["sha256"].items():
+            if hashlib.sha256(members[name]).hexdigest() != sha256:
+                raise ValueError(f"{name} is not what was written")
+        for i in range(len(listed)):
+            check_picture(members[_thumbnail(i)], "JPEG", LARGEST_THUMBNAIL)
+        for i in range(len(probes)):
+            check_picture(members[_probe(i)], "PNG", LARGEST_SIDE)
+        arrays = unpack(members[SUPPORT], SUPPORT)
+        banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
+        names = [each["name"] for each in manifest["classes"]]
+        support = Support(dict(zip(names, banks, strict=False)))
+        decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
+        seen = _views(arrays, "probe", len(probes))
+        if not banks[0].views.alike(seen):
+            raise ValueError("its probes were seen by another model than its photos")
+        kept = Probes(
+            tuple(members[_probe(i)] for i in range(len(probes))),
+            seen,
+            tuple(each["open_score"] for each in probes),
+            tuple(tuple(each["logits"]) for each in probes),
+        )
+    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
+    model = _model(path, manifest, members, device=device, threads=threads)
+    promise = Promise(**manifest["promise"])
+    return Contents(model, support, banks[-1] if sizes[-1] else None, promise, decision, kept)
+
+
+def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """The manifest, checked, and the other members by name; of an older format as this one has them."""
+    try:
+        if old_format.is_export(path):
+            members = old_format.export_members(path, manifest_only=manifest_only)
+        else:
+            members = _unzipped(path, manifest_only=manifest_only)
+        try:
+            manifest = json.loads(members.pop(MANIFEST), parse_constant=_refuse_constant)
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"its manifest is not JSON: {error}") from error
+        if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, old_format.EXPORT):
+            raise _foreign(path, "a zip, but not a recognizer of glocal; name a file that `glocal enroll` wrote")
+        schema = manifest.get("schema_version")
+        if isinstance(schema, int) and schema > SCHEMA:
+            raise DataError(
+                f"{path} was written by a newer glocal ({manifest.get('version')}, schema {schema}); this glocal reads "
+                f"schema {SCHEMA}: update glocal",
+                code="newer-file",
+            )
+        if schema == 1:
+            manifest, members = old_format.upgraded(manifest, members)
+        if schema in (1, 2):
+            manifest = old_format.without_score_model(manifest)
+        manifest["measured"].setdefault("alike", ALIKE)  # the first files of schema 3 have none
+        check_kind(manifest, _FIELDS, "manifest")
+        check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
+        check_kind(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
+        if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
+            raise ValueError("a class without photos, or no class")
+    except (DataError, OSError):
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
+    return manifest, members
+
+
+def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
+    """Members of a zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice."""
+    check_recognizer(path)
+    if path.is_dir():
+        raise _foreign(path, "a folder, but not one that glocal exported; name a .glocal file")
+    with path.open("rb") as file:
+        if file.read(4) != b"PK\x03\x04":
+            raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = {entry.filename: entry for entry in archive.infolist()}
+            if MANIFEST not in entries:
+                raise _foreign(path, f"a zip, but not a recognizer of glocal: it has no {MANIFEST}")
+            total = sum(entry.file_size for entry in archive.infolist())
+            packed = any(entry.compress_type or entry.file_size != entry.compress_size for entry in entries.values())
+            if len(entries) != len(archive.infolist()) or packed or total > path.stat().st_size:
+                raise ValueError("it was packed by another program")
+            wanted = [MANIFEST] if manifest_only else list(entries)
+            return {name: archive.read(name) for name in wanted}
+    except DataError:
+        raise
+    except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise DataError(f"{path} is damaged or was cut short ({error}); copy it again", code="damaged-file") from error
+
+
+def _model(
+    path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], *, device: str, threads: int
+) -> Model:
+    record = manifest["model"]
+    files = {name.removeprefix(MODEL): data for name, data in members.items() if name.startswith(MODEL)}
+    try:
+        if record["kind"] == ONNX:
+            return OnnxModel.read(record, files, threads=threads)
+        found: Model = torch_models().TorchModel.read(record, files, device=device)
+        return found
+    except GlocalError as error:
+        raise type(error)(
+            f"the model in {path}, written by glocal {manifest['version']}, cannot be used: {error}", code=error.code
+        ) from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise damaged(path, error) from error
+
+
+def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
+    decision, probes, aside = contents.decision, contents.probes, contents.unknown
+    return {
+        "format": FORMAT,
+        "schema_version": SCHEMA,
+        "version": importlib.import_module("glocal").__version__,
+        "identity": contents.identity,
+        "model": contents.model.record(),
+        "classes": [{"name": name, "photos": _named(bank)} for name, bank in contents.support.classes.items()],
+        "unknown": None if aside is None else _named(aside),
+        "promise": vars(contents.promise),
+        "threshold": decision.threshold.to_json(),
+        "usual": decision.usual,
+        "measured": {
+            name: [each._asdict() | {"parts": dict(each.parts)} for each in value] if name not in _SINGLE else value
+            for name, value in vars(decision.measured).items()
+        },
+        "probes": [
+            {"open_score": score, "logits": list(logits)}
+            for score, logits in zip(probes.open_score, probes.logits, strict=True)
+        ],
+        "sha256": dict(sha256),
+    }
+
+
+def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown: int) -> Decision:
+    threshold = Threshold.from_json(manifest["threshold"])
+    if threshold.per_class is not None and len(threshold.per_class) != n_way:
+        raise ValueError(f"{len(threshold.per_class)} thresholds for {n_way} classes")
+    found = manifest["measured"]
+    scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name not in _SINGLE}
+    for name, some in scored.items():
+        first = UNKNOWN if name == "unknown" else 0  # known unknowns have no class, and are counted for themselves
+        for e in some:
+            placed = 0 <= e.photo < (n_photos if first == 0 else n_unknown) and first <= e.label < n_way
+            if not (placed and 0 <= e.nearest < n_way and 0 <= e.shots < max(2, n_photos)):
+                raise ValueError(f"its scores do not belong to its {n_way} classes")
+    if any(len(each["logits"]) != n_way for each in manifest["probes"]):
+        raise ValueError(f"its scores do not belong to its {n_way} classes")
+    usual = {name: (float(low), float(high)) for name, (low, high) in manifest["usual"].items()}
+    return Decision(threshold, Measured(**scored, own=float(found["own"]), alike=float(found["alike"])), usual)
+
+
+def _banks(
+    listed: list[dict[str, str]], thumbnails: list[bytes], arrays: Mapping[str, Array], sizes: list[int]
+) -> list[Bank]:
+    """One bank per entry of ``sizes``, of consecutive photos."""
+    views, signature = _views(arrays, "photo", len(listed)), arrays["photo.signature"]
+    if signature.shape != (len(listed), CELLS * CELLS) or signature.dtype != np.uint8:
+        raise ValueError(f"its signatures do not belong to its {len(listed)} photos")
+    photos = [Photo(each["name"], each["digest"], data) for each, data in zip(listed, thumbnails, strict=True)]
+    whole = Bank(tuple(photos), views, signature)
+    return [whole.rows(range(end - size, end)) for end, size in zip(accumulate(sizes), sizes, strict=True)]
+
+
+def _views(arrays: Mapping[str, Array], kind: str, n: int) -> Views:
+    vec, local = arrays[f"{kind}.vec"], arrays.get(f"{kind}.local")
+    if vec.ndim != 2 or len(vec) != n or vec.dtype != np.float32 or not np.isfinite(vec).all():
+        raise ValueError(f"its views do not belong to its {n} pictures")
+    if local is not None and (
+        local.ndim != 4 or len(local) != n or local.dtype.kind != "f" or not np.isfinite(local).all()
+    ):
+        raise ValueError(f"its local views do not belong to its {n} pictures")
+    return Views(vec, local)
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number")
+
+
+def _named(bank: Bank) -> list[dict[str, str]]:
+    return [{"name": each.name, "digest": each.digest} for each in bank.photos]
+
+
+def damaged(path: Path, error: Exception) -> DataError:
+    what = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:LONGEST]
+    return DataError(f"{path} is damaged: {what}; copy it again", code="damaged-file")
+
+
+def _foreign(path: Path, what: str) -> DataError:
+    return DataError(f"{path} is {what}", code="no-recognizer")

@@ -1,0 +1,1 @@
+"""Photos: found, decoded, cut to size."""

@@ -1,0 +1,409 @@
+"""The one place where a picture is decoded, cut and scaled.  Whatever comes in, RGB pixels or a sentence come out.
+
+``decode`` is used from thread pools, so it leaves the process-wide state of ``warnings`` and Pillow alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import io
+import json
+import math
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+from glocal.common.errors import DataError, RecipeError
+
+IMAGENET_MEAN = (0.485, 0.456, 0.406)
+IMAGENET_STD = (0.229, 0.224, 0.225)
+Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
+MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
+RESIZED_PIXELS = 1 << 24  # a picture that would have more after resizing, 48 MiB, is resized in its middle alone
+MIN_SIDE = 8  # below this there is nothing to recognise
+DECODING = 1 << 30  # bytes for pictures that are being decoded, of all threads together
+_USUAL = ("1", "L", "P", "RGB")  # modes that take one copy in Pillow (4 bytes a pixel), one upright and one as pixels
+LARGEST_SIDE = 1024  # that a model may want: what it takes in memory grows with the square
+# fmt: off
+IMAGE_SUFFIXES = frozenset({
+    ".jpg", ".jpeg", ".jpe", ".jfif", ".png", ".webp", ".gif", ".bmp", ".tif", ".tiff",
+    ".ppm", ".pgm", ".pbm", ".pnm", ".jp2", ".avif", ".heic", ".heif",
+})
+# fmt: on
+# An allow-list: some of Pillow's other readers start programs (EPS) or follow pointers into other files.
+_FORMATS = ("JPEG", "MPO", "PNG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF", "HEIF")
+_BAND = 1 << 20  # pixels of a picture that are in 64-bit numbers at a time
+_ORIENTATION = 0x0112
+_UPRIGHT = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+P = TypeVar("P", bound="Preprocess")
+
+
+@dataclass(frozen=True)
+class Preprocess:
+    """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
+
+    The short side is resized to ``resize`` (``size`` when None), the centre ``size`` x ``size`` is cut out,
+    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel;
+    with it even such a picture is enlarged and cut, because the published programs do that (CIFAR-FS: 40, then 32).
+    """
+
+    size: int
+    resize: int | None = None
+    mean: tuple[float, float, float] = IMAGENET_MEAN
+    std: tuple[float, float, float] = IMAGENET_STD
+    interpolation: Literal["bilinear", "bicubic"] = "bilinear"
+
+    def __post_init__(self) -> None:
+        for name, pixels in (("size", self.size), ("resize", self.resize)):
+            if type(pixels) is not int and not (name == "resize" and pixels is None):
+                raise RecipeError(f"preprocess.{name} must be a whole number of pixels, got {pixels!r}")
+        try:
+            object.__setattr__(self, "mean", tuple(map(float, self.mean)))  # lists come in from JSON and TOML
+            object.__setattr__(self, "std", tuple(map(float, self.std)))
+        except (TypeError, ValueError) as error:
+            raise RecipeError(f"preprocess needs 3 means and 3 stds, got {self.mean!r} and {self.std!r}") from error
+        if not 1 <= self.size <= LARGEST_SIDE or (self.resize or 1) > 2 * LARGEST_SIDE:
+            raise RecipeError(
+                f"preprocess.size must be in 1..{LARGEST_SIDE} pixels and resize at most {2 * LARGEST_SIDE}, "
+                f"got {str(self.size)[:20]} and {str(self.resize)[:20]}"
+            )
+        if self.resize is not None and self.resize < self.size:
+            raise RecipeError(f"preprocess.resize must be at least size = {self.size}, got {self.resize}")
+        finite = all(map(math.isfinite, self.mean + self.std))
+        if len(self.mean) != 3 or len(self.std) != 3 or not finite or min(self.std) <= 0:
+            raise RecipeError(f"preprocess needs 3 finite means and 3 positive stds, got {self.mean} and {self.std}")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls: type[P], fields: dict[str, Any]) -> P:
+        known = cls.__dataclass_fields__.keys()
+        if not isinstance(fields, dict) or "size" not in fields or not fields.keys() <= known:
+            raise RecipeError(f"preprocess must be a table with a size and of {', '.join(known)} only, got {fields!r}")
+        return cls(**fields)
+
+    def fingerprint(self) -> str:
+        return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
+
+
+class Room:
+    """So many bytes for all pictures that are being decoded, whoever asked for them; the others wait for their turn."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._taken, self._changed = size, 0, threading.Condition()
+
+    @contextmanager
+    def room(self, n: int) -> Iterator[None]:
+        """One that needs more than there is has it all to itself."""
+        n = min(n, self._size)
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken + n <= self._size)
+            self._taken += n
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._taken -= n
+                self._changed.notify_all()
+
+
+_MEMORY = Room(DECODING)
+
+
+class UnusableImage(DataError):
+    """One picture that cannot be used; ``reason`` is the sentence without the name."""
+
+    def __init__(self, where: str, reason: str) -> None:
+        super().__init__(f"cannot use picture {where}: {reason}")
+        self.where = where
+        self.reason = reason
+
+
+def decode(source: Path | bytes, *, name: str | None = None, max_pixels: int = MAX_PIXELS) -> Pixels:
+    """First frame of a picture as (H, W, 3) uint8: upright, alpha laid on white, 16 bits cut to the upper 8.
+
+    Size is judged from the header, before any pixel is unpacked.  Pillow's own limit holds beside ``max_pixels``.
+    """
+    where = name or (str(source) if isinstance(source, Path) else "(unnamed)")
+    with (
+        _refusing(where, max_pixels),
+        _stream(source, where) as stream,
+        Image.open(stream, formats=_formats()) as image,
+    ):
+        return _pixels(image, where, max_pixels)
+
+
+def opened(image: Image.Image, name: str) -> Pixels:
+    """What ``decode`` gives for the file of a Pillow image, which may not have been loaded yet."""
+    with _refusing(name, MAX_PIXELS):
+        return _pixels(image, name, MAX_PIXELS)
+
+
+def _pixels(image: Image.Image, where: str, max_pixels: int) -> Pixels:
+    _check_size(image.size, where, max_pixels)
+    with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
+        image.load()
+        return _upright_rgb(image)
+
+
+@contextmanager
+def _refusing(where: str, max_pixels: int) -> Iterator[None]:
+    """Whatever goes wrong with a picture becomes a sentence about it."""
+    try:
+        yield
+    except UnusableImage:
+        raise
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise UnusableImage(where, f"{_limit_rule(max_pixels)} ({error})") from None
+    except UnidentifiedImageError:
+        raise UnusableImage(where, f"its content is not a picture in any format read here; {_hint(where)}") from None
+    except MemoryError:
+        raise UnusableImage(where, "not enough memory to decode it; make it smaller") from None
+    except Exception as error:  # readers of damaged bytes fail with OSError, SyntaxError, struct.error, zlib.error, ...
+        what = str(error) or type(error).__name__
+        raise UnusableImage(
+            where, f"damaged, truncated or of a rare kind ({what}); save it again as JPEG or PNG"
+        ) from error
+
+
+def is_picture(name: str) -> bool:
+    """By its ending; pathlib would take seconds for the names of a data set."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
+    """As the bytes of a picture file."""
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **how)
+    return buffer.getvalue()
+
+
+def pixels_of(data: bytes) -> int:
+    """As the header says; 0 where there is no telling."""
+    try:
+        with Image.open(io.BytesIO(data), formats=_formats()) as image:
+            return image.width * image.height
+    except Exception:  # whatever is wrong with it is told when it is decoded
+        return 0
+
+
+def picture_size(data: bytes, *, name: str) -> tuple[int, int]:
+    """(H, W) of a picture once it is upright, as its header says."""
+    try:
+        with _stream(data, name) as stream, Image.open(stream, formats=_formats()) as image:
+            if image.format == "TIFF":
+                image.load()  # Pillow turns these itself, before or while it loads them, by version
+            turned = _orientation(image) > 4
+            return (image.width, image.height) if turned else (image.height, image.width)
+    except UnusableImage:
+        raise
+    except Exception as error:
+        raise UnusableImage(name, f"its header cannot be read ({error}); copy it again") from error
+
+
+def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
+    """(H, W, 3) -> (size, size, 3): short side resized, centre cut out; what needs neither passes untouched."""
+    size, height, width = preprocess.size, *image.shape[:2]
+    if (height, width) == (size, size) and preprocess.resize in (None, size):
+        return image
+    short, target = min(height, width), preprocess.resize or size
+    if short != target:
+        shape = (target * width // short, target * height // short)  # PIL wants (width, height)
+        if math.prod(shape) > RESIZED_PIXELS:
+            return _resized_middle(image, shape, preprocess)
+        image = np.array(Image.fromarray(image).resize(shape, _RESAMPLING[preprocess.interpolation]))
+    return np.ascontiguousarray(_centre(image, size, size))
+
+
+def _resized_middle(image: Pixels, shape: tuple[int, int], preprocess: Preprocess) -> Pixels:
+    """What is left of a long banner after resizing to ``shape`` and cutting; all of it could take any amount of memory.
+
+    Only a part around the middle is resized, at the same places and by the same factor as in the whole: the same pixels
+    up to the rounding of those places.
+    """
+    size, (width, height) = preprocess.size, shape
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    across, down = image.shape[1] / width, image.shape[0] / height
+    box = (left * across, top * down, (left + size) * across, (top + size) * down)
+    # The filter reaches beyond the box; of what is further away not even a view is made.
+    reach = 4 * max(1, math.ceil(max(across, down)))
+    x, y = max(0, math.floor(box[0]) - reach), max(0, math.floor(box[1]) - reach)
+    part = image[y : math.ceil(box[3]) + reach, x : math.ceil(box[2]) + reach]
+    inner = (box[0] - x, box[1] - y, box[2] - x, box[3] - y)
+    picture = Image.fromarray(np.ascontiguousarray(part))
+    return np.array(picture.resize((size, size), _RESAMPLING[preprocess.interpolation], box=inner))
+
+
+def check_side(height: int, width: int, where: str) -> None:
+    """Refuse a picture too small to show anything."""
+    if min(height, width) < MIN_SIDE:
+        raise UnusableImage(
+            where, f"each side must have at least {MIN_SIDE} pixels, got {width}x{height}; use a larger picture"
+        )
+
+
+class ArraySource:
+    """uint8 pictures (n, H, W, 3), or grey ones (n, H, W) or (n, H, W, 1), in memory or memory-mapped."""
+
+    def __init__(self, images: NDArray[Any]) -> None:
+        grey = images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 1)
+        if images.dtype != np.uint8 or not (grey or (images.ndim == 4 and images.shape[3] == 3)):
+            raise DataError(
+                f"images must be uint8 of shape (n, H, W, 3), or (n, H, W) for grey, got {images.dtype} "
+                f"{images.shape}; convert with (255 * x).astype('uint8') and put the channels last"
+            )
+        if len(images):
+            check_side(images.shape[1], images.shape[2], "images[0]")
+        self._images = images
+        self._grey = grey
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def read(self, i: int) -> Pixels:
+        """Pixels (H, W, 3) of picture i, the caller's own to change."""
+        image = np.array(self._images[i], order="C", subok=False)
+        return np.repeat(image.reshape(*image.shape[:2], 1), 3, axis=2) if self._grey else image
+
+    def where(self, i: int) -> str:
+        return f"images[{i}]"
+
+    def stamp(self, i: int) -> str | None:
+        return None
+
+
+def _centre(image: Pixels, height: int, width: int) -> Pixels:
+    top, left = round((image.shape[0] - height) / 2), round((image.shape[1] - width) / 2)
+    return image[top : top + height, left : left + width]
+
+
+@cache
+def _formats() -> tuple[str, ...]:
+    with suppress(ImportError):  # an extra: Pillow itself reads no HEIC
+        importlib.import_module("pillow_heif").register_heif_opener()
+    Image.init()  # asking Image.open for a format whose plugin is absent would be a KeyError
+    return tuple(name for name in _FORMATS if name in Image.OPEN)
+
+
+@contextmanager
+def _stream(source: Path | bytes, where: str) -> Iterator[BinaryIO]:
+    if isinstance(source, bytes):
+        opened: BinaryIO = io.BytesIO(source)
+    else:
+        if not source.exists():
+            raise UnusableImage(where, "the file does not exist or is a link that leads nowhere; check the path")
+        if not source.is_file():  # opening a named pipe would wait for ever
+            raise UnusableImage(where, "this is not a regular file; name a picture file")
+        try:
+            opened = source.open("rb")
+        except OSError as error:
+            raise UnusableImage(where, f"the file cannot be opened ({error.strerror}); check its permissions") from None
+    with opened:
+        if not opened.read(1):
+            raise UnusableImage(where, "the file is empty (0 bytes); copy it again")
+        yield opened  # Pillow reads from the beginning again
+
+
+def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
+    width, height = size
+    if width * height > max_pixels:
+        raise UnusableImage(where, f"{_limit_rule(max_pixels)}, got {width}x{height}")
+    check_side(height, width, where)
+
+
+def _limit_rule(max_pixels: int) -> str:
+    limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
+    return f"more than {limit:,} pixels, the limit against decompression bombs; make the picture smaller"
+
+
+def _hint(where: str) -> str:
+    if where.lower().endswith((".heic", ".heif")):
+        return "HEIC needs pip install 'glocal[heif]', or export the photo as JPEG"
+    return "save it as JPEG or PNG, or remove it"
+
+
+def _upright_rgb(image: Image.Image) -> Pixels:
+    """Pixels of a loaded image; its orientation is read after loading because Pillow turns TIFF files itself."""
+    turn = _UPRIGHT.get(_orientation(image))
+    rgb = _rgb(image)
+    return np.array(rgb if turn is None else rgb.transpose(turn))
+
+
+def _orientation(image: Image.Image) -> int:
+    try:
+        return int(image.getexif().get(_ORIENTATION, 1))
+    except Exception:  # a damaged EXIF block says nothing about the pixels, which are fine
+        return 1
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode == "I" or image.mode.startswith("I;16"):
+        image = Image.fromarray(_by_bands(image, _integer_rule))
+    elif image.mode == "F":
+        image = Image.fromarray(_by_bands(image, _float_rule))
+    elif image.has_transparency_data:
+        rgba = image.convert("RGBA")
+        image = Image.alpha_composite(Image.new("RGBA", rgba.size, "white"), rgba)
+    return image.convert("RGB")
+
+
+Rule: TypeAlias = "Callable[[NDArray[Any]], NDArray[Any]]"
+
+
+def _by_bands(image: Image.Image, rule_of: Callable[[float, float], Rule]) -> Pixels:
+    """Grey of more than 8 bits to bytes, by a rule that follows from its least and its largest value.
+
+    Some rows at a time: in 64-bit numbers, all of a large picture at once would take gigabytes.
+    """
+    rows = max(1, _BAND // image.width)
+    boxes = [(0, y, image.width, min(y + rows, image.height)) for y in range(0, image.height, rows)]
+    ends = [(band.min().item(), band.max().item()) for band in (np.asarray(image.crop(box)) for box in boxes)]
+    low, high = min(low for low, _ in ends), max(high for _, high in ends)
+    if not all(math.isfinite(end) for pair in ends for end in pair):  # NaN is less than nothing
+        raise ValueError("float picture with NaN or infinite pixels")
+    rule, out = rule_of(low, high), np.empty((image.height, image.width), np.uint8)
+    for box in boxes:
+        out[box[1] : box[3]] = rule(np.asarray(image.crop(box)))
+    return out
+
+
+def _integer_rule(low: float, high: float) -> Rule:
+    """16-bit grey by its upper byte; wider or signed numbers are stretched so that nothing clips."""
+    if low >= 0 and high < 1 << 16:
+        return lambda grey: grey.astype(np.int64) >> 8
+    return _stretched(low, high)
+
+
+def _float_rule(low: float, high: float) -> Rule:
+    """Float grey: 0..1 is scaled, 0..255 kept, anything else stretched from its least to its largest value."""
+    if low < 0 or high > 255:
+        return _stretched(low, high)
+    return lambda grey: np.rint(grey.astype(np.float64) * 255 if high <= 1 else grey)
+
+
+def _stretched(low: float, high: float) -> Rule:
+    factor = 255 / (high - low) if high > low else 0
+    return lambda grey: np.rint((grey.astype(np.float64) - low) * factor)

@@ -1,0 +1,237 @@
+"""Photos before a model sees them: found below folders, opened, cut to size."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any, NoReturn, TypeAlias, TypeVar
+
+import numpy as np
+from PIL import Image
+
+from glocal.common.errors import DataError
+from glocal.recognizer.photos.images import (
+    ArraySource,
+    Pixels,
+    Preprocess,
+    UnusableImage,
+    decode,
+    fit,
+    is_picture,
+    opened,
+)
+from glocal.recognizer.support import UNKNOWN_NAME, check_class_name, check_distinct, composed, signature
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A picture not yet opened."""
+
+    name: str  # what a person would look for
+    read: Callable[[], Pixels]  # (H, W, 3)
+    pixels: int = 0  # that it will have, where that is known before
+
+
+Image_: TypeAlias = "str | Path | bytes | Image.Image | np.ndarray[Any, Any] | Source"
+Photos: TypeAlias = "Iterable[Image_] | Image_"
+Labelled: TypeAlias = "str | Path | Mapping[str, Photos]"
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture as the encoder sees it."""
+
+    name: str
+    pixels: Pixels  # (size, size, 3)
+    digest: str  # sha256 of these pixels
+    signature: Pixels  # see support.signature
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A picture that cannot be used, and why."""
+
+    path: str
+    error: str
+
+
+def as_source(image: Image_, name: str = "(picture)") -> Source:
+    """A path, the bytes of a picture file, a Pillow image, or uint8 pixels (H, W, 3) or (H, W)."""
+    if isinstance(image, Source):
+        return image
+    if isinstance(image, str | Path):
+        return Source(str(image), partial(decode, Path(image)))
+    if isinstance(image, bytes):
+        return Source(name, partial(decode, image, name=name))
+    if isinstance(image, Image.Image):
+        try:  # now, because whoever gave it may go on to its next frame
+            pixels = opened(image, name)
+        except UnusableImage as bad:
+            return Source(name, partial(_raise, bad))
+        return Source(name, lambda: pixels)
+    if isinstance(image, np.ndarray):
+        return Source(name, partial(ArraySource(image[None]).read, 0))
+    raise DataError(f"a picture must be a path, bytes, a Pillow image or a uint8 array, got {type(image).__name__}")
+
+
+def _raise(error: UnusableImage) -> NoReturn:
+    raise error
+
+
+def take(source: Source, preprocess: Preprocess) -> Picture | Unreadable:
+    """Decode and cut one picture; what is wrong with it is an answer too, because a folder must not stop at it."""
+    try:
+        pixels = fit(source.read(), preprocess)
+    except UnusableImage as bad:
+        return Unreadable(source.name, bad.reason)
+    return Picture(source.name, pixels, hashlib.sha256(pixels.data).hexdigest(), signature(pixels))
+
+
+def made_ahead(
+    make: Callable[[T], U], items: Iterable[T], size: int, *, workers: int, ahead: int = 1
+) -> Iterator[list[U]]:
+    """``make`` of each item, ``size`` of them together and in order, by threads.
+
+    While the caller works on one such batch, ``ahead`` others are made; the input is read only that far.
+    """
+    waiting: deque[list[Future[U]]] = deque()
+    rest = iter(items)
+    pool = ThreadPoolExecutor(workers)
+    try:
+        while True:
+            while len(waiting) <= ahead and (some := list(islice(rest, size))):
+                waiting.append([pool.submit(make, each) for each in some])
+            if not waiting:
+                return
+            yield [future.result() for future in waiting.popleft()]
+    finally:  # also when one fails or the caller stops half way: then nobody needs the rest
+        pool.shutdown(cancel_futures=True)
+
+
+def sources_of(photos: Photos, prefix: str = "") -> list[Source]:
+    """One photo, several, or all below a folder."""
+    if isinstance(photos, str | Path):
+        return [as_source(path) for path in picture_files([photos])]
+    if isinstance(photos, bytes | Source | Image.Image) or (isinstance(photos, np.ndarray) and photos.ndim < 4):
+        photos = [photos]
+    found: list[Source] = []
+    for i, photo in enumerate(photos):
+        if isinstance(photo, str | Path):
+            found += sources_of(photo)
+        else:
+            found.append(as_source(photo, f"{prefix}{i}"))
+    return found
+
+
+def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str, list[Source]]:
+    """``folder/<class>/**/picture``, the same in a zip, or a mapping of class names to photos; a photo in each.
+
+    Names become composed Unicode, as recognizers keep them: a folder copied from a Mac is found under the typed name.
+    ``unknown`` is no class and may be there all the same: it holds pictures of other things.  Without ``check_names``
+    they may be any, and two spellings of one name are one class.
+    """
+    if isinstance(photos, Mapping):
+        pairs = [(str(name), sources_of(some, f"{name}/")) for name, some in photos.items()]
+    else:
+        pairs = _listed(Path(photos))
+    for name, some in pairs:
+        if not some:
+            raise DataError(f"class {name!r} has no photo; give at least one, or leave the class out")
+    if not pairs:
+        raise DataError("there is no class; give at least one class with at least one photo")
+    if check_names:
+        check_distinct([check_class_name(name) for name, _ in pairs if not is_unknown(name)])
+    found: dict[str, list[Source]] = {}
+    for name, some in pairs:
+        found.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
+    return found
+
+
+def is_unknown(name: str) -> bool:
+    """Whether a folder holds pictures of no class, by its name."""
+    return composed(name).casefold() == UNKNOWN_NAME
+
+
+def nested_folders(photos: Labelled) -> dict[str, list[str]]:
+    """Class folders that hold folders and no photo, with the names of these: perhaps they are the real classes."""
+    if isinstance(photos, Mapping) or not Path(photos).is_dir():
+        return {}
+    found = {}
+    layouts = _layouts()
+    for folder in sorted(layouts.unwrap(Path(photos)).iterdir()):
+        if not folder.is_dir() or layouts.is_litter(folder.name) or is_unknown(folder.name):
+            continue
+        inside = list(folder.iterdir())
+        below = sorted(each.name for each in inside if each.is_dir() and not each.name.startswith("."))
+        if len(below) > 1 and not any(is_picture(each.name) for each in inside):
+            found[composed(folder.name)] = below
+    return found
+
+
+def loose_pictures(photos: Labelled) -> list[str]:
+    """Names of the pictures beside the class folders: nobody said what they show."""
+    return [] if isinstance(photos, Mapping) else list(_listing(Path(photos)).loose)
+
+
+def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
+    """Files as they are named; of a folder every picture in and below it, by name, links to folders not followed.
+
+    One folder's names are in memory at a time, not those of the whole tree.  A folder without any picture is refused:
+    whoever names it expects answers.
+    """
+    for given in inputs:
+        path = Path(given)
+        if not path.is_dir():
+            yield path
+            continue
+        empty = True
+        for found in _below(path):
+            empty = False
+            yield found
+        if empty:
+            raise DataError(f"{path}: no picture in this folder or below it; name a folder that holds some")
+
+
+def _below(folder: Path) -> Iterator[Path]:
+    try:
+        with os.scandir(folder) as entries:
+            names = sorted(
+                (entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries if entry.name[:1] != "."
+            )
+    except OSError as error:
+        raise DataError(f"{error.filename}: cannot be listed ({error.strerror}); check its permissions") from error
+    for name, is_folder in names:
+        if is_folder:
+            yield from _below(folder / name)
+        elif is_picture(name):
+            yield folder / name
+
+
+def _layouts() -> Any:
+    """How data sets are laid out is glocal's to know, which is above this package."""
+    return importlib.import_module("glocal.research.data.layouts")
+
+
+def _listed(path: Path) -> list[tuple[str, list[Source]]]:
+    """By class folder, sorted."""
+    listing = _listing(path)
+    found: dict[str, list[Source]] = {}
+    for i, name in enumerate(listing.class_of):
+        found.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
+    return sorted(found.items())
+
+
+def _listing(path: Path) -> Any:
+    is_zip = path.is_file() and path.suffix.lower() == ".zip"
+    return _layouts().list_zip(path) if is_zip else _layouts().list_folder(path)

@@ -1,0 +1,454 @@
+"""A folder of photos in, a name or "unknown" out.
+
+>>> recognizer = Recognizer.enroll("photos")                                             # doctest: +SKIP
+>>> recognizer.predict("new.jpg")[0].label                                               # doctest: +SKIP
+'bolt'
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from glocal.common.errors import DataError, RecipeError
+from glocal.common.files import Stamp, stamp, still_free
+from glocal.common.markup import Html, rows_table, small_picture, text
+from glocal.common.words import listed
+from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities
+from glocal.recognizer.calibration.leave_one_out import carried_over
+from glocal.recognizer.calibration.threshold import Threshold, check_promise
+from glocal.recognizer.diagnosis.advice import Finding, advice, thresholds_moved, without_duplicates
+from glocal.recognizer.diagnosis.outlook import Outlook, outlook
+from glocal.recognizer.encoder import Batch, Encoder, Progress
+from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, relative
+from glocal.recognizer.explanation import explain
+from glocal.recognizer.features import Array, Views
+from glocal.recognizer.file import damaged, holds_recognizer, read_contents, write_contents
+from glocal.recognizer.model import DEFAULT, Model, Scores, check_way, torch_models
+from glocal.recognizer.photos.sources import (
+    Image_,
+    Labelled,
+    Photos,
+    Source,
+    Unreadable,
+    as_source,
+    labelled_sources,
+    loose_pictures,
+    nested_folders,
+    sources_of,
+    take,
+)
+from glocal.recognizer.prediction import Prediction
+from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
+
+SHOWN = 5  # classes, and photos of each, in what a notebook shows
+
+
+class Answered(NamedTuple):
+    """A batch of pictures with their answers, in the order of the input."""
+
+    batch: Batch
+    answers: list[Prediction | Unreadable]
+
+
+class Decided(NamedTuple):
+    """Answers as columns, for many pictures at once; (Q,) each."""
+
+    label: list[str]  # the class, or "unknown"
+    probability: Array  # of the label
+    open_score: Array
+    threshold: Array
+    nearest: list[str]
+
+
+class Recognizer:
+    """Enrolled classes, the model that compares pictures with them, and a threshold with a promise.
+
+    Build it with ``enroll`` or ``load``.  What changes it returns the advice about the change.
+    """
+
+    def __init__(
+        self, contents: Contents, encoder: Encoder, enrolled: Enrolled, findings: Sequence[Finding] = ()
+    ) -> None:
+        self.contents, self.encoder, self.enrolled, self._found = contents, encoder, enrolled, list(findings)
+        self._read_from: tuple[str, Stamp | None] | None = None  # the file, and as it was then
+
+    @classmethod
+    def enroll(
+        cls,
+        photos: Labelled,
+        *,
+        model: Any = DEFAULT,
+        score: str | None = None,
+        max_false_unknown: float = 0.05,
+        per_class: bool = True,
+        unknown: Photos | None = None,
+        with_unknown: float | None = None,
+        skip_bad: bool = False,
+        device: str = "auto",
+        workers: int = 2,
+        progress: Progress | None = None,
+    ) -> Recognizer:
+        """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
+
+        Photos in ``unknown`` are of no class: they join those of the argument ``unknown``.
+        ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
+        memory.  ``score``: another open score.  ``unknown``: photos of other things, which the head learns to tell from
+        the classes; ``with_unknown``: the share of false unknowns that catching more of them may cost.
+        """
+        promise = _promise(max_false_unknown, per_class, with_unknown)
+        classes = labelled_sources(photos)
+        aside = classes.pop(UNKNOWN_NAME, [])
+        if not classes:
+            raise DataError(
+                "there is no class, only photos of other things in unknown/; give at least one class with a photo"
+            )
+        others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
+        found = find_model(model, score=score, device=device)
+        check_way(found, len(classes))
+        encoder = Encoder(found, workers=workers)
+        flat = [source for some in classes.values() for source in some]
+        bank, bad = encoder.bank(flat + others, skip_bad=skip_bad, progress=progress)
+        owner = [name for name, some in classes.items() for _ in some]
+        owner = [name for i, name in enumerate(owner) if i not in bad]
+        rows: dict[str, list[int]] = {name: [] for name in classes}
+        for row, name in enumerate(owner):
+            rows[name].append(row)
+        if empty := [name for name, some in rows.items() if not some]:
+            raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
+        support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))
+        images = encoder.probe_images(_first_of_each(flat, owner, bad))
+        contents = Contents(
+            found,
+            support,
+            _aside(bank.rows(range(len(owner), len(bank))), support),
+            promise,
+            Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
+            Probes(images, encoder.embed(images)),
+        )
+        enrolled = Enrolled(found, support, contents.unknown)
+        usable = sum(len(flat) + i not in bad for i in range(len(aside)))
+        findings = [Finding.known_unknowns(usable)] if usable else []
+        findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
+        findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
+        findings += [Finding.loose(names)] if (names := loose_pictures(photos)) else []
+        return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
+
+    @classmethod
+    def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
+        """From a .glocal file.  ``device`` is for a checkpoint, ``threads`` (0: one per core) for ONNX graphs."""
+        seen = os.path.realpath(path), stamp(path)
+        contents = read_contents(Path(path), device=device, threads=threads)
+        encoder = Encoder(contents.model, workers=workers)
+        try:
+            found = cls(contents, encoder, Enrolled(contents.model, contents.support, contents.unknown))
+            found._try_out()
+        except Exception as error:  # whatever a model, which a stranger may have made, fails with
+            raise damaged(Path(path), error) from error
+        found._read_from = seen
+        return found
+
+    def _try_out(self) -> None:
+        """Do model, photos and scores belong together?  One answer about a blank picture shows it, and a threshold."""
+        size, now = self.encoder.preprocess.size, self.contents
+        blank = Source("(blank)", lambda: np.zeros((size, size, 3), np.uint8))
+        self.answer(self.encoder.batch([take(blank, self.encoder.preprocess)]))
+        compute_threshold(now.promise, now.support.shots, now.decision.measured)
+
+    def save(self, path: str | Path, *, new: bool = False) -> None:
+        """One file, the old one or the new one at any moment.
+
+        Over the file that it was read from only while that is as it was: nobody's change is lost.  With ``new`` over no
+        file at all.
+        """
+        place, seen = self._read_from or ("", None)
+        if new:
+            write_contents(Path(path), self.contents, is_current=still_free(Path(path)))
+            return
+        if place != os.path.realpath(path):
+            write_contents(Path(path), self.contents)
+            return
+        write_contents(Path(path), self.contents, is_current=lambda: stamp(path) == seen)
+        self._read_from = place, stamp(path)
+
+    def __repr__(self) -> str:
+        names, n_photo = self.classes, len(self.contents.support.photos)
+        return f"<Recognizer of {len(names)} classes ({listed(names)}), {n_photo} photos, {self.contents.model.name}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: what to expect, and the classes with their first photos."""
+        lines = "".join(f"<li>{text(line)}</li>" for line in self.outlook().lines())
+        rows = [
+            (name, len(bank), Html("".join(_small(photo) for photo in bank.photos[:SHOWN])))
+            for name, bank in self.contents.support.classes.items()
+        ]
+        if self.contents.unknown is not None:
+            rows.append(("(known unknowns)", len(self.contents.unknown), Html()))
+        table = rows_table(("class", "photos", ""), rows)
+        return f"<div><p>{text(repr(self)[1:-1])}</p><ul>{lines}</ul>{table}</div>"
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes, in the order they were enrolled in."""
+        return self.contents.support.names
+
+    @property
+    def threshold(self) -> Threshold:
+        """Where "unknown" begins, what it promises, and how far to trust that."""
+        return self.contents.decision.threshold
+
+    def outlook(self) -> Outlook:
+        """What to expect of it: how often it names right, calls known photos unknown, and catches unknown ones."""
+        return outlook(self.contents.support.shots, self.contents.decision)
+
+    def findings(self) -> list[Finding]:
+        """Advice about the support: duplicates, strays, classes that will be confused, too few photos."""
+        return [*self._found, *advice(self.contents.support, self.contents.decision), *_unused(self.contents)]
+
+    def predict(self, images: Photos) -> list[Prediction]:
+        """One answer per picture; a picture that cannot be used is an error.  A folder stands for all in it."""
+        return [_readable(answer) for answer in self.stream(sources_of(images))]
+
+    def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
+        """Answers as they come, for any number of pictures; a bad picture is one of them and stops nothing."""
+        for answered in self.batches(images):
+            yield from answered.answers
+
+    def batches(self, images: Iterable[Image_]) -> Iterator[Answered]:
+        """The same, batch by batch, with what was seen of the pictures."""
+        for batch in self.encoder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
+            yield Answered(batch, self.answer(batch))
+
+    def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
+        """Answers about pictures that were encoded before, in the order of the batch."""
+        return self.enrolled.answer(batch, self.contents.decision)
+
+    def decide(self, views: Views) -> Decided:
+        """The same answers from views alone, without words and without a look at the pictures."""
+        decision, names = self.contents.decision, (*self.classes, UNKNOWN_NAME)
+        compared = self.compare(views)
+        best = compared.logits.argmax(axis=1)
+        limits = decision.limits(best)
+        label = np.where(compared.open_score > limits, len(self.classes), best)
+        p = probabilities(compared, decision)
+        return Decided(
+            [names[n] for n in label.tolist()],
+            p[np.arange(len(label)), label],
+            compared.open_score,
+            limits,
+            [names[n] for n in best.tolist()],
+        )
+
+    def compare(self, views: Views) -> Scores:
+        """Logits (Q, N) and open scores (Q,) of views."""
+        return self.enrolled.compare(views)
+
+    def explain(self, image: Image_) -> Image.Image:
+        """The answer about one picture as a picture: what matched in which photo."""
+        [answered] = self.batches([image])
+        return explain(self, answered.batch, 0, _readable(answered.answers[0]))
+
+    def verify(self) -> list[Verified]:
+        """Does this machine give the answers that were recorded?  The probe pictures, decoded and scored again."""
+        probes = self.contents.probes
+        found = self.compare(self.encoder.embed(probes.images))
+        verified = []
+        for i, expected in enumerate(probes.open_score):
+            here = float(found.open_score[i])
+            pairs = [(expected, here), *zip(probes.logits[i], found.logits[i].tolist(), strict=True)]
+            verified.append(Verified(expected, here, max(relative(a, b) for a, b in pairs)))
+        return verified
+
+    def add_class(
+        self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> list[Finding]:
+        """A new class from its photos; returns what a careful colleague would say about the change."""
+        if check_class_name(name) in self.classes:
+            raise DataError(
+                f"there is a class {name!r} already; add photos to it, or choose another name", code="class-exists"
+            )
+        return self._extend(name, photos, skip_bad, progress)
+
+    def add_photos(
+        self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
+    ) -> list[Finding]:
+        """More photos of a class that is there."""
+        return self._extend(self.contents.support.having(name), photos, skip_bad, progress)
+
+    def add_bank(self, name: str, bank: Bank) -> list[Finding]:
+        """Photos that were encoded before, to a class that is there or a new one."""
+        name = check_class_name(name)
+        old = self.contents.support.classes.get(name)
+        grown = self.contents.support.with_class(name, bank if old is None else old + bank)
+        support, doubles = without_duplicates(grown)
+        return doubles + self._change(support, {name})
+
+    def remove_photo(self, digest: str) -> list[Finding]:
+        """The photo with this digest, of a class that has others."""
+        name, support = self.contents.support.without_photo(digest)
+        return self._change(support, {name})
+
+    def remove_class(self, name: str) -> list[Finding]:
+        """A class with all its photos; the thresholds of the others are computed anew."""
+        support = self.contents.support.without(name)
+        check_way(self.contents.model, len(support.names))
+        return self._change(support, ())
+
+    def rename_class(self, old: str, new: str) -> list[Finding]:
+        """Another name for a class; nothing else changes."""
+        return self._change(self.contents.support.renamed(old, new), ())
+
+    def set_threshold(
+        self,
+        value: float | None = None,
+        *,
+        max_false_unknown: float | None = None,
+        per_class: bool | None = None,
+        with_unknown: float | None = None,
+    ) -> Threshold:
+        """By hand to ``value``, kept until the next call; or computed anew for a promise."""
+        now = self.contents
+        if value is not None and (max_false_unknown, per_class, with_unknown) != (None, None, None):
+            raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
+        promise = now.promise
+        if value is not None:
+            spread = now.decision.threshold.spread
+            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user", spread=spread)
+        else:
+            promise = _promise(
+                promise.max_false_unknown if max_false_unknown is None else max_false_unknown,
+                promise.per_class if per_class is None else per_class,
+                promise.with_unknown if with_unknown is None else with_unknown,
+            )
+            if len(self.classes) > 1 and not now.decision.measured.strange:  # a file of an older glocal has less
+                computed = replace(now.decision, threshold=replace(now.decision.threshold, source="none"))
+                now = self.enrolled.settled(replace(now, decision=computed))
+            threshold = compute_threshold(promise, now.support.shots, now.decision.measured)
+        self.contents = replace(now, promise=promise, decision=replace(now.decision, threshold=threshold))
+        return threshold
+
+    def add_unknown(self, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None) -> list[Finding]:
+        """Known unknowns: photos of other things, beside those that are there."""
+        new, found = self._encoded("unknown/", photos, skip_bad, progress)
+        return found + self.add_unknown_bank(new)
+
+    def add_unknown_bank(self, bank: Bank) -> list[Finding]:
+        """Known unknowns that were encoded before."""
+        there = self.contents.unknown
+        joined = _aside(bank if there is None else there + bank, self.contents.support)
+        return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
+
+    def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
+        new, found = self._encoded(f"{name}/", photos, skip_bad, progress)
+        return found + self.add_bank(name, new)
+
+    def _encoded(
+        self, prefix: str, photos: Photos, skip_bad: bool, progress: Progress | None
+    ) -> tuple[Bank, list[Finding]]:
+        sources = sources_of(photos, prefix)
+        if not sources:
+            raise DataError(f"{prefix.rstrip('/')!r} needs at least one photo to add, got none", code="no-photos")
+        new, bad = self.encoder.bank(sources, skip_bad=skip_bad, progress=progress)
+        if not len(new):
+            first = next(iter(bad.values()))
+            raise DataError(
+                f"none of the {len(bad)} photos can be used; the first: {first.path}: {first.error}", code="no-photos"
+            )
+        return new, [Finding.unreadable(each.path, each.error) for each in bad.values()]
+
+    def _change(self, support: Support, touched: Collection[str], *, unknown: Bank | None = None) -> list[Finding]:
+        """To the new support, or, when anything goes wrong on the way, nothing at all."""
+        now = self.contents
+        aside = _still_unknown(now.unknown if unknown is None else unknown, support)
+        changed = None if aside is not now.unknown else {support.names.index(name) for name in touched}
+        before = carried_over(now.decision.left_out, now.support, support)
+        enrolled = Enrolled(now.model, support, aside)
+        contents = enrolled.settled(replace(now, unknown=aside), changed=changed, before=before)
+        self.contents, self.enrolled = contents, enrolled
+        found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
+        moved = thresholds_moved(now.support.names, now.decision, support.names, contents.decision)
+        by_hand = [Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else []
+        return [*found, *moved, *by_hand]
+
+
+def _unused(now: Contents) -> list[Finding]:
+    """Known unknowns that change no answer."""
+    nothing = now.unknown is not None and not now.model.takes_unknown and now.promise.with_unknown is None
+    return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
+
+
+def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | None) -> Promise:
+    if with_unknown is not None and check_promise(with_unknown, "with_unknown") < max_false_unknown:
+        raise RecipeError(
+            f"with_unknown is the share of false unknowns that known unknowns may raise max_false_unknown to, so it is "
+            f"at least {max_false_unknown:g}, got {with_unknown:g}",
+            code="promise",
+        )
+    return Promise(check_promise(max_false_unknown), per_class, with_unknown)
+
+
+def _aside(bank: Bank, support: Support) -> Bank | None:
+    """Known unknowns, each once; one that is also a photo of a class is refused."""
+    known = {photo.digest: name for name, own in support.classes.items() for photo in own.photos}
+    rows: dict[str, int] = {}
+    for i, photo in enumerate(bank.photos):
+        if photo.digest in known:
+            raise DataError(
+                f"{photo.name} is a support photo of {known[photo.digest]!r} and cannot be unknown too; remove one of "
+                "the two",
+                code="photo-in-two-classes",
+            )
+        rows.setdefault(photo.digest, i)
+    return bank.rows(list(rows.values())) if rows else None
+
+
+def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
+    """Known unknowns but for those that became photos of a class."""
+    if aside is None:
+        return None
+    taught = {photo.digest for photo in support.photos}
+    keep = [i for i, photo in enumerate(aside.photos) if photo.digest not in taught]
+    if len(keep) == len(aside):
+        return aside
+    return aside.rows(keep) if keep else None
+
+
+def find_model(source: Any, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
+    """A model in memory, or in a .glocal file, or whatever else ``glocal.research.torch_model`` finds.
+
+    ``device`` and ``threads`` as in ``Recognizer.load``.
+    """
+    if isinstance(source, Recognizer):
+        source = source.contents.model
+    elif isinstance(source, str | Path) and holds_recognizer(Path(source)):
+        source = read_contents(Path(source), device=device, threads=threads).model
+    elif not hasattr(source, "files"):  # all but a Model of ours
+        found: Model = torch_models().load_torch_model(source, score=score, device=device)
+        return found
+    if score not in (None, source.open_score):
+        raise RecipeError(f"the open score of this model is {source.open_score!r} and cannot be changed to {score!r}")
+    model: Model = source
+    return model
+
+
+def _small(photo: Photo) -> Html:
+    return small_picture(photo.thumbnail, "image/jpeg", alt=photo.name, height=48)
+
+
+def _readable(answer: Prediction | Unreadable) -> Prediction:
+    if isinstance(answer, Unreadable):
+        raise DataError(f"cannot use picture {answer.path}: {answer.error}", code="bad-picture")
+    return answer
+
+
+def _first_of_each(flat: Sequence[Source], owner: Sequence[str], bad: Collection[int]) -> list[Source]:
+    """The first readable photo of each class."""
+    readable = [source for i, source in enumerate(flat) if i not in bad]
+    return list({name: source for source, name in zip(reversed(readable), reversed(owner), strict=True)}.values())

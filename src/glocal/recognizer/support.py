@@ -1,0 +1,236 @@
+"""What a recognizer keeps of its photos: their views by class, a thumbnail, and a way to know them again.
+
+A signature is a picture in 16 x 16 grey cells.  Two pictures are near duplicates when their signatures correlate:
+another size, JPEG quality or brightness leaves that at 0.99 and more, while two photos of one object stay well below.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from glocal.common.errors import DataError
+from glocal.common.words import listed
+from glocal.recognizer.features import Labels, Views, join
+from glocal.recognizer.photos.images import Pixels, encoded
+
+if TYPE_CHECKING:
+    from glocal.recognizer.encoder import Batch
+
+UNKNOWN_NAME = "unknown"  # the answer for every picture of no enrolled class
+LONGEST = 200  # characters of a name
+THUMBNAIL = 112  # pixels a side
+CELLS = 16
+NEAR = 0.99  # correlation
+
+
+@dataclass(frozen=True)
+class Photo:
+    name: str  # the file it came from
+    digest: str  # of its pixels as the encoder sees them
+    thumbnail: bytes  # JPEG
+
+
+@dataclass(frozen=True)
+class Bank:
+    """K photos of one class, or of the known unknowns; row i of every array belongs to photo i.
+
+    Local views are rounded to half precision when they come in, not when they are saved: a recognizer answers the same
+    before and after it went through a file.
+    """
+
+    photos: tuple[Photo, ...]
+    views: Views  # as ``Views.stored`` leaves them
+    signature: Pixels  # (K, 256)
+
+    def __len__(self) -> int:
+        return len(self.photos)
+
+    @classmethod
+    def of(cls, batches: Iterable[Batch]) -> Bank:
+        """Batches are let go of one by one: the pixels of many photos would not fit into memory."""
+        photos, views, signatures = [], [], []
+        for batch in batches:
+            photos += [Photo(each.name, each.digest, thumbnail(each.pixels)) for each in batch.readable]
+            views.append(batch.views.stored())
+            signatures += [each.signature for each in batch.readable]
+        return cls(tuple(photos), join(views), stacked(signatures))
+
+    def rows(self, keep: Sequence[int]) -> Bank:
+        pick = np.array(keep, dtype=np.int64)
+        return Bank(tuple(self.photos[i] for i in keep), self.views.rows(pick), self.signature[pick])
+
+    def __add__(self, other: Bank) -> Bank:
+        return Bank(
+            self.photos + other.photos,
+            join([self.views, other.views]),
+            np.concatenate([self.signature, other.signature]),
+        )
+
+
+@dataclass(frozen=True)
+class Support:
+    """The classes in order, each with its bank."""
+
+    classes: Mapping[str, Bank]
+
+    def __post_init__(self) -> None:
+        for name in self.classes:
+            check_class_name(name)
+        check_distinct(self.classes)
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.classes)
+
+    @property
+    def shots(self) -> list[int]:
+        return [len(bank) for bank in self.classes.values()]
+
+    @cached_property
+    def photos(self) -> tuple[Photo, ...]:
+        """All photos, class by class."""
+        return tuple(photo for bank in self.classes.values() for photo in bank.photos)
+
+    @cached_property
+    def class_of(self) -> Labels:
+        """(S,) the class of each photo."""
+        return np.repeat(np.arange(len(self.classes)), self.shots)
+
+    @cached_property
+    def signature(self) -> Pixels:
+        """(S, 256)."""
+        return np.concatenate([bank.signature for bank in self.classes.values()])
+
+    def views(self) -> Views:
+        """All views in full precision, rows as in ``class_of``."""
+        return join([bank.views for bank in self.classes.values()]).full()
+
+    def having(self, name: str) -> str:
+        """The name as it is enrolled, or a sentence that names the classes there are."""
+        wanted = check_class_name(name)
+        if wanted not in self.classes:
+            raise DataError(f"there is no class {name!r}; the classes are {listed(self.names)}", code="no-class")
+        return wanted
+
+    def with_class(self, name: str, bank: Bank) -> Support:
+        """With the class, at the end when it is new."""
+        return Support({**self.classes, check_class_name(name): bank})
+
+    def without(self, name: str) -> Support:
+        name = self.having(name)
+        if len(self.classes) == 1:
+            raise DataError(
+                f"{name!r} is the only class; a recognizer needs at least one, add another first", code="last-class"
+            )
+        return Support({each: bank for each, bank in self.classes.items() if each != name})
+
+    def without_photo(self, digest: str) -> tuple[str, Support]:
+        """The class that had the photo, and the classes without it."""
+        for name, bank in self.classes.items():
+            rest = [i for i, photo in enumerate(bank.photos) if photo.digest != digest]
+            if len(rest) < len(bank):
+                if not rest:
+                    raise DataError(
+                        f"this is the only photo of class {name!r}; remove the class, or add a photo first",
+                        code="last-photo",
+                    )
+                return name, Support({**self.classes, name: bank.rows(rest)})
+        raise DataError(f"there is no support photo {digest[:12]!r}; it may have been removed before", code="no-photo")
+
+    def renamed(self, old: str, new: str) -> Support:
+        old, new = self.having(old), check_class_name(new)
+        if new in self.classes and new != old:
+            raise DataError(
+                f"there is a class {new!r} already; remove it first, or choose another name", code="class-exists"
+            )
+        return Support({new if each == old else each: bank for each, bank in self.classes.items()})
+
+
+def composed(name: str) -> str:
+    """In composed Unicode: the same letters typed on two systems are one name."""
+    return unicodedata.normalize("NFC", name)
+
+
+def check_class_name(name: str) -> str:
+    """The name as it is kept, or a sentence.  It becomes a label in tables, a word in sentences and a file name."""
+    clean = composed(name)
+    if not clean.strip() or clean != clean.strip():
+        raise _bad_name(f"a class needs a name without blanks around it, got {name!r}; rename it")
+    if len(clean) > LONGEST:
+        raise _bad_name(
+            f"the name of a class may have at most {LONGEST} characters, got {len(clean)} ({clean[:30]!r}...); "
+            "shorten it"
+        )
+    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in clean):
+        raise _bad_name(f"the name of a class must be one line of printable letters, got {name!r}; rename it")
+    if "/" in clean or "\\" in clean or clean in (".", ".."):
+        raise _bad_name(f"the name of a class must not be a path, got {name!r}; leave out slashes, '.' and '..'")
+    if clean.casefold() == UNKNOWN_NAME:
+        raise _bad_name(
+            f"a class cannot be called {name!r}: that is the answer for pictures of no class; give pictures of other "
+            "things with --unknown DIR (unknown=...), or to enroll in a folder unknown/ beside the classes"
+        )
+    return clean
+
+
+def _bad_name(sentence: str) -> DataError:
+    return DataError(sentence, code="class-name")
+
+
+def check_distinct(names: Iterable[str]) -> None:
+    """Refuse names that people, and some file systems, take for the same."""
+    seen: dict[str, str] = {}
+    for name in names:
+        folded = name.casefold()
+        if seen.get(folded) == name:
+            raise DataError(
+                f"there are two classes called {name!r}; names must differ, rename one", code="same-class-name"
+            )
+        if folded in seen:
+            raise DataError(
+                f"the classes {seen[folded]!r} and {name!r} differ only in upper and lower case; merge them or rename "
+                "one",
+                code="same-class-name",
+            )
+        seen[folded] = name
+
+
+def signature(pixels: Pixels) -> Pixels:
+    """(H, W, 3) -> (256,) mean grey of each cell."""
+    grey = Image.fromarray(pixels).convert("L")
+    cells: Pixels = np.asarray(grey.resize((CELLS, CELLS), Image.Resampling.BOX)).reshape(-1)
+    return cells
+
+
+def stacked(signatures: list[Pixels]) -> Pixels:
+    """(n, 256)."""
+    return np.stack(signatures) if signatures else np.empty((0, CELLS * CELLS), np.uint8)
+
+
+def correlation(some: Pixels, others: Pixels) -> npt.NDArray[np.float32]:
+    """Signatures (A, 256) and (B, 256) -> (A, B) in [-1, 1]; pictures of a single grey are like no other."""
+    a, b = (_centred(each) for each in (some, others))
+    return a @ b.T
+
+
+def _centred(signatures: Pixels) -> npt.NDArray[np.float32]:
+    moved = signatures.astype(np.float32)
+    moved -= moved.mean(axis=1, keepdims=True)
+    moved /= np.linalg.norm(moved, axis=1, keepdims=True).clip(1e-6)
+    return moved
+
+
+def thumbnail(pixels: Pixels) -> bytes:
+    """(size, size, 3) -> a small JPEG of the part that the encoder sees."""
+    image = Image.fromarray(pixels)
+    if image.width > THUMBNAIL:
+        image = image.resize((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
+    return encoded(image, "JPEG", quality=85)

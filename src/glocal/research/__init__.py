@@ -1,0 +1,1 @@
+"""Methods, data, training and tables: what needs PyTorch."""

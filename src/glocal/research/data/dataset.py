@@ -1,0 +1,210 @@
+"""Pictures by class, in an order and with an identity that come from the pictures alone.
+
+Digest of a picture = sha256 of its shape and RGB pixels.  Pictures of a class are ordered by digest, classes by the
+sha256 over their pictures' digests, and the manifest is the sha256 over those.  Neither file names nor class names nor
+packing enter, so a folder, a zip, a CSV and an array of the same pictures give the same picture at every index, and
+one seed draws the same tasks from all of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from glocal.common.errors import DataError
+from glocal.common.words import bad_pictures, listed, nearest
+from glocal.recognizer.photos.images import ArraySource, Pixels
+from glocal.research.data.digests import BadImage, content_digest, digest_all
+from glocal.research.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
+
+
+@dataclass(frozen=True, eq=False)
+class ClassDataset:
+    """n pictures of several classes; picture i belongs to class ``classes[label[i]]``.  Build it with ``from_...``."""
+
+    name: str
+    source: ImageSource
+    classes: tuple[str, ...]  # in content order
+    label: NDArray[np.int64]  # (n,) ascending
+    position: NDArray[np.int64]  # (n,) row in the source
+    digest: NDArray[np.uint8]  # (n, 32) content digests, ascending within a class
+    manifest: str  # hex; equal manifests = the same pictures in the same classes
+    skipped: tuple[BadImage, ...] = ()  # pictures of the source left out on request
+    ignored: int = 0  # files of the source that do not claim to be pictures
+
+    def __len__(self) -> int:
+        return len(self.label)
+
+    def image(self, i: int) -> Pixels:
+        """Decoded pixels (H, W, 3) of picture i."""
+        return self.source.read(int(self.position[i]))
+
+    def same_image(self, i: int) -> Pixels:
+        """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
+        image = self.image(i)
+        if content_digest(image) != self.digest[i].tobytes():
+            told = f"picture {self.where(i)} changed since the data set was opened; open it again"
+            raise DataError(told, code="picture-changed")
+        return image
+
+    def where(self, i: int) -> str:
+        """File, zip entry or array row of picture i."""
+        return self.source.where(int(self.position[i]))
+
+    def members(self, c: int) -> NDArray[np.int64]:
+        """Indices of the pictures of class c."""
+        if not 0 <= c < len(self.classes):
+            raise DataError(f"class must be in 0..{len(self.classes) - 1} for data set {self.name!r}, got {c}")
+        low, high = np.searchsorted(self.label, [c, c + 1])
+        return np.arange(low, high)
+
+    def distinct(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Of these pictures of one class, ascending, the first of each content."""
+        first, digest = np.ones(len(members), bool), self.digest[members]
+        first[1:] = (digest[1:] != digest[:-1]).any(1)  # equal digests are neighbours
+        return members[first]
+
+    @property
+    def duplicates(self) -> int:
+        """How many pictures repeat another one of their class."""
+        return len(self) - sum(len(self.distinct(self.members(c))) for c in range(len(self.classes)))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(classes,) pictures per class."""
+        return np.bincount(self.label, minlength=len(self.classes))
+
+    def subset(self, class_names: Iterable[str], *, name: str | None = None) -> ClassDataset:
+        """The classes named, in content order; nothing is decoded again.
+
+        ``skipped`` and ``ignored`` go along: they speak of the source, and what was left out there stays told.
+        """
+        wanted = dict.fromkeys(class_names)
+        if not wanted:
+            raise DataError(f"a subset of data set {self.name!r} needs at least one class, got none")
+        for missing in (each for each in wanted if each not in self.classes):
+            near = nearest(missing, self.classes)
+            hint = f"did you mean {near!r}?" if near else f"it has {listed(self.classes)}"
+            raise DataError(f"data set {self.name!r} has no class {missing!r}; {hint}")
+        keep = np.isin(self.label, [c for c, each in enumerate(self.classes) if each in wanted])
+        names = [self.classes[c] for c in self.label[keep]]
+        return in_content_order(
+            self.source,
+            names,
+            self.position[keep],
+            self.digest[keep],
+            name=name or f"{self.name} (subset)",
+            skipped=self.skipped,
+            ignored=self.ignored,
+        )
+
+    @classmethod
+    def from_folder(cls, path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
+        """``path/<class>/**/picture``; hidden files are passed over, other files that are no pictures are counted.
+
+        A lone folder around the class folders is stepped into.
+        """
+        root = Path(path)
+        return _build(list_folder(root), name or root.resolve().name, root, skip_bad)
+
+    @classmethod
+    def from_csv(cls, csv_path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
+        """Rows ``filename,label``, with or without a header; names count from the folder of the CSV.
+
+        The list is its owner's: absolute names and ``..`` are followed wherever they lead.
+        """
+        path = Path(csv_path)
+        return _build(list_csv(path), name or path.stem, path, skip_bad)
+
+    @classmethod
+    def from_zip(
+        cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
+    ) -> ClassDataset:
+        """A zip of class folders, read without unpacking it; ``inside`` names the folder that holds them.
+
+        A lone folder around all of it, as packing a folder leaves it, is stepped into.
+        """
+        archive = Path(path)
+        return _build(list_zip(archive, inside=inside), name or archive.stem, archive / inside, skip_bad)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        images: NDArray[Any],
+        labels: Sequence[int] | Sequence[str] | NDArray[Any],
+        class_names: Sequence[str] | None = None,
+        *,
+        name: str = "arrays",
+    ) -> ClassDataset:
+        """uint8 images (n, H, W, 3) or grey (n, H, W); labels (n,) are names, or numbers that ``class_names`` names."""
+        images, given = np.asarray(images), np.asarray(labels)
+        if given.ndim != 1 or len(given) != len(images):
+            raise DataError(f"labels must be one per image: {len(images)} images, labels of shape {given.shape}")
+        if class_names is not None:
+            if not np.issubdtype(given.dtype, np.integer):
+                raise DataError(f"labels must be whole numbers when class_names is given, got {given.dtype}")
+            if len(given) and (given.min() < 0 or given.max() >= len(class_names)):
+                raise DataError(f"labels must be in 0..{len(class_names) - 1}, got {given.min()}..{given.max()}")
+            if len(set(class_names)) != len(class_names):
+                raise DataError("class_names must differ from each other; rename or merge the classes that share one")
+        names = [str(each) if class_names is None else class_names[int(each)] for each in given]
+        return _build(Listing(ArraySource(images), names, 0), name, None, False)
+
+
+def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> ClassDataset:
+    """``root`` is what the digests are kept for."""
+    outcomes = digest_all(listing.source, root)
+    if not outcomes:
+        raise DataError(f"data set {name!r} has no pictures; give at least one per class")
+    bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
+    if bad and not skip_bad:
+        told = f"data set {name!r} has {len(bad)} pictures that cannot be used; {bad_pictures(bad)}"
+        raise DataError(told, code="bad-pictures")
+    good = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)}
+    names = [listing.class_of[i] for i in good]
+    if empty := sorted(set(listing.class_of) - set(names)):
+        raise DataError(
+            f"data set {name!r}: class {empty[0]!r} has no usable picture (the first bad one is {bad[0].where}: "
+            f"{bad[0].reason}); add some or remove the class"
+        )
+    digest = np.frombuffer(b"".join(good.values()), dtype=np.uint8).reshape(-1, 32)
+    position = np.fromiter(good, np.int64, len(good))
+    return in_content_order(listing.source, names, position, digest, name=name, skipped=bad, ignored=listing.ignored)
+
+
+def in_content_order(
+    source: ImageSource,
+    names: Sequence[str],
+    position: NDArray[np.int64],
+    digest: NDArray[np.uint8],
+    *,
+    name: str,
+    skipped: tuple[BadImage, ...] = (),
+    ignored: int = 0,
+) -> ClassDataset:
+    """Order pictures (n,) of classes ``names`` (n,) by content alone and hash what results."""
+    rows: dict[str, list[int]] = {}
+    for row, class_name in enumerate(names):
+        rows.setdefault(class_name, []).append(row)
+    for members in rows.values():
+        members.sort(key=lambda row: digest[row].tobytes())
+    class_digest = {each: hashlib.sha256(digest[members].tobytes()).digest() for each, members in rows.items()}
+    classes = tuple(sorted(rows, key=lambda each: (class_digest[each], each)))
+    order = np.array([row for each in classes for row in rows[each]], dtype=np.int64)
+    return ClassDataset(
+        name=name,
+        source=source,
+        classes=classes,
+        label=np.repeat(np.arange(len(classes), dtype=np.int64), [len(rows[each]) for each in classes]),
+        position=position[order],
+        digest=digest[order],
+        manifest=hashlib.sha256(b"".join(class_digest[each] for each in classes)).hexdigest(),
+        skipped=skipped,
+        ignored=ignored,
+    )

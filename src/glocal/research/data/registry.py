@@ -1,0 +1,133 @@
+"""Data sets by name.  Adding one: a function that opens a split, and a line in DATASETS."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from glocal.common.errors import DataError
+from glocal.common.words import meant
+from glocal.research import plugins
+from glocal.research.data.benchmarks.embedded import embedded
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.layouts import unwrap, zip_folders
+from glocal.research.data.prepared import is_prepared, open_prepared
+from glocal.research.data.splits import CATALOGUE
+
+SPLITS = ("train", "val", "test")
+"""The splits by class: to learn from, to choose by, to report."""
+_CALTECH = "caltech-photos"
+_CALTECH_SPLITS = {"train": slice(60), "val": slice(60, 75), "test": slice(75, 100)}
+
+
+def caltech_photos(split: str, *, skip_bad: bool = False) -> ClassDataset:
+    """100 object classes x 28 photos, for methods on top of a backbone that ImageNet taught.
+
+    The photos are not ours to ship: they are read from the folder ``caltech-photos`` below GLOCAL_DATA, one folder per
+    class.  Nobody published a class split, so it is a rule: class names in the order of their SHA-256.
+    """
+    home = os.environ.get("GLOCAL_DATA")
+    if not home or not (Path(home) / _CALTECH).is_dir():
+        raise DataError(
+            f"{_CALTECH} needs its photos, one folder per class, in a folder {_CALTECH} below GLOCAL_DATA "
+            f"({home or 'not set'}); there is none"
+        )
+    photos = ClassDataset.from_folder(Path(home) / _CALTECH, skip_bad=skip_bad)
+    if len(photos.classes) != 100:
+        raise DataError(f"{_CALTECH} has 100 classes, but {Path(home) / _CALTECH} has {len(photos.classes)}")
+    ordered = sorted(photos.classes, key=lambda name: hashlib.sha256(name.encode()).digest())
+    return photos.subset(ordered[_CALTECH_SPLITS[split]], name=f"{_CALTECH}/{split}")
+
+
+DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, and skip_bad=True when that is asked for
+    "embedded": embedded,
+    "caltech-photos": caltech_photos,
+}
+"""Every data set by name: a function of the split."""
+
+
+def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
+    """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
+
+    A folder that ``prepare`` wrote has the splits it names.  Any other folder, or a zip, has ``train``, ``val``
+    and ``test`` inside, or class folders right away; those are opened by ``all``, and so is a CSV of filename and
+    label.  A lone folder around all of it is stepped into.
+    """
+    plugins.load(plugins.DATASETS, DATASETS, str(name))
+    if str(name) in DATASETS:
+        if split not in SPLITS:
+            raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}", code="no-such-split")
+        return _open_registered(str(name), split, skip_bad)
+    home = os.environ.get("GLOCAL_DATA")
+    candidates = ([Path(home) / name] if home else []) + [Path(name)]
+    for folder in candidates:
+        if is_prepared(folder):
+            return open_prepared(folder, split)
+        if folder.is_dir():
+            return _open_folder(folder, split, skip_bad)
+        if folder.is_file():
+            return _open_file(folder, split, skip_bad)
+    where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
+    if str(name) in CATALOGUE:
+        told = (
+            f"the pictures of {name} are not there: {where}; set GLOCAL_DATA to the folder that has {name} in it, or "
+            f"make it with glocal data prepare {name} --from PATH --out DIR"
+        )
+    else:
+        told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
+    raise DataError(told, code="no-such-dataset")
+
+
+def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
+    opener = DATASETS[name]
+    if not skip_bad:
+        return opener(split)
+    if "skip_bad" not in inspect.signature(opener).parameters:
+        raise DataError(
+            f"data set {name!r} cannot leave out bad pictures: its function does not take skip_bad; open it without",
+            code="skip-bad",
+        )
+    return opener(split, skip_bad=True)
+
+
+def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
+    home = unwrap(folder)
+    inside = _folder_of_split(folder, {part for part in SPLITS if (home / part).is_dir()}, split)
+    name = f"{folder.name}/{inside}" if inside else folder.name
+    return ClassDataset.from_folder(home / inside, skip_bad=skip_bad, name=name)
+
+
+def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
+    """The one of ``folders`` to open, empty for the whole."""
+    present = [part for part in SPLITS if part in folders]
+    if len(present) < 2:  # one alone may be a class: "train" is one of CIFAR-100
+        if split == "all":
+            return ""
+        raise DataError(
+            f"{where} is not divided into {', '.join(SPLITS)}, so there is no split {split!r}; "
+            "give it these folders, or use --split all for all of its class folders",
+            code="no-such-split",
+        )
+    if split not in present:
+        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
+        told += f", or give it a folder {split}" if split in SPLITS else ""  # training asks for val by itself
+        raise DataError(told, code="no-such-split")
+    return split
+
+
+def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
+    if file.suffix.lower() == ".zip":
+        inside = _folder_of_split(file, zip_folders(file), split)
+        return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
+    if file.suffix.lower() == ".csv":
+        if split != "all":
+            raise DataError(
+                f"{file} is one list of pictures, so there is no split {split!r}; use --split all, or divide it with "
+                "glocal data prepare",
+                code="no-such-split",
+            )
+        return ClassDataset.from_csv(file, skip_bad=skip_bad)
+    raise DataError(f"{file} is neither a folder of class folders, nor a .zip of one, nor a .csv of filename,label")

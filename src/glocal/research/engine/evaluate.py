@@ -1,0 +1,322 @@
+"""Evaluation: models on frozen lists of tasks, one row of metrics per task.
+
+``evaluate`` is for one model, ``compare`` for several; both go through ``evaluate_models``.
+Models that share a backbone share its maps: every picture is encoded once, and the maps of a task are fetched once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from glocal.common.markup import rows_table
+from glocal.research import plugins
+from glocal.research.backbones import Backbone
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
+from glocal.research.data.features import FeatureBank, Pooled, is_large
+from glocal.research.data.loader import views
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.distributed import joined, world
+from glocal.research.engine.named_models import NamedModel, name_model
+from glocal.research.engine.row_store import Rows, RowStore
+from glocal.research.engine.threads import computing_with
+from glocal.research.methods import Method
+from glocal.research.metrics import METRICS, Interval, block_metrics, mean_ci
+from glocal.research.types import Episode
+
+Progress = Callable[[str, int, int], None]  # stage ("encode" or "tasks"), done, total
+
+BLOCK = 64  # tasks whose answers wait: their metrics are computed together, which is faster than one by one
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a method said about the queries of one task."""
+
+    logits: npt.NDArray[np.float32]  # (Q, N)
+    open_score: npt.NDArray[np.float32]  # (Q,)
+    label: npt.NDArray[np.int64]  # (Q,)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """One number per task and metric, and the hash of the tasks they were measured on."""
+
+    rows: Rows
+    tasks: str  # TaskList.fingerprint()
+    answers: tuple[Answers, ...] = ()  # where they were asked for
+    about: Mapping[str, Any] = field(default_factory=dict)  # which model on which data, as plain values
+
+    def summary(self) -> dict[str, Interval]:
+        """Mean and 95 % interval over tasks, per metric."""
+        return {name: mean_ci(values) for name, values in self.rows.items()}
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{METRICS[name].title} {_percent(i)}" for name, i in list(self.summary().items())[:2])
+        return f"<Evaluation of {self._what()}: {shown}>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a line per metric, with its meaning."""
+        rows = [(METRICS[name].title, _percent(i), METRICS[name].description) for name, i in self.summary().items()]
+        said = f"{self._what()}: mean and 95 % interval over tasks, in percent"
+        return rows_table(("metric", "value", "meaning"), rows, caption=said)
+
+    def _what(self) -> str:
+        n = len(next(iter(self.rows.values()), ()))
+        if not self.about:
+            return f"{n} tasks"
+        spec = self.about["spec"]
+        data = f"{self.about['dataset']}/{self.about['split']}"
+        return f"{self.about['checkpoint']} on {data}, {spec['way']}-way {spec['shot']}-shot, {n} tasks"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values: what was measured on what, and the summary."""
+        metrics = {name: {"mean": i.mean, "ci95": i.half} for name, i in self.summary().items()}
+        return {**self.about, "tasks_fingerprint": self.tasks, "metrics": metrics}
+
+
+def _percent(interval: Interval) -> str:
+    return f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"
+
+
+def evaluate(
+    model: Model | str | Path,
+    dataset: ClassDataset | str | Path,
+    *,
+    split: str = "test",
+    way: int = 5,
+    shot: int = 1,
+    query: int = 15,
+    unknown_way: int | None = None,
+    tasks: int | TaskList | str | Path = 600,
+    seed: int = 0,
+    score: str | None = None,
+    support_views: int = 1,
+    skip_bad: bool = False,
+    save_tasks: str | Path | None = None,
+    workers: int = 2,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> Evaluation:
+    """Measure a model (or a checkpoint, run folder or shipped model by name) on few-shot open-set tasks.
+
+    ``unknown_way`` is ``way`` when left out.  ``tasks``: how many, or a task list or the file of one, which brings
+    way, shot, query and seed of its own.  ``score``: another open score than the method's own.
+    """
+    loaded = model if isinstance(model, Model) else load_model(model)
+    named = name_model(str(model) if loaded is not model else "model", loaded, score=score)
+    data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
+    if isinstance(tasks, int):
+        spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
+        drawn = EpisodeSampler(data, spec, seed=seed).take(tasks)
+    else:
+        drawn = tasks if isinstance(tasks, TaskList) else TaskList.load(tasks, data)
+    if save_tasks:
+        drawn.save(save_tasks)
+    how: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
+    with joined(device) as where:
+        (found,) = evaluate_models([named], data, [drawn], keep_answers=True, device=where, **how)
+    about = {
+        "checkpoint": named.name,
+        "method": named.method,
+        "open_score": named.score,
+        "dataset": data.name if dataset is data else str(dataset),
+        "split": split,
+        "manifest": data.manifest,
+        "skipped": [bad._asdict() for bad in data.skipped],
+        "ignored": data.ignored,
+        "duplicates": data.duplicates,
+        "spec": asdict(drawn.spec),
+        "support_views": support_views,
+        "seed": drawn.seed,
+        "tasks": len(drawn),
+    }
+    return replace(found[named.name], about=about)
+
+
+def evaluate_models(
+    models: Sequence[NamedModel],
+    data: ClassDataset,
+    lists: Sequence[TaskList],
+    *,
+    support_views: int = 1,
+    keep_answers: bool = False,
+    keep_maps: bool = True,
+    store: RowStore | None = None,
+    device: torch.device | str = "cpu",
+    workers: int = 2,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Evaluation]]:
+    """Per list of tasks the evaluation of every model, by name.
+
+    Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
+    Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
+    ``threads``: how many compute the tasks, whose last digits depend on it.
+    """
+    plugins.load_all(plugins.METRICS, METRICS)
+    world().largest(0)  # all find the same rows in the store: what the first wrote last is there
+    store, hashes = store or RowStore(None), [tasks.fingerprint() for tasks in lists]
+    found: list[dict[str, Evaluation]] = [{} for _ in lists]
+    if not keep_answers:
+        for i, tasks in enumerate(hashes):
+            for each in models:
+                rows = store.read(each, tasks, support_views)
+                if rows is not None:
+                    found[i][each.name] = Evaluation(rows, tasks)
+    for encoder in dict.fromkeys(each.encoder for each in models):
+        todo = {i: [m for m in models if m.encoder == encoder and m.name not in found[i]] for i in range(len(lists))}
+        todo = {i: missing for i, missing in todo.items() if missing}
+        if not todo:
+            continue
+        alike = [each for each in models if each.encoder == encoder]
+        backbone = alike[0].model.backbone
+        encoding = None if progress is None else partial(progress, "encode")
+        how: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
+        pooled = all(each.model.method.pooled for missing in todo.values() for each in missing)
+        how |= {"support_views": support_views, "pooled": pooled}
+        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **how)
+        for i, missing in todo.items():
+            with computing_with(threads):
+                found[i] |= run_tasks(
+                    {each.name: (each.model.method, each.score) for each in missing},
+                    lists[i],
+                    plain,
+                    fingerprint=hashes[i],
+                    more_views=more,
+                    keep_answers=keep_answers,
+                    device=device,
+                    progress=None if progress is None else partial(progress, "tasks"),
+                )
+            for each in missing:
+                if world().first:
+                    store.write(each, hashes[i], support_views, found[i][each.name].rows)
+        if world().first and not keep_maps and all(each.fine_tuned for each in alike):
+            for bank in (plain, *more):
+                bank.drop()
+    return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
+
+
+def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
+    """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
+    plugins.load_all(plugins.METRICS, METRICS)
+    return run_tasks({"": (method, method.open_score)}, tasks, fetch, keep_answers=True, **how)[""]
+
+
+def run_tasks(
+    scores: Mapping[str, tuple[Method, str]],
+    tasks: TaskList,
+    fetch: Fetch,
+    *,
+    fingerprint: str | None = None,
+    more_views: Sequence[Fetch] = (),
+    keep_answers: bool = False,
+    device: torch.device | str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[str, Evaluation]:
+    """Every (method, open score) on every task, on maps that are there: ``fetch`` returns them for data set indices.
+
+    A method that stands in several rows compares once per task.  ``more_views`` return other views of the same
+    pictures, under which the support enters again.  Under torchrun the tasks are dealt out to the ranks, and every
+    rank returns all of them.
+    """
+    fingerprint = fingerprint or tasks.fingerprint()
+    us, collected = world(), {name: _Collected(keep_answers) for name in scores}
+    methods = {id(method): method.to(device).eval() for method, _ in scores.values()}
+    with torch.inference_mode():
+        for i in us.share(len(tasks)):
+            draw = tasks[i]
+            episode = task_maps(draw, fetch, more_views).to(device)
+            for method in methods.values():
+                support, query = method.views(episode)
+                compared = method.compare(method.enroll(support, episode.support_label, episode.drawn), query)
+                logits = compared.logits.cpu().numpy()
+                for name, (owner, score) in scores.items():
+                    if owner is method:
+                        unknown = compared.open_score(score).cpu().numpy()
+                        collected[name].add(Answers(logits, unknown, draw.query_label))
+            if progress is not None:
+                progress(min(i + us.size, len(tasks)), len(tasks))
+    return {name: each.evaluation(len(tasks), fingerprint) for name, each in collected.items()}
+
+
+@dataclass
+class _Collected:
+    """All answers of this rank, or those of a few tasks until there are enough for a block of metrics."""
+
+    keep: bool
+    answers: list[Answers] = field(default_factory=list)
+    blocks: list[Rows] = field(default_factory=list)
+
+    def add(self, answers: Answers) -> None:
+        self.answers.append(answers)
+        if len(self.answers) == BLOCK and not self.keep:
+            self.blocks.append(metric_rows(self.answers))
+            self.answers = []
+
+    def evaluation(self, n: int, fingerprint: str) -> Evaluation:
+        us = world()
+        if self.keep:
+            every = us.collect(self.answers, n)
+            return Evaluation(metric_rows(every), fingerprint, tuple(every))
+        blocks = [*self.blocks, *([metric_rows(self.answers)] if self.answers else [])]
+        names = dict.fromkeys(name for block in blocks for name in block)
+        mine = {name: np.concatenate([block[name] for block in blocks]) for name in names}
+        if us.size > 1:
+            agreed = us.collect([tuple(mine)], us.size)[0]  # a rank may have had no task
+            mine = {name: np.array(us.collect(mine.get(name, np.empty(0)).tolist(), n)) for name in agreed}
+        return Evaluation(mine, fingerprint)
+
+
+def metric_rows(answers: Sequence[Answers]) -> Rows:
+    """Metrics of all tasks, which are of one size."""
+    parts = ("logits", "open_score", "label")
+    return block_metrics(*(np.stack([getattr(each, part) for each in answers]) for part in parts)) if answers else {}
+
+
+Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank
+
+
+def build_banks(
+    backbone: Backbone,
+    data: ClassDataset,
+    lists: Sequence[TaskList],
+    *,
+    support_views: int = 1,
+    pooled: bool = False,
+    device: torch.device | str = "cpu",
+    **how: Any,
+) -> list[FeatureBank]:
+    """The plain bank first, with every picture of the tasks; then one per further view, with the support alone.
+
+    ``pooled``: means will do, and are kept where maps would take much space.  ``how``: workers, folder and progress of
+    ``FeatureBank.build``.
+    """
+    backbone.on(device).eval()
+    plain, *others = views(support_views, backbone.preprocess.size)
+    every = np.unique(np.concatenate([tasks.images() for tasks in lists]))
+    encoder = Pooled(backbone) if pooled and is_large(backbone, len(every), device) else backbone
+    banks = [FeatureBank.build(encoder, data, wanted=every, view=plain, device=device, **how)]
+    if others:
+        support = np.unique(np.concatenate([draw.support for tasks in lists for draw in tasks]))
+        banks += [FeatureBank.build(encoder, data, wanted=support, view=view, device=device, **how) for view in others]
+    return banks
+
+
+def task_maps(draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = ()) -> Episode:
+    """A task with its maps; every support picture once per view, V * K shots where K were drawn."""
+    episode = draw.episode(fetch)
+    if not more_views:
+        return episode
+    support = torch.cat([episode.support, *(view(draw.support) for view in more_views)])
+    return replace(episode, support=support, support_label=episode.support_label.repeat(1 + len(more_views)))

@@ -1,0 +1,146 @@
+"""The models of a comparison: a model and one of its open scores, under the name of its row.
+
+    RUN                   a run folder, a checkpoint file or a shipped model; the open score it was trained with
+    RUN:SCORE             another open score; several as RUN:E,entropy, every one as RUN:all
+    LABEL=RUN:SCORE       under a name of your own
+
+A path that itself holds ``=`` or ``:`` is taken as it is when it exists.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from glocal.common.errors import RecipeError
+from glocal.research.backbones import Backbone
+from glocal.research.engine.checkpoint import BEST, LAST, Model, load_model, shipped_models
+from glocal.research.methods.base import check_choice
+from glocal.research.types import tensor_hash
+
+
+@dataclass(frozen=True)
+class NamedModel:
+    name: str  # of its row
+    model: Model
+    score: str  # the open score that is read off
+    identity: str  # hash of all weights and settings that its answers depend on, the open score excepted
+    encoder: str  # hash of backbone and preprocessing: equal ones give equal maps
+
+    @property
+    def method(self) -> str:
+        return str(self.model.record.get("method", {}).get("name", type(self.model.method).__name__))
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Of the method."""
+        return dict(self.model.record.get("method", {}).get("settings", {}))
+
+    @property
+    def fine_tuned(self) -> bool:
+        """Whether the backbone learned with the method: no other model has its maps."""
+        recipe = self.model.record.get("recipe") or {}
+        return recipe.get("stage") == "train" and recipe["train"]["backbone"] == "fine-tuned"
+
+    @property
+    def backbone(self) -> str:
+        return str(self.model.record.get("backbone", {}).get("name", type(self.model.backbone).__name__))
+
+
+def load_models(named: Iterable[str] | Mapping[str, Model | str]) -> list[NamedModel]:
+    """As on a command line, or models by name.  Equal backbones are held in memory once."""
+    backbones: dict[str, Backbone] = {}
+    if isinstance(named, Mapping):
+        return [
+            name_model(name, each if isinstance(each, Model) else load_model(each), backbones=backbones)
+            for name, each in named.items()
+        ]
+    loaded: dict[str, NamedModel] = {}  # by run: one named twice is read once
+    found: list[NamedModel] = []
+    for text in named:
+        label, run, wanted = parse_name(text)
+        if run not in loaded:
+            loaded[run] = name_model(label, load_model(run), backbones=backbones)
+        known = loaded[run]
+        scores = known.model.method.score_names
+        for score in scores if wanted == ("all",) else wanted or (known.score,):
+            if score not in scores:
+                raise RecipeError(
+                    f"{run} ({known.method}) has the open scores {', '.join(scores)}, got {score!r} in {text!r}",
+                    code="open-score",
+                )
+            found.append(replace(known, name=label, score=score))
+    return _different_names(found)
+
+
+def name_model(
+    name: str, model: Model, *, score: str | None = None, backbones: dict[str, Backbone] | None = None
+) -> NamedModel:
+    """``score`` is the method's own when left out; the backbone is exchanged for an equal one of ``backbones``."""
+    encoder = _hash(model.backbone.fingerprint(), model.backbone.preprocess.fingerprint())
+    if backbones is not None:
+        model = replace(model, backbone=backbones.setdefault(encoder, model.backbone))
+    weights = tensor_hash(model.method.state_dict())
+    identity = _hash(encoder, json.dumps(model.record.get("method"), sort_keys=True), weights)
+    method = model.method
+    chosen = method.open_score if score is None else check_choice("open_score", score, method.score_names)
+    return NamedModel(name, model, chosen, identity, encoder)
+
+
+def parse_name(text: str) -> tuple[str, str, tuple[str, ...]]:
+    """LABEL=RUN:SCORE,SCORE -> label (the run's own name when left out), run, scores."""
+    if _is_run(text):
+        return _own_name(text), text, ()
+    label, equals, rest = text.partition("=")
+    if not equals:
+        label, rest = "", text
+    run, scores = rest, ""
+    if not _is_run(rest) and ":" in rest:
+        run, _, scores = rest.rpartition(":")
+    wanted = tuple(score.strip() for score in scores.split(",") if score.strip())
+    if not run or (":" in rest and run != rest and not wanted):
+        raise RecipeError(f"a model is named as RUN, RUN:SCORE or LABEL=RUN:SCORE, got {text!r}", code="model-name")
+    return label or _own_name(run), run, wanted
+
+
+def check_reference(reference: str | None, models: Sequence[NamedModel]) -> str:
+    """The row that differences are taken against: the first one when none is named."""
+    names = [each.name for each in models]
+    if reference is not None and reference not in names:
+        raise RecipeError(f"the reference must be one of the rows {', '.join(names)}, got {reference!r}")
+    return names[0] if reference is None else reference
+
+
+def _is_run(text: str) -> bool:
+    try:
+        return bool(text) and (Path(text).exists() or text in shipped_models())
+    except OSError:  # too long to be the name of a file
+        return False
+
+
+def _own_name(run: str) -> str:
+    path = Path(run).resolve() if run in (".", "..") else Path(run)
+    if path.name in (BEST, LAST):
+        return path.resolve().parent.name
+    return path.name.removesuffix(".safetensors")
+
+
+def _different_names(found: Sequence[NamedModel]) -> list[NamedModel]:
+    """Several scores of one label become label:score; what is still the same twice is refused."""
+    labels = Counter(each.name for each in found)
+    named = [replace(each, name=f"{each.name}:{each.score}") if labels[each.name] > 1 else each for each in found]
+    twice = [name for name, count in Counter(each.name for each in named).items() if count > 1]
+    if twice:
+        raise RecipeError(
+            f"two rows would be called {twice[0]!r}; give them different labels, as in LABEL=RUN", code="same-name"
+        )
+    return named
+
+
+def _hash(*parts: str) -> str:
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

@@ -1,0 +1,280 @@
+"""Stage one: a linear classifier on the base classes teaches the backbone to see."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.common.errors import DataError, RecipeError
+from glocal.research.backbones import Backbone, build_backbone
+from glocal.research.backbones.resnet12 import ResNet12
+from glocal.research.backbones.widen import shared, widen
+from glocal.research.data.ahead import Ahead
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.loader import ImageLoader, on_device
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import Model, load_model, shipped_models
+from glocal.research.engine.distributed import world
+from glocal.research.engine.loop import run_stage, step_seed
+from glocal.research.engine.recipe import Recipe
+from glocal.research.methods import build_method
+from glocal.research.ops.similarity import pool
+
+SOFT = 4.0  # temperature of what a teacher says, as distillation for few-shot learning has it (Tian et al. 2020)
+AT_ONCE = 256  # pictures that a teacher looks at
+WIDEN_NOISE = 0.2  # relative; copies of a channel part soon, and the maps change by little: 1.4 % of their squares
+
+
+class Batch(NamedTuple):
+    images: Tensor  # uint8 (B, 3, H, W)
+    place: Tensor  # (B,) among the pictures of the stage
+    quarters: Tensor  # (B,) by which it was turned
+    weight: float  # of its mean among those of all ranks
+
+
+class PretrainStage:
+    """Cross-entropy over the base classes; every picture is decoded once and stays in memory, unless they are many."""
+
+    def __init__(self, recipe: Recipe, device: torch.device):
+        self.recipe, self.device = recipe, device
+        self.data = data = open_dataset(recipe.data.dataset, "train", skip_bad=recipe.data.skip_bad)
+        rows = part_of(data, recipe)
+        if min(recipe.pretrain.batch_size, len(rows)) < world().size:
+            raise RecipeError(
+                f"a batch must have a picture for each of the {world().size} processes, got pretrain.batch_size = "
+                f"{recipe.pretrain.batch_size} of {len(rows)} pictures",
+                code="empty-share",
+            )
+        self.model = start_model(recipe, data, device)
+        if self.model.method.needs_base:  # said before hours of training, not at the first validation
+            raise RecipeError(
+                f"method {recipe.method.name} as set here remembers the base classes, which pre-training has only just "
+                'to learn; validate it with method.name = "protonet" and train this method on the result',
+                code="needs-base",
+            )
+        backbone = self.model.backbone
+        self.augment = recipe.augment.build()
+        stored = self.augment.source(backbone.preprocess)
+        self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
+        self.labels = torch.from_numpy(data.label[rows])
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
+            self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
+        taught = False
+        if recipe.pretrain.widen:
+            self._widen(recipe.pretrain.widen)
+        elif recipe.init is not None:
+            taught = self._go_on(recipe.init)
+        if recipe.pretrain.teacher_weight and not taught:
+            raise RecipeError(
+                "pretrain.teacher_weight asks for what a network said that was pre-trained on these classes; name its "
+                f"run by --init, or drop it; got init = {recipe.init}",
+                code="no-teacher",
+            )
+        self.said = self._say(len(rows)) if recipe.pretrain.teacher_weight else None
+        # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
+        self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
+        self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
+        if recipe.pretrain.turn_weight:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(step_seed(recipe.seed, 0, salt=17))
+                self.turns = nn.Linear(backbone.channels, 4).to(device)
+                nn.init.zeros_(self.turns.weight)
+            self.modules = {**self.modules, "turns": self.turns}
+        self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
+        self.steps = recipe.pretrain.epochs * self.per_epoch
+        share = -(-min(recipe.pretrain.batch_size, len(rows)) // world().size) * self.augment.copies
+        self.parts = -(-share // (recipe.pretrain.micro_batch or share))
+        self.batch = Ahead(self._batch, end=self.steps)
+
+    def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
+        us, batch = world(), self.batch(step)
+        torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank + us.size * part))  # dropout
+        # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
+        images, place, quarters = (each[part :: self.parts] for each in (batch.images, batch.place, batch.quarters))
+        settings, share = self.recipe.pretrain, batch.weight * len(images) / len(batch.images)
+        vectors = pool(maps_of(self.model.backbone, self._prepare(images), self.recipe))
+        logits, label = self.classifier(vectors), self.labels[place].to(self.device)
+        own = F.cross_entropy(logits, label, label_smoothing=settings.label_smoothing)
+        terms = {"base": (1 - settings.teacher_weight) * own * share}
+        if self.said is not None:
+            said, soft = (self.said[place].to(self.device) / SOFT).log_softmax(1), (logits / SOFT).log_softmax(1)
+            apart = F.kl_div(soft, said, log_target=True, reduction="batchmean") * SOFT**2  # gradients as those of own
+            terms["teacher"] = settings.teacher_weight * apart * share
+        if settings.turn_weight:
+            turned = F.cross_entropy(self.turns(vectors), quarters.to(self.device))
+            terms["turn"] = settings.turn_weight * turned * share
+        return terms
+
+    def _batch(self, step: int) -> Batch:
+        """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
+        epoch, batch = divmod(step, self.per_epoch)
+        size = self.recipe.pretrain.batch_size
+        order = np.random.default_rng((self.recipe.seed, epoch)).permutation(len(self.images))
+        us, chosen = world(), order[batch * size : (batch + 1) * size]
+        rows = torch.from_numpy(chosen[us.rank :: us.size])
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
+        images, quarters = self.augment.turned(on_device(self.images[rows], self.device), generator)
+        images = shrink(images, self._size(step / self.steps))
+        weight = len(rows) * us.size / len(chosen)  # ranks are averaged, and shares may be unequal
+        return Batch(images, rows.repeat(self.augment.copies), quarters, weight)
+
+    def _go_on(self, source: str) -> bool:
+        """Keep the classifier that ``init`` was pre-trained with, where it knows these classes; whether it does."""
+        before = load_model(source)
+        weight, bias = _base_classifier(before)
+        if weight is None or bias is None or not self._are_classes_of(before):
+            return False
+        with torch.no_grad():
+            self.classifier.weight.copy_(weight)
+            self.classifier.bias.copy_(bias)
+        return True
+
+    @torch.no_grad()
+    def _say(self, n: int) -> Tensor:
+        """(n, classes) logits of the network as it begins, each picture plain and mirrored; before every resume too."""
+        backbone, said = self.model.backbone.eval(), []
+        for start in range(0, n, AT_ONCE):
+            place = torch.arange(start, min(start + AT_ONCE, n))
+            images = self.images[place]
+            vectors = pool(maps_of(backbone, self._prepare(torch.cat([images, images.flip(-1)])), self.recipe))
+            said.append(self.classifier(vectors).view(2, len(place), -1).mean(0).cpu())
+        backbone.train()
+        return torch.cat(said)
+
+    def _widen(self, source: str) -> None:
+        """Start as the narrower network of ``source``, its classifier included."""
+        before, wide = load_model(source), self.model.backbone
+        narrow, (weight, bias) = before.backbone, _base_classifier(before)
+        if not isinstance(narrow, ResNet12) or not isinstance(wide, ResNet12) or weight is None or bias is None:
+            raise RecipeError(
+                f"pretrain.widen must name a pre-trained ResNet-12 with its base classifier, for a ResNet-12; {source} "
+                f"has {type(narrow).__name__} {'without' if weight is None else 'with'} one, the recipe "
+                f"{type(wide).__name__}",
+                code="not-widened",
+            )
+        if not self._are_classes_of(before):
+            raise RecipeError(f"pretrain.widen: {source} has other classes than {self.data.name}", code="classes")
+        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, 0, salt=6))
+        with torch.no_grad():
+            widen(narrow, wide, generator, noise=WIDEN_NOISE)
+            self.classifier.weight.copy_(shared(weight.float(), len(bias), wide.channels, generator))
+            self.classifier.bias.copy_(bias)
+
+    def _are_classes_of(self, before: Model) -> bool:
+        """Whether it learned the classes of this run; imported weights do not say which they learned."""
+        return list(before.record.get("data", {}).get("classes", ())) == list(self.data.classes)
+
+    def _size(self, progress: float) -> int | None:
+        """Side of the pictures at this share of the run; None for as they are."""
+        settings = self.recipe.pretrain
+        growing = zip(settings.sizes, settings.size_ends, strict=True)
+        return next((size for size, end in growing if progress < end), None)
+
+    def _prepare(self, images: Tensor) -> Tensor:
+        images = self.model.backbone.preprocess.normalize(images.to(self.device))
+        return images.contiguous(memory_format=torch.channels_last)
+
+
+def _base_classifier(model: Model) -> tuple[Tensor | None, Tensor | None]:
+    """Weight and bias of what it was pre-trained with, where they were kept."""
+    return model.extra.get("base.weight"), model.extra.get("base.bias")
+
+
+pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+
+
+def maps_of(backbone: Backbone, images: Tensor, recipe: Recipe) -> Tensor:
+    """The maps, computed in the recipe's precision.  Heads, energies and losses get them in float32: an energy differs
+    by tenths between known and unknown, of which bfloat16 keeps little."""
+    precision = getattr(torch, recipe.speed.precision)
+    with torch.autocast(images.device.type, precision, enabled=precision != torch.float32):
+        maps: Tensor = backbone(images)
+    return maps if precision == torch.float32 else maps.float()
+
+
+def shrink(images: Tensor, size: int | None) -> Tensor:
+    """uint8 (B, 3, H, W) -> uint8 (B, 3, size, size), every pixel the mean of those it stands for."""
+    if size is None or size == images.shape[-1]:
+        return images
+    smaller = F.interpolate(images.float(), size=(size, size), mode="bilinear", antialias=True, align_corners=False)
+    return smaller.round().clamp(0, 255).to(torch.uint8)
+
+
+def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:
+    """The model a stage begins with: a new one, or the backbone of ``init`` under the recipe's method."""
+    with torch.random.fork_rng(devices=[]):  # models are built on the CPU
+        torch.manual_seed(step_seed(recipe.seed, 0, salt=3))
+        if recipe.init is None:
+            assert recipe.backbone is not None  # the recipe was checked
+            backbone_record = {"name": recipe.backbone.name, "settings": recipe.backbone.settings}
+            backbone, chain = build_backbone(recipe.backbone.name, **recipe.backbone.settings), []
+            if backbone.weights_in_package:
+                backbone_record["packaged"] = backbone.fingerprint()
+            before = None
+        else:
+            before = load_model(recipe.init)
+            backbone, backbone_record = before.backbone, dict(before.record["backbone"])
+            if recipe.init in shipped_models() and "packaged" not in backbone_record:
+                backbone_record |= {"packaged": backbone.fingerprint(), "model": recipe.init}
+            _check_same_backbone(recipe, backbone_record)
+            chain = [*before.record.get("chain", []), before.record.get("recipe")]
+        method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
+        if method.early_channels and method.early_channels != backbone.early_channels:
+            raise RecipeError(
+                f"method.early_channels must be the {backbone.early_channels} channels of the earlier stage that the "
+                f"backbone hands out (its setting stages), got {method.early_channels}",
+                code="early-channels",
+            )
+        if before is not None:
+            _inherit(method, before.method)
+    record = {
+        "backbone": backbone_record,
+        "method": {"name": recipe.method.name, "settings": recipe.method.settings},
+        "preprocess": backbone.preprocess.to_json(),
+        "recipe": recipe.model_dump(mode="json"),
+        "chain": chain,
+        "data": {"dataset": recipe.data.dataset, "manifest": data.manifest, "classes": list(data.classes)},
+    }
+    return Model(backbone.on(device), method.to(device), record, dict(before.extra) if before else {})
+
+
+def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:
+    asked = recipe.backbone
+    if asked is not None and (asked.name, asked.settings) != (there["name"], there["settings"]):
+        raise RecipeError(
+            f"[backbone] of the recipe differs from the one in init = {recipe.init} ({there['name']} with "
+            f"{there['settings']}), whose weights it starts from; leave [backbone] out",
+            code="other-backbone",
+        )
+
+
+def _inherit(method: nn.Module, before: nn.Module) -> None:
+    """Take over the weights that the method of the previous stage has under the same name and shape."""
+    own, old = method.state_dict(), before.state_dict()
+    shared = {name: old[name] for name in own if name in old and old[name].shape == own[name].shape}
+    method.load_state_dict(shared, strict=False)
+
+
+def part_of(data: ClassDataset, recipe: Recipe) -> npt.NDArray[np.int64]:
+    """The base pictures this stage may use.  Order within a class comes from content, so the cut is a random one."""
+    chosen = []
+    for c in range(len(data.classes)):
+        members = data.members(c)
+        cut = len(members) - round(len(members) * recipe.data.holdout)
+        chosen.append({"all": members, "pretrained": members[:cut], "held-out": members[cut:]}[recipe.data.part])
+    rows = np.concatenate(chosen)
+    if not len(rows):
+        raise DataError(
+            f"data.holdout = {recipe.data.holdout} leaves no picture of {data.name} in the part {recipe.data.part!r}: "
+            f"its classes have at most {data.counts.max()}",
+            code="no-pictures",
+        )
+    return rows

@@ -1,0 +1,66 @@
+"""Methods by name.  Adding one is a file here and a line in METHODS; tests, pages and lists follow from that."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from glocal.research import plugins
+from glocal.research.methods.att import ATT, ATTG
+from glocal.research.methods.base import Method
+from glocal.research.methods.blocks import Centred
+from glocal.research.methods.eol import EOL
+from glocal.research.methods.feat import FEAT
+from glocal.research.methods.gel import GEL
+from glocal.research.methods.glocal_head import GlocalHead
+from glocal.research.methods.glocal_ridge import GlocalRidge
+from glocal.research.methods.open_prototype import OpenPrototype
+from glocal.research.methods.oslo import OSLO
+from glocal.research.methods.peeler import Peeler
+from glocal.research.methods.protonet import ProtoNet
+from glocal.research.methods.rfdnet import RFDNet
+from glocal.research.methods.snatcher import SnaTCHerF
+from glocal.research.methods.snatcher_norm import SnaTCHerL, SnaTCHerT
+
+METHODS: dict[str, type[Method]] = {
+    "protonet": ProtoNet,
+    "feat": FEAT,
+    "peeler": Peeler,
+    "snatcher-f": SnaTCHerF,
+    "snatcher-t": SnaTCHerT,
+    "snatcher-l": SnaTCHerL,
+    "att": ATT,
+    "att-g": ATTG,
+    "rfdnet": RFDNet,
+    "open-prototype": OpenPrototype,
+    "gel": GEL,
+    "glocal-head": GlocalHead,
+    "glocal-ridge": GlocalRidge,
+    "oslo": OSLO,
+    "eol": EOL,
+}
+"""Every method by its name in recipes; take more with ``METHODS["name"] = Class``."""
+
+SWITCHES = ("centre",)  # settings that are off or on for every method
+"""Settings that every method takes beside its own."""
+ADDED_TO_GEL = inspect.signature(GlocalHead).parameters.keys() - inspect.signature(GEL).parameters.keys()
+
+
+def current_name(name: str, settings: Mapping[str, Any]) -> str:
+    """The name under which METHODS has what a recipe or a checkpoint calls ``name``.
+
+    In files from before the two were told apart ``gel`` also has the settings of ``glocal-head``.
+    """
+    return "glocal-head" if name == "gel" and ADDED_TO_GEL & settings.keys() else name
+
+
+def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:
+    """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
+    own = {**settings}
+    centre = own.pop("centre", False)
+    method = plugins.find(plugins.METHODS, METHODS, current_name(name, own))(dim, **own)
+    return Centred(method, dim) if centre else method
+
+
+__all__ = ["METHODS", "SWITCHES", "Method", "build_method"]

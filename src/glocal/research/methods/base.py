@@ -1,0 +1,180 @@
+"""The one contract.  A method sees feature maps, never images, files or backbones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from glocal.common.errors import RecipeError
+from glocal.research.ops.open_scores import OPEN_SCORES
+from glocal.research.ops.similarity import pool
+from glocal.research.types import UNKNOWN, BaseClasses, Episode, Output, Views
+
+# What a distance is divided by when nothing else is said: 64 as published for 640 channels, eq. 4 of GEL as written,
+# and the scale 10 that cosine classifiers start from.
+TEMPERATURES = {"sq-euclidean": 64.0, "euclidean": 1.0, "cosine": 0.1}
+
+
+@dataclass(frozen=True)
+class Paper:
+    authors: str
+    title: str
+    venue: str
+    year: int
+    arxiv: str = ""
+    doi: str = ""
+
+
+@dataclass(frozen=True)
+class MethodCard:
+    """What the documentation and the tables say of a method and its code cannot."""
+
+    title: str = ""  # the name of the class when empty
+    paper: Paper | None = None  # None: a method of ours
+    published: tuple[str, ...] = ()  # its names in published.json
+    learns: str = ""  # beside the backbone; empty: nothing
+    reconstruction: str = ""  # why we had to guess, if we had to
+
+
+class Comparison(NamedTuple):
+    """Queries held against a state: the logits, and every open score that can be read off from there.
+
+    A method's own scores are functions, because some cost more than the logits and most are never asked for.
+    """
+
+    logits: Tensor  # (Q, N)
+    own: Mapping[str, Callable[[], Tensor]] = {}  # name -> () -> (Q,)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys((*self.own, *OPEN_SCORES)))
+
+    def open_score(self, name: str) -> Tensor:
+        """(Q,) by name: one of the method's own scores, or one of ``OPEN_SCORES`` on the logits."""
+        check_choice("open_score", name, self.names)
+        return self.own[name]() if name in self.own else OPEN_SCORES[name](self.logits)
+
+
+Asked = Callable[[Tensor], Comparison]  # rows of the views that may be asked about
+Trial = Callable[[Tensor, Tensor], Asked]  # rows of a support that are enrolled, and their labels
+
+
+class Method(nn.Module):
+    """Embed images, enroll the support once, score queries any number of times.
+
+    A subclass declares ``State``, a NamedTuple of tensors (it *is* what a recognizer file stores), and writes
+    ``enroll`` and either ``score`` or, when it has open scores to choose from, ``compare``.
+    State is returned, never set on the module, so one method serves any number of tasks at once.
+    """
+
+    card: ClassVar[MethodCard] = MethodCard()
+    State: type[NamedTuple]
+    early_channels: int = 0  # of the stage before the last, when it wants them packed behind the maps (``ops.packing``)
+    needs_mirror: bool = False  # loss() uses Episode.mirrored()
+    needs_base: bool = False  # set_base() must be called before the first task
+    pooled: bool = False  # embed() looks at the mean of a map alone, as the one below does: a 1x1 map is as good
+    transductive: bool = False  # score() lets queries see each other
+    min_way: int = 1  # fewest classes of a task it is defined for
+    takes_unknown: bool = False  # enroll() uses support photos of no class: labels of UNKNOWN, or one-hot rows of 0
+    most_exported: int | None = None  # support photos up to which an exported graph does what enroll() does
+    own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
+    score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
+    open_score: str = "own"  # the name of the one that score() reports
+
+    def __init_subclass__(cls, **how: Any) -> None:
+        super().__init_subclass__(**how)
+        if cls.embed is Method.embed:
+            cls.pooled = True
+        if cls.compare is not Method.compare and "score_names" not in cls.__dict__:
+            cls.score_names = (*cls.own_scores, *OPEN_SCORES)
+
+    def choose_score(self, name: str) -> None:
+        """Let score() report another of ``score_names``."""
+        self.open_score = check_choice("open_score", name, self.score_names)
+
+    def set_base(self, base: BaseClasses) -> None:
+        """Take from the base classes what the method remembers of them; it is saved with the weights.
+
+        The engine calls it once, before training, on every method that says ``needs_base``.
+        """
+
+    def embed(self, maps: Tensor) -> Views:
+        """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""
+        return Views(pool(maps))
+
+    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        """Per task: support rows and their labels (S,) in 0..N-1 -> State."""
+        raise NotImplementedError
+
+    def score(self, state: Any, query: Views) -> Output:
+        """Per query -> logits (Q, N), open_score (Q,)."""
+        if type(self).compare is Method.compare:
+            raise NotImplementedError(f"{type(self).__name__} must define score() or compare()")
+        comparison = self.compare(state, query)
+        return Output(comparison.logits, comparison.open_score(self.open_score))
+
+    def compare(self, state: Any, query: Views) -> Comparison:
+        """Per query -> logits and the open scores by name; a method that defines only score() has one, "own"."""
+        out = self.score(state, query)
+        return Comparison(out.logits, {"own": lambda: out.open_score})
+
+    def trials(self, support: Views, asked: Views) -> Trial:
+        """To enroll parts of one support in turn; a method may keep what they share.  Answers as by enroll(), compare()
+        on the rows, but for rounding."""
+
+        def trial(rows: Tensor, label: Tensor) -> Asked:
+            state = self.enroll(support.rows(rows), label)
+            return lambda query: self.compare(state, asked.rows(query))
+
+        return trial
+
+    def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
+        """Every open score by name, (Q,) each, from one comparison: tells a loss and a score apart."""
+        comparison = self.compare(state, query)
+        return {name: comparison.open_score(name) for name in comparison.names}
+
+    def views(self, episode: Episode) -> tuple[Views, Views]:
+        """Support and query, embedded in one batch: batch norm sees the whole task."""
+        views, n = self.embed(torch.cat([episode.support, episode.query])), len(episode.support)
+        return views.rows(slice(n)), views.rows(slice(n, None))
+
+    def forward(self, episode: Episode) -> Output:
+        """Embed everything in one batch, then enroll and score."""
+        support, query = self.views(episode)
+        return self.score(self.enroll(support, episode.support_label, episode.drawn), query)
+
+    def loss(self, episode: Episode) -> dict[str, Tensor]:
+        """Named, already weighted terms, which the trainer adds up and logs: cross-entropy of the known queries."""
+        support, query = self.views(episode)
+        logits = self.compare(self.enroll(support, episode.support_label, episode.drawn), query).logits
+        return {"closed": known_cross_entropy(logits, episode.query_label)}
+
+
+def known_cross_entropy(logits: Tensor, label: Tensor) -> Tensor:
+    """Mean over the known queries of -log softmax(logits)[label]: (Q, N), (Q,) -> ().  0 when none is known."""
+    total = F.cross_entropy(logits, label, ignore_index=UNKNOWN, reduction="sum")
+    return total / (label != UNKNOWN).sum().clamp_min(1)
+
+
+def check_choice(setting: str, value: str, choices: Iterable[str]) -> str:
+    """``value``, or a sentence that lists what it may be."""
+    if value not in (choices := tuple(choices)):
+        raise RecipeError(f"{setting} must be one of {', '.join(choices)}, got {value!r}")
+    return value
+
+
+def check_positive(setting: str, value: float) -> float:
+    if not value > 0:
+        raise RecipeError(f"{setting} must be positive, got {value}")
+    return value
+
+
+def check_weight(setting: str, value: float) -> float:
+    if not value >= 0:
+        raise RecipeError(f"{setting} must be 0 (off) or positive, got {value}")
+    return value

@@ -1,0 +1,104 @@
+"""Class means and similarities of vectors and of maps, pixel by pixel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from glocal.common.errors import DataError, RecipeError
+
+PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float32, a 5-way task of 150 needs 2
+MANY = 1024  # photos from which on classes are added up row by row
+
+
+def pool(maps: Tensor) -> Tensor:
+    """Global average: (B, C, H, W) -> (B, C)."""
+    return maps.mean(dim=(-2, -1))
+
+
+def class_mean(x: Tensor, label: Tensor) -> Tensor:
+    """Mean of each class: x (S, *F), label (S,) in 0..N-1 or one-hot (S, N) -> (N, *F).  GEL eqs. 1 and 7.
+
+    One-hot labels are for exported graphs: there the number of classes must show in the shape of an input.  Of many
+    classes they would be a table far larger than x: 50,000 photos of 10,000 classes took 8 GB.
+    """
+    if label.ndim == 1 and len(label) > MANY:
+        shots = label.bincount()
+        total = x.new_zeros(len(shots), *x.shape[1:]).index_add(0, label, x)
+        return total / shots.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
+    one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(x.dtype)  # (S, N)
+    return torch.einsum("sn,s...->n...", one_hot / one_hot.sum(dim=0), x)
+
+
+def neg_sq_euclidean(query: Tensor, proto: Tensor) -> Tensor:
+    """-||q - p||²: query (..., Q, D), proto (..., N, D) -> (..., Q, N).
+
+    One matrix product, by ||q||² - 2 q·p + ||p||²; both sides are first moved by the mean prototype,
+    because that expansion loses digits when the vectors are far from the origin and close to each other.
+    """
+    centre = proto.mean(dim=-2, keepdim=True)
+    q, p = query - centre, proto - centre
+    squared = q.square().sum(-1, keepdim=True) + p.square().sum(-1).unsqueeze(-2) - 2 * q @ p.mT
+    return -squared.clamp_min(0)
+
+
+def neg_euclidean(query: Tensor, proto: Tensor) -> Tensor:
+    """-||q - p||: query (Q, D), proto (N, D) -> (Q, N).  Its gradient at distance 0 is 0."""
+    squared = -neg_sq_euclidean(query, proto)
+    return -torch.where(squared > 0, squared, 1).sqrt() * (squared > 0)
+
+
+def cosine(query: Tensor, proto: Tensor) -> Tensor:
+    """Cosine similarity: query (Q, D), proto (N, D) -> (Q, N) in [-1, 1]."""
+    return F.normalize(query, dim=-1) @ F.normalize(proto, dim=-1).mT
+
+
+def pixel_similarity(query: Tensor, class_map: Tensor, top_k: int) -> Tensor:
+    r"""Sum over query pixels u of the mean of the k class pixels v most like it (GEL eq. 9 with T = k).
+
+    .. math:: s_f(i, n) = \frac1k \sum_u \sum_{v \in topk} \cos(f_{i,u}, f_{n,v})
+
+    query (Q, C, H, W), class_map (N, C, H', W') -> (Q, N).  Pixels are normalised once, then one matrix product gives
+    every cosine; the paper's Algorithm 1 broadcasts both maps to (Q, N, P, C, P') instead and is kept as a test.
+    At most ``PIXEL_PAIRS`` cosines exist at a time: more queries or classes are taken in turns, also in training,
+    because the backward pass keeps the winners' positions and not the cosines.
+    """
+    n_class, channels, height, width = class_map.shape
+    if query.shape[1] != channels:
+        raise DataError(f"query maps have {query.shape[1]} channels but class maps {channels}; embed both alike")
+    n_pixel = height * width
+    if not 1 <= top_k <= n_pixel:
+        raise RecipeError(
+            f"top_k must be in 1..{n_pixel} (pixels of one class map), got {top_k}; "
+            f"these maps are {height}x{width} (32-pixel images give 2x2 maps, 84-pixel images 5x5)"
+        )
+    q = F.normalize(query.flatten(2).mT, dim=-1)  # (Q, P, C)
+    c = F.normalize(class_map.flatten(2).mT, dim=-1)  # (N, P', C)
+    if torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
+        return _best_pixels(q, c, top_k)
+    pairs = q.shape[1] * n_pixel  # cosines of one query with one class
+    class_step = max(1, min(n_class, PIXEL_PAIRS // max(1, pairs)))
+    query_step = max(1, PIXEL_PAIRS // max(1, pairs * class_step))
+    rows = [
+        torch.cat([_best_pixels(some_q, some_c, top_k) for some_c in torch.split(c, class_step)], dim=1)
+        for some_q in torch.split(q, query_step)
+    ]
+    return torch.cat(rows)
+
+
+def _best_pixels(q: Tensor, c: Tensor, top_k: int) -> Tensor:
+    """Unit pixels (Q, P, C) and (N, P', C) -> (Q, N)."""
+    cos = (q.flatten(0, 1) @ c.flatten(0, 1).mT).view(*q.shape[:2], *c.shape[:2])  # (Q, P, N, P')
+    if top_k == 1:  # one pass instead of a partial sort
+        return cos.max(dim=-1).values.sum(dim=1)
+    return cos.topk(top_k, dim=-1, sorted=False).values.sum(dim=(1, 3)) / top_k
+
+
+SIMILARITIES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "sq-euclidean": neg_sq_euclidean,
+    "euclidean": neg_euclidean,
+    "cosine": cosine,
+}

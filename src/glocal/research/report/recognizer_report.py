@@ -1,0 +1,161 @@
+"""A recognizer as parts of a page: what to expect of it, what it made of photos whose names are known, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import numpy as np
+
+from glocal.common.markup import Html, text
+from glocal.recognizer.diagnosis.check import Check, Checked, row_in_words
+from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.sources import Source
+from glocal.recognizer.recognizer import Recognizer
+from glocal.recognizer.support import UNKNOWN_NAME
+from glocal.research.report.gallery import picture_of
+from glocal.research.report.html import facts, figure, side_by_side
+
+SHOWN = 20  # answers on the page
+WIDEST = 20  # classes of a confusion matrix; with more, mistakes are listed by name
+
+Sources = Mapping[str, Source]  # by the path that an answer names
+
+
+def expectation(who: Recognizer) -> Html:
+    """The outlook: its verdict and its numbers, from the taught photos alone."""
+    verdict, *numbers = who.outlook().lines()
+    pairs = (line.partition(":") for line in numbers)
+    shown = facts({name: _number(value.strip()) for name, _, value in pairs})
+    return Html(f"<p><strong>{text(verdict[:1].upper() + verdict[1:])}.</strong></p>{shown}")
+
+
+def outcome(who: Recognizer, found: Check) -> Html:
+    """What was promised, and what came of it on pictures that were not taught."""
+    threshold = who.threshold
+    promised = "nothing" if threshold.expected is None else f"at most {100 * threshold.max_false_unknown:g} %"
+    return facts(
+        {
+            "Promised: known, but “unknown”": promised,
+            "Outcome: known, but “unknown”": _number(str(found.false_unknown)),
+            "Known, and named right": _number(str(found.accuracy)),
+            "Unknown, and caught": _number(str(found.caught)),
+        }
+    )
+
+
+def kept(who: Recognizer, found: Check) -> str:
+    """The same in a sentence."""
+    rate, promised = found.false_unknown, who.threshold.max_false_unknown
+    if who.threshold.expected is None or not rate.n:
+        return "Nothing was promised, or there was no known picture to see whether it is kept."
+    low, high = rate.interval
+    share = f"{100 * promised:g} %"
+    if rate.value <= promised:
+        return f"The promise of {share} is kept here: {rate.k} of {rate.n} known pictures were called unknown."
+    if low <= promised:
+        return (
+            f"{rate.k} of {rate.n} known pictures were called unknown, which is more than {share}; with so few "
+            f"pictures that may be chance (95 % interval {100 * low:.1f} to {100 * high:.1f} %)."
+        )
+    return (
+        f"The promise of {share} is not kept here: {rate.k} of {rate.n} known pictures were called unknown (95 % "
+        f"interval {100 * low:.1f} to {100 * high:.1f} %). The promise is about recognizers like this one on average; "
+        "more photos per class bring a single one nearer to it."
+    )
+
+
+def confusion(table: Mapping[str, Mapping[str, int]], classes: Iterable[str]) -> Html:
+    """Rows: what pictures show; columns: what they were called."""
+    names = [*classes, UNKNOWN_NAME]
+    rows = [name for name in names if name in table]
+    if len(names) > WIDEST:
+        lines = "".join(f"<li>{text(row_in_words(truth, table[truth]))}</li>" for truth in rows)
+        return Html(f"<ul>{lines}</ul>")
+    head = "".join(f'<th scope="col">{text(name)}</th>' for name in names)
+    body = "".join(
+        f'<tr><th scope="row">{text(truth)}</th>'
+        + "".join(f"<td>{_cell(table[truth].get(name, 0), name == truth)}</td>" for name in names)
+        + "</tr>"
+        for truth in rows
+    )
+    corner = '<th scope="col">shows \\ called</th>'
+    return Html(
+        '<div class="scroll" role="region" tabindex="0" aria-label="Confusion">'
+        f"<table><thead><tr>{corner}{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
+
+
+def left_out_confusion(who: Recognizer) -> dict[str, dict[str, int]]:
+    """Every taught photo judged by the others: truth -> answer -> photos."""
+    decision, names = who.contents.decision, who.classes
+    found: dict[str, dict[str, int]] = {}
+    for each in decision.measured.left_out:
+        limit = float(decision.limits(np.array([each.nearest]))[0])
+        said = UNKNOWN_NAME if each.score > limit else names[each.nearest]
+        row = found.setdefault(names[each.label], {})
+        row[said] = row.get(said, 0) + 1
+    return found
+
+
+def answers(found: Check, sources: Sources) -> Html:
+    """The first pictures of every name, none of them chosen, each with its answer and the reason."""
+    truths = dict.fromkeys(each.folder for each in found.pictures)
+    each_of = max(1, SHOWN // max(1, len(truths)))
+    shown = [some for truth in truths for some in [e for e in found.pictures if e.folder == truth][:each_of]][:SHOWN]
+    return _cards(shown, sources)
+
+
+def mistakes(found: Check, sources: Sources) -> Html:
+    """The surest ones first."""
+    return _cards(found.worst(), sources)
+
+
+def reasons(who: Recognizer, found: Check, sources: Sources) -> list[str]:
+    """Up to three answers as pictures of what matched, a name, an unknown, the surest mistake; and how to read them."""
+    wanted: list[Callable[[Checked], bool]] = [
+        lambda each: each.right and each.truth != UNKNOWN_NAME,
+        lambda each: each.right and each.truth == UNKNOWN_NAME,
+    ]
+    chosen = [next(filter(want, found.pictures), None) for want in wanted] + found.worst(1)
+    parts = []
+    for each in chosen:
+        if each is not None:
+            # In few colours: a third of the bytes, and no difference to the eye.
+            drawn = encoded(who.explain(sources[each.answer.path]).quantize(256), optimize=True)
+            said = f"{_file(each)} shows {each.folder} and was called {each.answer.label}: {each.answer.reason}"
+            parts.append(figure(drawn, alt=said))
+    reading = "Patches that match the nearest class are joined by lines; pale ones match nothing."
+    return [reading, side_by_side(*parts)]
+
+
+def _cards(shown: Iterable[Checked], sources: Sources) -> Html:
+    cards = "".join(_card(each, sources) for each in shown)
+    return Html(f'<div class="gallery"><ul class="pictures wide">{cards}</ul></div>')
+
+
+def _card(each: Checked, sources: Sources) -> str:
+    answer = each.answer
+    sign, word = ("✓", "right") if each.right else ("✗", "wrong")
+    shows = f"{each.folder}{'' if each.truth == each.folder else ', not taught'}"
+    return (
+        f'<li class="query {word}">{picture_of(sources[answer.path].read(), _file(each))}'
+        f'<p><span class="verdict">{sign} {word}</span></p>'
+        f"<p>says <strong>{text(answer.label)}</strong>, {100 * answer.probability:.0f} %</p><p>is {text(shows)}</p>"
+        f'<p class="small-print">{text(answer.reason)}</p></li>'
+    )
+
+
+def _file(each: Checked) -> str:
+    return each.answer.path.replace("\\", "/").rsplit("/", 1)[-1]
+
+
+def _cell(n: int, right: bool) -> str:
+    if not n:
+        return "·"
+    return f"<strong>{n}</strong>" if right else str(n)
+
+
+def _number(words: str) -> Html:
+    """As in "93.3 % (14 of 15; ...)": the number, and in small what is in the brackets."""
+    head, bracket, rest = words.partition(" (")
+    return Html(text(head) + (f"<small>{text(rest.removesuffix(')'))}</small>" if bracket else ""))

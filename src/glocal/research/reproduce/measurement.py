@@ -1,0 +1,173 @@
+"""Test tasks: every row that a report needs is measured once, and rows measured before are read.
+
+All rows of one data set and shot see the same tasks, so any two of them can be compared task by task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from glocal.research.backbones import Backbone
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import load_model
+from glocal.research.engine.distributed import world
+from glocal.research.engine.evaluate import Answers, evaluate_models
+from glocal.research.engine.named_models import NamedModel, name_model
+from glocal.research.engine.row_store import Rows, RowStore
+from glocal.research.metrics import PairedDifference, ScoreHistogram, Spread, paired_difference, score_histogram, spread
+from glocal.research.metrics.openset import BINS
+from glocal.research.report.comparable import Conditions, Published, published
+from glocal.research.report.comparison import Result, results
+from glocal.research.reproduce.plans import Line, TablePlan
+from glocal.research.reproduce.runs import Run, Settings
+
+SEED = 0  # of the test tasks
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Test tasks of one shot and what was measured on them."""
+
+    data: ClassDataset
+    tasks: TaskList
+    shot: int
+    on: Conditions
+    fingerprint: str  # of the tasks
+    folders: Mapping[Run, Path]
+    models: Mapping[tuple[Run, str | None], NamedModel]
+    rows: Mapping[str, Rows]  # by the name of a model
+    seeds: int = 1  # trainings of every row
+
+    def named(self, line: Line) -> NamedModel:
+        return replace(self.models[line.run, line.score], name=line.label)
+
+    def row(self, line: Line) -> Rows:
+        """One number per task and metric, the mean over seeds."""
+        every = [self._row(line, seed) for seed in range(self.seeds)]
+        if self.seeds == 1:
+            return every[0]
+        return {metric: np.mean([rows[metric] for rows in every], axis=0) for metric in every[0]}
+
+    def _row(self, line: Line, seed: int) -> Rows:
+        return self.rows[self.models[line.run.seeded(seed), line.score].name]
+
+    def over_seeds(self, line: Line, metric: str, other: Line | None = None) -> Spread | None:
+        """Of the mean over tasks, or of its difference to another row; None with one seed."""
+        if self.seeds < 2:
+            return None
+        values = [self._row(line, seed)[metric].mean() for seed in range(self.seeds)]
+        base = [0.0 if other is None else self._row(other, seed)[metric].mean() for seed in range(self.seeds)]
+        return spread(np.subtract(values, base))
+
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        """By how much AUROC a row exceeds another, task by task."""
+        return paired_difference(self.row(line)["auroc"], self.row(other)["auroc"])
+
+
+def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: Settings) -> Measurement:
+    """``lines`` may repeat runs and scores; each pair is measured once, each model loaded once."""
+    data = open_dataset(dataset, "test")
+    spec = EpisodeSpec(shot=shot)
+    tasks = EpisodeSampler(data, spec, seed=SEED).take(how.tasks)
+    backbones: dict[str, Backbone] = {}
+    loaded: dict[Run, NamedModel] = {}
+    asked: dict[tuple[Run, str | None], NamedModel] = {}
+    for line in lines:
+        for run in (line.run.seeded(seed) for seed in range(how.seeds)):
+            if run not in loaded:
+                folder = folders[run]
+                loaded[run] = name_model(folder.name, load_model(folder), backbones=backbones)
+            model = loaded[run]
+            score = line.score or model.score
+            asked[run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
+    different = list({each.name: each for each in asked.values()}.values())
+    store = RowStore(how.out / "rows")
+    (found,) = evaluate_models(different, data, [tasks], keep_maps=False, store=store, **how.testing)
+    rows = {name: each.rows for name, each in found.items()}
+    on = Conditions(dataset, "test", tuple(data.classes), spec)
+    return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows, how.seeds)
+
+
+def answers_of(
+    model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings, *, keep_maps: bool = True
+) -> tuple[Answers, ...]:
+    """What a model says about every query; rows of metrics alone do not tell."""
+    quiet = how.testing | {"progress": None}
+    (found,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
+    return found[model.name].answers
+
+
+def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
+    """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
+    model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
+    world().largest(0)  # all find the same there
+    counts = store.read(model, found.fingerprint, 1)
+    if counts is None:
+        answers = answers_of(model, found.data, found.tasks, how, keep_maps=False)
+        pooled = score_histogram((answer.open_score, answer.label >= 0) for answer in answers)
+        counts = {"known": pooled.known.astype(np.float64), "unknown": pooled.unknown.astype(np.float64)}
+        store.write(model, found.fingerprint, 1, counts)
+    known, unknown = (counts[side].astype(np.int64) for side in ("known", "unknown"))
+    return ScoreHistogram(np.arange(BINS + 1) / BINS, known=known, unknown=unknown)
+
+
+def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: str) -> Result:
+    """The paper's table again: ours, the difference to its reference row, and the published number.
+
+    Published numbers are always there; the caption says what stands against comparing them, if anything does.
+    """
+    on = replace(found.on, dataset=beside)  # every reason why ours are not the paper's conditions is looked for
+    (result,) = results(
+        [found.named(line) for line in lines],
+        {line.label: found.row(line) for line in lines},
+        on,
+        reference=plan.reference,
+        seed=SEED,
+        fingerprint=found.fingerprint,
+    )
+    theirs = {line.label: published_row(plan, line, beside, found.shot) for line in lines}
+    beside_ours = {
+        label: {m: v for m, v in row.values.items() if m in plan.metrics} for label, row in theirs.items() if row
+    }
+    notes = {line.label: line.note for line in lines}
+    by_label = {line.label: line for line in lines}
+    base = by_label[plan.reference]
+    rows = [
+        replace(
+            row,
+            spread=_spreads(found, by_label[row.name], plan.metrics),
+            difference_spread=_spreads(found, by_label[row.name], row.difference, base),
+            note="; ".join(part for part in (notes[row.name], row.note) if part),
+            rank={},
+            published=beside_ours.get(row.name, {}),
+        )
+        for row in result.table.rows
+    ]
+    spec = found.on.spec
+    title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {found.on.name}"
+    caption = f"Published: the paper on {beside}, full width. {result.table.caption}{_whose_seeds(lines, found.seeds)}"
+    shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
+    return replace(result, table=shown, measured=found.on)
+
+
+def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:
+    """What a spread over seeds leaves out: a backbone that was there is the same for all of them."""
+    given = seeds > 1 and all(line.run.chain()[0].resolved().init is not None for line in lines)
+    return " Seeds are those of the heads: the backbone is the same for all." if given else ""
+
+
+def _spreads(found: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None) -> dict[str, Spread]:
+    every = {metric: found.over_seeds(line, metric, other) for metric in metrics}
+    return {metric: value for metric, value in every.items() if value is not None}
+
+
+def published_row(plan: TablePlan, line: Line, dataset: str, shot: int) -> Published | None:
+    wanted = (plan.name, dataset, line.published, shot, line.backbone or plan.backbone)
+    same = (row for row in published() if (row.table, row.dataset, row.method, row.shot, row.backbone) == wanted)
+    return next(same, None)

@@ -1,0 +1,92 @@
+"""The same report for runs of one's own: a table per shot, the ROC and the density of every run, which one leads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from glocal.common.words import counted
+from glocal.research.data.episodes import EpisodeSampler
+from glocal.research.engine.named_models import NamedModel
+from glocal.research.metrics import score_histogram
+from glocal.research.report import plots
+from glocal.research.report.comparison import Comparison, Result, compare
+from glocal.research.report.table import number, points
+from glocal.research.reproduce.measurement import answers_of
+from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
+from glocal.research.reproduce.runs import Settings, program
+
+
+def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str, *, seed: int, **shape: Any) -> Path:
+    """Measure what is new, write the report; returns the page.  Figures show the first of the shots.
+
+    ``shape``: split, shots, way, query, unknown_way and reference of ``compare``.
+    """
+    where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
+    found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, progress=how.progress, **where)
+    name = Path(dataset).name
+    numbers = {
+        "dataset": name,
+        "split": found.split,
+        "data": found.data.manifest,
+        "seed": seed,
+        "tasks": how.tasks,
+        "reference": found.reference,
+        "models": {each.name: _about(each) for each in found.models},
+    }
+    conditions = {
+        "Data": f"{name}/{found.split} {found.data.manifest[:12]}",
+        "Test": f"{how.tasks} tasks per table, seed {seed}",
+        "glocal": program(),
+    }
+    parts = [table_part(f"Runs on {name}", "runs", found.results, {"what": "runs"}), _figures(found, how, seed)]
+    title = f"{counted(len(found.models), 'row')} on {name}"
+    opening = [_leader(result) for result in found.results]
+    return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), how.out)
+
+
+def _leader(result: Result) -> str:
+    """Who has the largest AUROC, and whether tasks settle that against the reference: each row is one training."""
+    table, spec = result.table, result.measured.spec
+    first = max(table.rows, key=lambda row: row.values["auroc"].mean)
+    best, gap = number(first.values["auroc"].mean), first.difference.get("auroc")
+    sentence = f"{spec.way}-way {spec.shot}-shot{', transductive' if result.transductive else ''}: "
+    sentence += f"{first.name} leads with AUROC {best}"
+    if gap is None:
+        return f"{sentence}{'; it is the reference' if len(table.rows) > 1 else ''}."
+    settled = "settled" if gap.low > 0 else "not settled"
+    mean, low, high = (points(value) for value in (gap.mean, gap.low, gap.high))
+    return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled} over tasks."
+
+
+def _figures(found: Comparison, how: Settings, seed: int) -> ReportPart:
+    spec = found.results[0].measured.spec
+    tasks = EpisodeSampler(found.data, spec, seed=seed).take(how.tasks)
+    scores = {
+        each.name: [(a.open_score, a.label >= 0) for a in answers_of(each, found.data, tasks, how)]
+        for each in found.models
+    }
+    drawings = [Drawing("roc", plots.roc(scores, title=f"{spec.way}-way {spec.shot}-shot"), "ROC of every row")]
+    panels = []
+    for i, (name, answers) in enumerate(scores.items(), 1):
+        pooled = score_histogram(answers)
+        panels.append(
+            {"name": name, "iou": pooled.iou, "known": pooled.known.tolist(), "unknown": pooled.unknown.tolist()}
+        )
+        alt = f"density of the open score of {name}, overlap {pooled.iou:.2f}"
+        drawings.append(Drawing(f"density-{i}", plots.density(pooled, title=name), alt))
+    return figure_part("Known against unknown", drawings, [], {"what": "densities", "panels": panels})
+
+
+def _about(each: NamedModel) -> dict[str, Any]:
+    record = each.model.record
+    recipe = record.get("recipe") or {}
+    return {
+        "method": each.method,
+        "open_score": each.score,
+        "model": each.identity,
+        "recipe": recipe,
+        "seed": recipe.get("seed"),
+        "data": {key: record.get("data", {}).get(key) for key in ("dataset", "manifest")},
+    }

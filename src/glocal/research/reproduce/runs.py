@@ -1,0 +1,211 @@
+"""Make sure that a run exists: what is there is reused, what was interrupted goes on, what is missing is made.
+
+The folder of a run is named by a hash of what its recipe differs in from the defaults, of the pictures it learns from
+and of the run it starts from, so the name says whether it is the run that is wanted.  Nothing else is remembered.
+Several processes may work in one folder: a run has a lock, and whoever finds it taken goes on with another one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+from glocal import __version__
+from glocal.common.files import write_text
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
+from glocal.research.engine.distributed import world
+from glocal.research.engine.evaluate import Progress
+from glocal.research.engine.recipe import Recipe, load_recipe
+from glocal.research.engine.run_folder import Callback
+from glocal.research.engine.train import STAGES
+from glocal.research.reproduce.machine import machine
+
+DONE = "done.json"  # of a run folder: written last, so what has it is complete
+LOCKS = "locks"  # beside the runs
+ID = 16  # letters of a hash that are kept
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that is wanted: a recipe, what differs from it, and what it starts from."""
+
+    recipe: str
+    overrides: tuple[str, ...] = ()
+    init: Run | str | None = None  # a run, or a model by name; None leaves what the recipe says
+
+    def resolved(self, start: Path | str | None = "?") -> Recipe:
+        """``start``: where the run lies that this one starts from, if it starts from one."""
+        begin = str(start) if isinstance(self.init, Run) else self.init
+        return load_recipe(self.recipe, [*self.overrides, *([f"init={json.dumps(begin)}"] if begin else [])])
+
+    def seeded(self, further: int) -> Run:
+        """The same from the seed that is so much further than its own, with all it starts from; 0 is the run itself."""
+        if not further:
+            return self
+        init = self.init.seeded(further) if isinstance(self.init, Run) else self.init
+        return Run(self.recipe, (*self.overrides, f"seed={_seed(self) + further}"), init)
+
+    def chain(self) -> list[Run]:
+        """This run and all before it, the first one first."""
+        return [*(self.init.chain() if isinstance(self.init, Run) else []), self]
+
+
+@cache
+def _seed(run: Run) -> int:
+    return run.resolved().seed
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Where runs are made and measured, and how."""
+
+    out: Path
+    tasks: int = 600  # test tasks
+    device: torch.device | None = None  # the CPU
+    workers: int = 2
+    callback: Callable[[str], Callback | None] = lambda title: None  # of training, by the name of the run
+    progress: Progress | None = None  # of testing
+    seeds: int = 1  # trainings of every run
+    threads: int | None = None  # that compute test tasks; as many as there are
+
+    @property
+    def runs(self) -> Path:
+        return self.out.resolve() / "runs"
+
+    @property
+    def testing(self) -> dict[str, Any]:
+        """Arguments of ``evaluate_models``."""
+        where = {"device": self.device or "cpu", "workers": self.workers, "threads": self.threads}
+        return where | {"progress": self.progress}
+
+
+def folder_of(run: Run, home: Path) -> Path:
+    """Where the run lies, whether it is there or not."""
+    start = folder_of(run.init, home) if isinstance(run.init, Run) else None
+    recipe = run.resolved(start)
+    # What differs from the defaults: an option that is added to recipes later renames no run.
+    fields = recipe.model_dump(mode="json", exclude_defaults=True) | {"init": _identity(recipe, start)}
+    fields["data"].pop("workers", None)  # how many of them changes no number
+    parts = [fields, pictures(recipe.data.dataset, recipe.data.skip_bad), __version__]
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+    return home / f"{recipe.method.name}-{digest[:ID]}"
+
+
+def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
+    """The folder of the finished run; None when another process is at it and ``wait`` is False."""
+    start = None
+    if isinstance(run.init, Run):
+        start = ensure_run(run.init, how, wait=wait)
+        if start is None:
+            return None
+    folder = folder_of(run, how.runs)
+    if _agreed((folder / DONE).is_file()):
+        return folder
+    lock = FileLock(how.runs / LOCKS / f"{folder.name}.lock", timeout=-1 if wait else 0)
+    # One run over several processes: the first of them holds the lock for all, and says what there is to do.
+    if not _agreed(world().first and _taken(lock)):
+        return None
+    try:
+        if not _agreed((folder / DONE).is_file()):  # somebody may have been quicker
+            _make(run.resolved(start), folder, how, start)
+    finally:
+        lock.release()
+    return folder
+
+
+def _agreed(found: bool) -> bool:
+    """What the first process of this run found."""
+    return bool(world().largest(int(found and world().first)))
+
+
+def _taken(lock: FileLock) -> bool:
+    Path(lock.lock_file).parent.mkdir(parents=True, exist_ok=True)
+    try:
+        lock.acquire()
+    except Timeout:
+        return False
+    return True
+
+
+def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
+    begun = _agreed((folder / LAST).exists())
+    if _agreed(begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init):
+        if world().first:
+            shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
+        begun = _agreed(False)
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
+    if world().first:
+        _finish(recipe, folder, how, start)
+    world().largest(0)  # what the first has written is there for all
+
+
+def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
+    best = read_checkpoint(folder / BEST)[1]
+    about = {
+        "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
+        "init": _identity(recipe, start),
+        "data": {name: best["data"][name] for name in ("dataset", "manifest")},
+        "step": best["step"],
+        "validation": best["validation"],
+        "version": __version__,
+        "commit": commit(),
+        "machine": machine(how.device, recipe.speed.threads),
+    }
+    write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """Recipe, seed, data and commit of a finished run; no path of this machine is in it."""
+    found: dict[str, Any] = json.loads((folder / DONE).read_text("utf-8"))
+    return found | {"seed": found["recipe"]["seed"]}
+
+
+def _identity(recipe: Recipe, start: Path | None) -> str | None:
+    """Of what a run starts from: the name of the run before, or the hash of a checkpoint."""
+    if start is not None:
+        return start.name
+    return None if recipe.init is None else _weights(recipe.init)
+
+
+@cache
+def _weights(source: str) -> str:
+    digest: str = read_checkpoint(find_checkpoint(source))[1]["sha256"]
+    return digest
+
+
+@cache
+def pictures(dataset: str, skip_bad: bool = False) -> list[str]:
+    """Hashes of what training and validation see."""
+    return [open_dataset(dataset, split, skip_bad=skip_bad).manifest for split in ("train", "val")]
+
+
+def program() -> str:
+    """Version and commit in short."""
+    full = commit()
+    return f"{__version__}, commit {full[:12]}{full[40:]}" if full else __version__
+
+
+@cache
+def commit() -> str | None:
+    """Of the source that runs, with a + when files in it were changed; None for an installed package."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True, check=True, timeout=20
+        ).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "../") else "")
+    except (OSError, subprocess.SubprocessError):
+        return None
