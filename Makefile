@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 
-.PHONY: setup demo docs docs-serve notebooks test test-browser test-ray campaign lint bench clean
+.PHONY: setup demo docs docs-serve notebooks test test-browser test-ray lint bench clean
 .DEFAULT_GOAL := setup
 
 setup: $(READY)
@@ -50,14 +50,6 @@ test-ray: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[ray]'
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m ray
 
-# Mutated files, long jobs and a server under attack, then the page of what was counted; 10 minutes of it are load.
-# GLOCAL_CAMPAIGN_CASES (300 of each kind), GLOCAL_CAMPAIGN_SEED, GLOCAL_CAMPAIGN_ROUNDS (6 of each job) and
-# GLOCAL_CAMPAIGN_SECONDS (600) make it another one.
-campaign: $(READY)
-	rm -rf campaign-out
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m campaign tests/campaign; status=$$?; \
-	PYTHONPATH=tests $(BIN)/python -m campaign.results campaign-out docs/results/campaign.md; exit $$status
-
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,5 +62,5 @@ bench: $(READY)
 	for name in $(SPEED); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
 clean:
-	rm -rf $(VENV) node_modules dist build demo-out campaign-out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) node_modules dist build demo-out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
