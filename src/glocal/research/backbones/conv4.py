@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone, check_image_size
+from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.types import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 
 
@@ -36,7 +37,7 @@ class Conv4(Backbone):
         self.preprocess = Preprocess(image_size, resize, tuple(mean), tuple(std))  # type: ignore[arg-type]
         self.stage_channels = (width,) * 4
         self.layer1, self.layer2, self.layer3, self.layer4 = (
-            nn.Sequential(nn.Conv2d(inside, width, 3, padding=1), nn.BatchNorm2d(width))
+            nn.Sequential(nn.Conv2d(inside, width, 3, padding=1), BatchNorm2d(width))
             for inside in (3, width, width, width)
         )
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.research.backbones.base import Backbone
+from glocal.research.ops.batch_norm import use_in
 from glocal.research.ops.cells import cells
 from glocal.research.types import Preprocess
 
@@ -49,7 +50,7 @@ class EfficientNetLite(Backbone):
             self.stage_channels += (HEAD_CHANNELS + sum(self.patch_channels),)
         self.preprocess = Preprocess(size, round(size * RESIZE_RATIO), MEAN, STD, "bicubic")
         # image_size=None makes the paddings follow the picture; a number would freeze those of that size.
-        self.net = EfficientNet.from_name(f"efficientnet-lite{self.variant}", image_size=None)
+        self.net = use_in(EfficientNet.from_name(f"efficientnet-lite{self.variant}", image_size=None))
         del self.net._fc, self.net._dropout, self.net._avg_pooling
         self.weights_in_package = pretrained
         if pretrained:

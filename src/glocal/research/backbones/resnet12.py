@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone, check_image_size
 from glocal.research.backbones.winograd import winograd
+from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.types import Preprocess
 
 # Of the ResNet-12 of FEAT, SnaTCHer and GEL, to the digits that those programs have; written there as 0..255.
@@ -31,10 +32,10 @@ class ResidualBlock(nn.Module):
 
     def __init__(self, inside: int, outside: int, drop: nn.Module):
         super().__init__()
-        self.conv1, self.bn1 = Conv3x3(inside, outside), nn.BatchNorm2d(outside)
-        self.conv2, self.bn2 = Conv3x3(outside, outside), nn.BatchNorm2d(outside)
-        self.conv3, self.bn3 = Conv3x3(outside, outside), nn.BatchNorm2d(outside)
-        self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, bias=False), nn.BatchNorm2d(outside))
+        self.conv1, self.bn1 = Conv3x3(inside, outside), BatchNorm2d(outside)
+        self.conv2, self.bn2 = Conv3x3(outside, outside), BatchNorm2d(outside)
+        self.conv3, self.bn3 = Conv3x3(outside, outside), BatchNorm2d(outside)
+        self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, bias=False), BatchNorm2d(outside))
         self.drop = drop
 
     def forward(self, x: Tensor) -> Tensor:

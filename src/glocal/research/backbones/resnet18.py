@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone
+from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.types import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 
 WIDTHS = (64, 128, 256, 512)
@@ -24,12 +25,12 @@ class BasicBlock(nn.Module):
     def __init__(self, inside: int, outside: int, stride: int):
         super().__init__()
         self.conv1 = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(outside)
+        self.bn1 = BatchNorm2d(outside)
         self.conv2 = nn.Conv2d(outside, outside, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(outside)
+        self.bn2 = BatchNorm2d(outside)
         self.downsample = nn.Sequential()  # the identity, without an entry in the state dict
         if stride != 1 or inside != outside:
-            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+            self.downsample = nn.Sequential(nn.Conv2d(inside, outside, 1, stride, bias=False), BatchNorm2d(outside))
 
     def forward(self, x: Tensor) -> Tensor:
         """(B, inside, H, W) -> (B, outside, ceil(H / stride), ceil(W / stride))."""
@@ -64,7 +65,7 @@ class ResNet18(Backbone):
         self.large_stem = stem == "7x7"
         kernel, stride = (7, 2) if self.large_stem else (3, 1)
         self.conv1 = nn.Conv2d(3, 64, kernel, stride, padding=kernel // 2, bias=False)
-        self.bn1 = nn.BatchNorm2d(64)
+        self.bn1 = BatchNorm2d(64)
         self.layer1, self.layer2, self.layer3, self.layer4 = (
             nn.Sequential(BasicBlock(inside, outside, 1 if inside == outside else 2), BasicBlock(outside, outside, 1))
             for inside, outside in zip((64, *WIDTHS[:-1]), WIDTHS, strict=True)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone
+from glocal.research.ops.batch_norm import use_in
 from glocal.research.types import Preprocess
 
 
@@ -29,7 +30,7 @@ class TimmBackbone(Backbone):
         timm = import_timm()
         self.model = model
         try:
-            self.net = timm.create_model(model, pretrained=pretrained, features_only=True)
+            self.net = use_in(timm.create_model(model, pretrained=pretrained, features_only=True))
         except RuntimeError as error:  # what timm raises for a name it does not know, and for one without stages
             raise RecipeError(f"timm cannot build {model!r} as a feature extractor: {error}") from error
         self.stage_channels = tuple(self.net.feature_info.channels())

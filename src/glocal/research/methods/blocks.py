@@ -12,6 +12,7 @@ from torch import Tensor, nn
 
 from glocal.common.errors import RecipeError
 from glocal.research.methods.base import Comparison, Method
+from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.ops.similarity import pool
 from glocal.research.types import BaseClasses, Episode, Views
 
@@ -91,9 +92,7 @@ class ScaleCalibration(nn.Sequential):
         conv = nn.Conv2d(dim, width, 1, bias=not gentle)
         if gentle:
             nn.init.orthogonal_(conv.weight.data.view(width, dim))
-        super().__init__(
-            conv, nn.Identity() if gentle else nn.BatchNorm2d(width), nn.PReLU(init=1.0 if gentle else 0.25)
-        )
+        super().__init__(conv, nn.Identity() if gentle else BatchNorm2d(width), nn.PReLU(init=1.0 if gentle else 0.25))
 
     @property
     def conv(self) -> nn.Conv2d:
@@ -106,7 +105,7 @@ class Halving(nn.Sequential):
     """BN(Conv1x1 of stride 2 (f)): 11x11 -> 6x6, the maps that GEL compares on ResNet-18 at 84 pixels."""
 
     def __init__(self, dim: int):
-        super().__init__(nn.Conv2d(dim, dim, 1, stride=2, bias=False), nn.BatchNorm2d(dim))
+        super().__init__(nn.Conv2d(dim, dim, 1, stride=2, bias=False), BatchNorm2d(dim))
 
 
 class ResidualLinear(nn.Linear):

@@ -61,6 +61,7 @@ from glocal.research.methods.base import (
     known_cross_entropy,
 )
 from glocal.research.methods.blocks import BaseRows, ResidualLinear
+from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.ops.open_scores import entropy
 from glocal.research.ops.packing import last_channels, unpack
 from glocal.research.ops.similarity import class_mean, neg_sq_euclidean, pool
@@ -235,7 +236,7 @@ class BasicBlock(nn.Module):
 
     def __init__(self, inside: int, outside: int, *, stride: int = 1, batch_norm: bool = False):
         super().__init__()
-        norm = nn.BatchNorm2d if batch_norm else partial(nn.GroupNorm, 1)
+        norm = BatchNorm2d if batch_norm else partial(nn.GroupNorm, 1)
         self.conv1, self.norm1 = nn.Conv2d(inside, outside, 3, stride, padding=1, bias=False), norm(outside)
         self.conv2, self.norm2 = nn.Conv2d(outside, outside, 3, padding=1, bias=False), norm(outside)
         self.shortcut: nn.Module = nn.Identity()
