@@ -19,12 +19,12 @@ from typer.testing import CliRunner, Result
 
 from exports import graphs
 from faults import full
+from glocal.bulk.results import ResultFile
 from glocal.cli import practical
 from glocal.cli.main import app
 from glocal.recognizer import Recognizer
 from glocal.recognizer import explanation as explain
 from glocal.recognizer.file import read_manifest
-from glocal.recognizer.results import ResultFile
 from glocal.research.convert import onnx as exporting
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
@@ -108,7 +108,7 @@ HALF_A_ROW = "half a row,"
 STOPS = f"""
 import time
 from glocal.cli.main import main
-from glocal.recognizer.results import ResultFile
+from glocal.bulk.results import ResultFile
 append, batches = ResultFile._append, []
 def stopping(self, file, answers):
     batches.append(append(self, file, answers))

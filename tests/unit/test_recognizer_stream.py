@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from faults import full, noted, read_only
+from glocal.bulk.results import COLUMNS, ResultFile, plain
 from glocal.common.errors import DataError
 from glocal.recognizer import Prediction, Unreadable
 from glocal.recognizer.encoder import AHEAD, BATCH, Encoder
 from glocal.recognizer.photos.sources import Source, picture_files
-from glocal.recognizer.results import COLUMNS, ResultFile, plain
 from photos import recognizer, some
 from refusal import refused
 

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from glocal import __version__
-from glocal.cli.collection import embed, similar
+from glocal.cli.bulk import embed, similar
 from glocal.cli.console import Json, show
 from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve

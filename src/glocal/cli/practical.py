@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.collection import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
+from glocal.cli.bulk import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
 from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import check_report, describe, printing, summary, tell
 
@@ -140,8 +140,8 @@ def predict(
 
     check_recognizer(file)
     from glocal.bulk.addresses import check_clients
+    from glocal.bulk.results import check_format
     from glocal.recognizer.file import read_contents
-    from glocal.recognizer.results import check_format
 
     target = csv or jsonl
     if target is not None:
@@ -173,11 +173,11 @@ def _predict_few(
 ) -> None:
     """In this process and in order, with words."""
     from glocal.bulk.addresses import addresses, is_remote, source_of
+    from glocal.bulk.results import ResultFile
     from glocal.common.errors import DataError
     from glocal.common.files import or_not_written
     from glocal.recognizer.prediction import Prediction
     from glocal.recognizer.recognizer import Recognizer
-    from glocal.recognizer.results import ResultFile
 
     recognizer = Recognizer.load(file, device=device, workers=workers)
     asked = answered = 0

@@ -30,8 +30,8 @@ def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
     """A function that shows an answer on the screen, or as an element of one JSON list, as they come."""
     from json import dumps
 
+    from glocal.bulk.results import plain
     from glocal.recognizer.photos.sources import Unreadable
-    from glocal.recognizer.results import plain
 
     first = True
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.collection import RecognizerFile
+from glocal.cli.bulk import RecognizerFile
 from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import describe, summary, tell, threshold_lines
 from glocal.common.words import counted, printable

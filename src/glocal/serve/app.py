@@ -22,8 +22,8 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import PlainTextResponse, Response, StreamingResponse
 
 from glocal import __version__
+from glocal.bulk.results import COLUMNS, row
 from glocal.common.errors import DataError, RecipeError
-from glocal.recognizer.results import COLUMNS, row
 from glocal.serve import problems, schemas
 from glocal.serve.connections import BACKLOG, Connection, Listener, quiet_log
 from glocal.serve.problems import Json, missing, no_classes

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.collection import Address, Engine, EngineName
+from glocal.cli.bulk import Address, Engine, EngineName
 from glocal.cli.console import (
     DatasetName,
     Device,
