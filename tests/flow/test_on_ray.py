@@ -20,14 +20,10 @@ from glocal.bulk.ray_cluster import cluster
 from glocal.bulk.store import Store
 from glocal.common.errors import GlocalError
 from glocal.recognizer import Recognizer
-from glocal.research.reproduce.graph import MeasureStep, in_order
-from glocal.research.reproduce.measurement import measure
-from glocal.research.reproduce.on_ray import work_off
-from glocal.research.reproduce.plans import Line
+from glocal.research.reproduce.on_ray import make_runs
 from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of
 from photos import WORDS, recognizer, write
 from refusal import refused
-from steps import FileStep
 from tiny_runs import fields, make_dataset
 
 pytest.importorskip("ray", reason="Ray is not installed: pip install 'glocal[ray]', or make test-ray")
@@ -52,15 +48,15 @@ def ray(own_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         yield
 
 
-def workers_of(cache: Path) -> list[int]:
-    """Actors that this test started: they have its environment."""
+def workers_of(cache: Path, title: bytes = b"ray::MapWorker") -> list[int]:
+    """Workers that this test started: they have its environment."""
     found = []
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
         except OSError:
             continue
-        if command.startswith(b"ray::MapWorker") and str(cache).encode() in environment:
+        if command.startswith(title) and str(cache).encode() in environment:
             found.append(int(folder.name))
     return found
 
@@ -101,26 +97,34 @@ def test_the_same_rows_although_a_worker_is_killed(tmp_path: Path, own_cache: Pa
     assert not (Path.home() / ".ray" / "auth_token").exists() or "RAY_AUTH_TOKEN" not in os.environ
 
 
-def test_a_graph_of_steps_one_of_which_dies(tmp_path: Path) -> None:
-    first = FileStep("first", dies=True)
-    heads = tuple(FileStep(f"head{i}", (first,)) for i in range(2))
-    work_off(in_order([FileStep("tested", heads)]), Settings(tmp_path))
-    assert {path.name for path in tmp_path.iterdir()} == {"first", "first-begun", "head0", "head1", "tested"}
-    with refused("no-step"):
-        work_off([FileStep("bad", refuses=True)], Settings(tmp_path))
-
-
-def test_runs_of_two_seeds_and_their_test(tmp_path: Path) -> None:
+def test_runs_of_two_seeds_on_a_worker_that_dies(tmp_path: Path, own_cache: Path) -> None:
     dataset = make_dataset(tmp_path / "data", per_class=20, splits={"train": 4, "val": 4, "test": 10})
-    recipe = tmp_path / "encoder.json"
-    recipe.write_text(json.dumps(fields(dataset, "pretrain", pretrain={"epochs": 1})))
-    tested = MeasureStep(str(dataset), 1, (Line("row", Run(str(recipe))),), seeds=2)
-    how = Settings(tmp_path / "out", tasks=4, seeds=2)
-    work_off(in_order([tested]), how)
-    folders = {run: folder_of(run, how.runs) for run in tested.runs()}
-    assert sorted(about_run(folder)["seed"] for folder in folders.values()) == [0, 1]
-    rows = {path: path.stat().st_mtime_ns for path in (how.out / "rows").iterdir()}
-    assert len(rows) == 2
-    found = measure(tested.dataset, tested.shot, tested.lines, folders, how)
-    assert found.over_seeds(tested.lines[0], "acc") is not None
-    assert {path: path.stat().st_mtime_ns for path in (how.out / "rows").iterdir()} == rows, "what Ray left is read"
+    encoder, head = tmp_path / "encoder.json", tmp_path / "head.json"
+    encoder.write_text(json.dumps(fields(dataset, "pretrain", pretrain={"epochs": 1})))
+    few = {"backbone": "frozen", "tasks": 2}
+    learned = fields(dataset, "train", backbone=None, init="?", method={"name": "snatcher-l"}, train=few)
+    head.write_text(json.dumps(learned))
+    runs = [Run(str(head), init=Run(str(encoder))).seeded(seed) for seed in range(2)]
+    settings = Settings(tmp_path / "out", seeds=2)
+    killed: list[int] = []
+    over = threading.Event()
+
+    def kill_one() -> None:
+        while not killed and not over.wait(0.02):
+            for pid in workers_of(own_cache, b"ray::_make"):
+                os.kill(pid, signal.SIGKILL)
+                killed.append(pid)
+                return
+
+    thread = threading.Thread(target=kill_one)
+    thread.start()
+    try:
+        make_runs(runs, settings, address=None)
+    finally:
+        over.set()
+        thread.join()
+    assert killed
+    made = [about_run(folder_of(step, settings.runs)) for run in runs for step in run.chain()]
+    assert [each["seed"] for each in made] == [0, 0, 1, 1]
+    with refused("recipe"):
+        make_runs([Run(str(encoder), ("pretrain.epoch=1",))], settings, address=None)

@@ -10,16 +10,15 @@ import pytest
 import torch
 
 from glocal.research.metrics import PairedDifference, Spread, spread
-from glocal.research.reproduce.machine import differences, machine
-from glocal.research.reproduce.measurement import _whose_seeds
-from glocal.research.reproduce.plans import TABLES, Line
+from glocal.research.reproduce.plans import Line
 from glocal.research.reproduce.report_folder import NUMBERS
-from glocal.research.reproduce.reproduction import NOTES, _both, _made_elsewhere, _verdict, findings, reproduce
+from glocal.research.reproduce.reproduction import findings, reproduce
 from glocal.research.reproduce.runs import Run, Settings
 from glocal.research.reproduce.scales import SCALES
-from glocal.research.same_sums import ORDER
 from refusal import refused
 from tiny_reproduction import NAME, gap, make_data, tiny_scale
+
+Bounds = tuple[float, float]
 
 
 def test_the_spread_over_seeds_is_students() -> None:
@@ -30,8 +29,41 @@ def test_the_spread_over_seeds_is_students() -> None:
         spread([0.7])
 
 
-def over(low: float, high: float) -> Spread:
-    return Spread((low + high) / 2, 0.01, low, high, 3)
+class Measured:
+    """One difference over tasks and, from several trainings, one over seeds; the same for every pair of rows."""
+
+    def __init__(self, tasks: Bounds, seeds: Bounds | None = None):
+        self.tasks, self.over, self.seeds = tasks, seeds, 3 if seeds else 1
+
+    def difference(self, line: Line, other: Line) -> PairedDifference:
+        return gap(*self.tasks)
+
+    def over_seeds(self, line: Line, metric: str, other: Line) -> Spread | None:
+        return Spread(sum(self.over) / 2, 0.01, *self.over, 3) if self.over else None
+
+
+def verdict(one: Measured, five: Measured) -> str:
+    """Of the last question, combining ahead, at 1 and 5 shots."""
+    measured: Any = {("embedded", 1): one, ("embedded", 5): five}
+    return findings(SCALES["embedded"], ["combine"], ["embedded"], measured)[-1]
+
+
+@pytest.mark.parametrize(
+    ("one", "five", "words"),
+    [
+        ((0.1, 0.2), (0.01, 0.3), "helps"),
+        ((-0.2, -0.1), (-0.3, -0.1), "hurts"),
+        ((-0.1, 0.2), (-0.3, 0.1), "makes no settled difference"),
+        ((0.1, 0.2), (-0.1, 0.1), "helps, but not in every setting"),
+        ((-0.2, -0.1), (-0.1, 0.1), "hurts, but not in every setting"),
+        ((0.1, 0.2), (-0.2, -0.1), "helps in some settings and hurts in others"),
+        ((0.0, 0.2), (0.0, 0.2), "makes no settled difference"),  # 0 is not left out
+    ],
+)
+def test_the_verdict_is_what_the_intervals_over_tasks_allow(one: Bounds, five: Bounds, words: str) -> None:
+    said = verdict(Measured(one), Measured(five))
+    assert said.startswith(f"Combining ahead {words} (over tasks alone")
+    assert "over seeds [" not in said
 
 
 @pytest.mark.parametrize(
@@ -44,32 +76,10 @@ def over(low: float, high: float) -> Spread:
         ((0.01, 0.03), (-0.05, -0.01), "makes no settled difference"),
     ],
 )
-def test_a_verdict_needs_both(tasks: tuple[float, float], seeds: tuple[float, float], words: str) -> None:
-    assert _verdict([_both(gap(*tasks), over(*seeds))]) == words
-    assert _both(gap(*tasks), None) == gap(*tasks), "with one seed there is nothing else to go by"
-
-
-class Gained:
-    """Stands in for what was measured: every difference is the same."""
-
-    def __init__(self, seeds: int):
-        self.seeds = seeds
-
-    def difference(self, line: Line, other: Line) -> PairedDifference:
-        return gap(0.01, 0.03)
-
-    def over_seeds(self, line: Line, metric: str, other: Line) -> Spread | None:
-        return over(0.005, 0.05) if self.seeds > 1 else None
-
-
-@pytest.mark.parametrize("seeds", [1, 3])
-def test_one_seed_settles_nothing(seeds: int) -> None:
-    found: Any = {("embedded", shot): Gained(seeds) for shot in (1, 5)}
-    *_, said = findings(SCALES["embedded"], ["combine"], ["embedded"], found)
-    verdict, _, numbers = said.partition(": against ")
-    alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
-    assert verdict == f"Combining ahead helps{alone}"
-    assert ("over seeds [" in numbers) == (seeds > 1)
+def test_a_verdict_over_seeds_needs_both(tasks: Bounds, seeds: Bounds, words: str) -> None:
+    said = verdict(Measured(tasks, seeds), Measured(tasks, seeds))
+    assert said.startswith(f"Combining ahead {words}: against ")
+    assert "over seeds [" in said
 
 
 def test_another_seed_reaches_all_a_run_starts_from() -> None:
@@ -94,70 +104,17 @@ def test_seeds_count_from_the_one_that_is_set() -> None:
     assert [step.resolved(start="?").seed for step in heads.chain()] == [1, 6]
 
 
-@pytest.mark.parametrize("scale", SCALES)
-def test_seeds_of_heads_on_one_backbone_are_not_called_more_than_that(scale: str) -> None:
-    heads = scale in ("cpu", "wide", "full")
-    lines = TABLES["combine"].lines(SCALES[scale], SCALES[scale].datasets[-1], 1)
-    assert ("those of the heads" in _whose_seeds(lines, 2)) == heads
-    assert ("Another training seed is one of the head" in NOTES[scale]) == heads
-    assert _whose_seeds(lines, 1) == ""
-
-
-def test_other_conditions_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    here = machine()
-    assert set(here) == {"threads", "processes", "processor", "cpu", "sums", "torch", "compiled", "device"}
-    assert differences(here, here) == differences({}, here) == []
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 7)
-    assert differences(here, machine()) == [f"threads {here['threads']} instead of 7"]
-
-
-def test_another_processor_is_no_other_build_of_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    here, config = machine(), torch.__config__.show()
-    features = torch.backends.cpu.get_cpu_capability()
-    assert f"CPU capability usage: {features}" in config, "the line that torch writes by the processor it runs on"
-    elsewhere = config.replace(f"usage: {features}", "usage: OTHER")
-    monkeypatch.setattr(torch.__config__, "show", lambda: elsewhere)
-    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: "OTHER")
-    assert differences(here, machine()) == [f"CPU features {features} instead of OTHER"]
-    monkeypatch.setattr(torch.__config__, "show", lambda: config.replace("GCC", "another compiler"))
-    assert any("build of torch" in each for each in differences(here, machine()))
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"cpu_name": "of another maker"}, raising=False)
-    assert f"processor {here['processor']} instead of of another maker" in differences(here, machine())
-    for name, value in ORDER.items():
-        monkeypatch.setenv(name, value)
-    assert differences(machine() | {"processor": "a third"}, machine()) == [], "all sum alike"
-
-
-def test_threads_that_the_recipe_names_are_no_other_conditions() -> None:
-    here = machine()
-    about = {"machine": {**here, "threads": 1}, "recipe": {"speed": {"threads": 1}}}
-    assert _made_elsewhere({"run": about}, {**here, "threads": 7}) == []
-    about["recipe"] = {"speed": {}}
-    assert "run (threads 1 instead of 7)" in _made_elsewhere({"run": about}, {**here, "threads": 7})[0]
-    assert machine(threads=5) == {**here, "threads": 5}
-
-
-@pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    home = tmp_path_factory.mktemp("seeds")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("GLOCAL_DATA", str(make_data(home / "data")))
-        patch.setenv("GLOCAL_CACHE", str(home / "cache"))
-        how = Settings(home / "out", tasks=6, workers=1, seeds=2)
-        reproduce(["combine"], tiny_scale(), [NAME], how, "glocal reproduce")
-        record = json.loads((how.out / NUMBERS).read_text("utf-8"))
-        record["machine"]["threads"] = 99
-        (how.out / NUMBERS).write_text(json.dumps(record))
-        reproduce(["combine"], tiny_scale(), [NAME], how, "glocal reproduce")
-    return how.out
-
-
-def test_tables_state_the_spread_over_seeds(out: Path) -> None:
-    found = json.loads((out / NUMBERS).read_text("utf-8"))
+def test_tables_state_the_spread_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GLOCAL_DATA", str(make_data(tmp_path / "data")))
+    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
+    settings = Settings(tmp_path / "out", tasks=6, workers=1, seeds=2)
+    reproduce(["combine"], tiny_scale(), [NAME], settings, "glocal reproduce")
+    found = json.loads((settings.out / NUMBERS).read_text("utf-8"))
     assert found["training_seeds"] == 2
     assert sorted({about["seed"] for about in found["runs"].values()}) == [0, 1]
-    assert {about["machine"]["torch"] for about in found["runs"].values()} == {str(torch.__version__)}
-    assert {about["machine"]["threads"] for about in [found, *found["runs"].values()]} == {1}, "as the recipes say"
+    made = [about["environment"] for about in [found, *found["runs"].values()]]
+    assert {each["torch"] for each in made} == {str(torch.__version__)}
+    assert {each["threads"] for each in made} == {1}, "as the recipes say"
     (combine,) = found["pieces"]
     for table in combine["tables"]:
         for row in table["rows"]:
@@ -165,7 +122,7 @@ def test_tables_state_the_spread_over_seeds(out: Path) -> None:
             assert row["seeds"]["auroc"]["mean"] == pytest.approx(row["values"]["auroc"]["mean"])
         ahead = table["rows"][1]
         assert ahead["difference_seeds"]["auroc"]["mean"] == pytest.approx(ahead["difference"]["auroc"]["mean"])
-    page = (out / "report.md").read_text("utf-8")
+        assert "those of the heads" not in table["caption"], "backbones are trained too"
+    page = (settings.out / "report.md").read_text("utf-8")
     assert "mean of 2 trainings" in page
     assert "over seeds [" in page
-    assert "threads 99 instead of" in page, "the report that was there was made otherwise"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,6 @@ from typer.testing import CliRunner
 from glocal.cli.main import app
 from glocal.research.engine.checkpoint import shipped_models
 from glocal.research.engine.named_models import parse_name
-from glocal.research.reproduce.machine import ALIKE, differences
-from glocal.research.reproduce.repeated import read_report
-from glocal.research.same_sums import ORDER
 
 ONE_CACHE = True  # tables share backbones: every picture goes through each of them once
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -50,30 +45,6 @@ def test_tables_repeat(name: str) -> None:
     for row, values in before.items():
         for metric, interval in values.items():
             assert again[row][metric]["mean"] == pytest.approx(interval["mean"], abs=2e-4), (row, metric)
-
-
-@pytest.mark.long
-def test_trainings_of_the_embedded_scale_repeat(tmp_path: Path) -> None:
-    """Pre-training and heads from nothing: with any number of threads, on any processor that has AVX2."""
-    before = read_report(RESULTS / "reproduce-embedded")
-    assert before["machine"]["sums"] == ALIKE
-    # A process of its own, told nothing of the tests': how sums are taken is settled by the first one.
-    command = [sys.executable, "-m", "glocal", "reproduce", "table-1", "combine", "--scale", "embedded"]
-    untold = {name: value for name, value in os.environ.items() if name not in ORDER}
-    subprocess.run([*command, "--out", str(tmp_path)], env=untold, check=True, capture_output=True)
-    now = read_report(tmp_path)
-    if others := differences(before["machine"], now["machine"]):
-        pytest.skip(f"the committed report was made with {', '.join(others)}")
-    committed, again = (_validated(each) for each in (before, now))
-    assert again
-    assert {key: committed[key] for key in again} == again
-
-
-def _validated(report: dict[str, Any]) -> dict[tuple[str, str, str], dict[str, float]]:
-    """By table, shot and row: what validation said of the run of the first seed."""
-    tables = [(piece["what"], *each) for piece in report["pieces"] for each in piece.get("runs", {}).items()]
-    runs = {(what, shot, row): run for what, shot, named in tables for row, run in named.items()}
-    return {key: report["runs"][run]["validation"] for key, run in runs.items()}
 
 
 def flags(table: dict[str, Any]) -> list[str]:

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from banks import BATCH, Doubling, N, by_hand, dataset, folder_of
 from glocal.research.backbones import build_backbone
-from glocal.research.data import features
 from glocal.research.data.cache import _bytes_on_disk, bank_sizes, clear_banks
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.features import BankFiles, FeatureBank, StoredMaps, bank_key
@@ -91,8 +90,6 @@ def test_the_key_tells_apart_what_maps_depend_on_and_nothing_else(monkeypatch: p
         with monkeypatch.context() as patch:
             patch.setattr(program, "__version__", "0.0.1")
             assert bank_key(Doubling(), data) not in keys
-    monkeypatch.setattr(features, "sums_alike", lambda: True)
-    assert bank_key(Doubling(), data) not in keys
 
 
 def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank]) -> None:

@@ -16,16 +16,14 @@ from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.methods import build_method
 from glocal.research.report.comparable import published
 from glocal.research.reproduce import reproduction
-from glocal.research.reproduce.estimates import HEAD_SECONDS, estimates
 from glocal.research.reproduce.measurement import published_row
 from glocal.research.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.research.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
-from glocal.research.reproduce.reproduction import _verdict, asked_for, runs_of
+from glocal.research.reproduce.reproduction import asked_for, runs_of
 from glocal.research.reproduce.runs import Run, Settings
 from glocal.research.reproduce.scale import Scale
 from glocal.research.reproduce.scales import SCALES, WIDE
 from refusal import refused
-from tiny_reproduction import gap
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
 
@@ -256,131 +254,6 @@ def test_what_a_scale_does_not_have_is_refused_with_the_way_out() -> None:
         asked_for(["tabel-1"], SCALES["cpu"])
     with refused("recipe", "tiered-64, cifar-fs, got 'mini-imagenet'"):
         SCALES["cpu"].check("mini-imagenet")
-
-
-def test_the_cost_of_the_paper_is_known_without_its_pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    scale = SCALES["paper"]
-    stages = estimates([scale.gel("cifar-fs", 1)], tmp_path, "paper", 600)
-    assert [each.state for each in stages] == ["missing"] * 3
-    # 500 epochs of 38,400 pictures in 4 rotations, 3 passes of 1.02 GFLOP: 65 hours at 1 TFLOP/s, 4.4 at 15.
-    assert stages[0].hours == pytest.approx(4.4, rel=0.15)
-    assert len({each.recipe for each in stages}) == 3
-    growing = scale.set_as("paper", ["pretrain:pretrain.sizes=[16]", "pretrain:pretrain.size_ends=[0.5]"])
-    share = estimates([growing.gel("cifar-fs", 1)], tmp_path, "paper", 600)[0].hours / stages[0].hours
-    assert share == pytest.approx(0.5 / 4 + 0.5, rel=0.03), "validation costs the same"
-    twice = estimates([scale.gel("cifar-fs", 1), scale.gel("cifar-fs", 1, "energy")], tmp_path, "paper", 600)
-    assert len(twice) == 4, "what runs start from is counted once"
-
-
-def test_memory_and_space_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    paper = SCALES["paper"]
-    small = paper.set_as("paper", ["pretrain:pretrain.micro_batch=128"])
-    whole, parts = (estimates([scale.gel("mini-imagenet", 1)], tmp_path, "paper", 600) for scale in (paper, small))
-    # 128 pictures x 4 rotations keep 14.8 GiB of activations; weights, gradients and momentum are another 0.1.
-    assert whole[0].memory == pytest.approx(14.9, abs=0.1)
-    assert parts[0].memory == pytest.approx(14.8 / 4 + 0.1, abs=0.1)
-    assert parts[1].memory == whole[1].memory == pytest.approx(80 * 14.8 / 512 + 0.1, abs=0.1), "FEAT: known queries"
-    assert parts[2].memory == whole[2].memory == pytest.approx(155 * 14.8 / 512 + 0.1, abs=0.1)
-    # 38,400 pictures of 84 pixels, and of 9,600 validation pictures what 600 tasks touch: at 16 ways of 16 pictures and
-    # at 5 ways with 5 unknown classes nearly all; means where that is enough, and where maps of 5x5 are small anyway.
-    assert [each.held for each in whole] == pytest.approx([0.81 + 0.61] * 3, abs=0.02)
-    tiered = estimates([paper.gel("tiered-imagenet", 1)], tmp_path, "paper", 600)
-    mean, pictures = 4 * 640 / 1e9, 448_695 * 3 * 84**2 / 1e9
-    maps = [88_200 * mean, 65_500 * mean, 65_500 * 25 * mean]  # GEL alone needs more than means
-    assert [each.held - pictures for each in tiered] == pytest.approx(maps, rel=0.02)
-    rfdnet = paper.on_resnet18("rfdnet", "tiered-imagenet", 1)
-    last = estimates([rfdnet, paper.on_resnet18("rfdnet", "tiered-imagenet", 5)], tmp_path, "paper", 600)
-    # 448,695 means of 512 channels for the head and as many for the base classes; maps of 11x11 would be 111 GB.  600
-    # tasks touch half of 124,261 validation and a third of 206,209 test pictures, those of 5 shots some others.
-    mean = 4 * 512 / 1e9
-    head, again = 2 * 448_695 + 65_500 + 74_850, 33_500 + 52_400
-    assert [each.disk for each in last] == pytest.approx([0, head * mean, again * mean], rel=0.01)
-
-
-def test_hours_count_mirrored_tasks_the_part_of_the_pictures_and_heads_that_are_checked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-
-    def hours(scale: Scale, run: Run, tasks: int = 0) -> float:
-        return estimates([run], tmp_path, scale.name, tasks)[-1].hours
-
-    paper = SCALES["paper"]
-    att = paper.peer("att", "cifar-fs", 5)
-    feat = Run(att.recipe, (*att.overrides, 'method={name = "feat"}'), att.init)
-    assert 1.05 < hours(paper, att) / hours(paper, feat) < 200 / 175, "the same validation and heads"
-    small = SCALES["embedded"]
-    backbone = small.baseline("embedded", 1).chain()[0]
-    every = Run(backbone.recipe, (*backbone.overrides, "data.part=all"), backbone.init)
-    assert hours(small, backbone) == pytest.approx(0.65 * hours(small, every), rel=0.02)
-    head = small.baseline("embedded", 1)
-    learned = hours(small, head) - hours(small, Run(head.recipe, (*head.overrides, "train.tasks=0"), head.init))
-    assert learned == pytest.approx((200 + 2 * 60) * HEAD_SECONDS["embedded"] / 3600), "and checked twice"
-
-
-SOME_PLANNED = {
-    "paper": {
-        "feat 1-shot on resnet12",
-        "rfdnet 5-shot on resnet12",
-        "rfdnet 5-shot on resnet18",
-        "gel 1-shot on resnet12, variant=ahead, coefficients=learnable, seed=1",
-    },
-    "full": {"gel 5-shot on resnet12, variant=energy-maps, temperature=64.0"},
-    "cpu": {"gel 5-shot on resnet12, variant=energy-maps, temperature=32.0"},
-}
-
-
-@pytest.mark.parametrize("name", SOME_PLANNED)
-def test_planned_runs_can_be_told_apart_without_their_pictures(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    scale = SCALES[name]
-    runs = [run.seeded(k) for k in range(2) for run in runs_of(asked_for(["all"], scale), scale, ["cifar-fs"])]
-    planned = estimates(runs, tmp_path, name, 600)
-    assert {each.name for each in planned} == {""}
-    methods = {each.method for each in planned}
-    assert len(methods) == len(planned)
-    assert SOME_PLANNED[name] <= methods
-
-
-def test_test_maps_of_fine_tuned_models_are_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("GLOCAL_DATA", raising=False)
-    monkeypatch.chdir(tmp_path)
-    scale, data = SCALES["paper"], "tiered-imagenet"
-    runs = [scale.gel(data, 1), scale.gel(data, 5), scale.gel(data, 5, "energy")]
-    stages = estimates(runs, tmp_path, "paper", 600)
-    # pre-training, FEAT and GEL of 1 shot; then FEAT, GEL and energy of 5.  The second test takes the place of the
-    # first; it has 82,300 pictures instead of 74,850, of 5x5 maps with 640 channels.
-    size, one = 4 * 640 * 25 / 1e9, 74_850
-    assert [each.disk for each in stages] == pytest.approx([0, 0, one * size, 0, (82_300 - one) * size, 0], rel=0.01)
-    quick = estimates(runs[:1], tmp_path, "paper", 6)
-    assert quick[-1].disk == pytest.approx(930 * size, rel=0.01)
-    feat = scale.peer("feat", data, 1)
-    both = estimates([feat, scale.peer("snatcher-f", data, 1)], tmp_path, "paper", 600)
-    assert both[-1].hours < 0.01 * both[1].hours, "one model under two scores is encoded once"
-
-
-@pytest.mark.parametrize(
-    ("gaps", "words"),
-    [
-        ([(0.1, 0.2), (0.01, 0.3)], "helps"),
-        ([(-0.2, -0.1)], "hurts"),
-        ([(-0.1, 0.2), (-0.3, 0.1)], "makes no settled difference"),
-        ([(0.1, 0.2), (-0.1, 0.1)], "helps, but not in every setting"),
-        ([(-0.2, -0.1), (-0.1, 0.1)], "hurts, but not in every setting"),
-        ([(0.1, 0.2), (-0.2, -0.1)], "helps in some settings and hurts in others"),
-        ([(0.0, 0.2)], "makes no settled difference"),  # 0 is not left out
-    ],
-)
-def test_the_verdict_is_what_the_intervals_allow(gaps: list[tuple[float, float]], words: str) -> None:
-    assert _verdict([gap(*each) for each in gaps]) == words
 
 
 def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair() -> None:

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
-import torch
 from filelock import FileLock
 
 from faults import Stop
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.loop import Interrupted
 from glocal.research.engine.recipe import Recipe, Speed
-from glocal.research.reproduce import on_ray, runs
-from glocal.research.reproduce.graph import MeasureStep, RunStep, in_order, work_off
-from glocal.research.reproduce.plans import Line
-from glocal.research.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of
-from glocal.research.same_sums import ORDER
-from steps import FileStep
+from glocal.research.reproduce import runs
+from glocal.research.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of, make_runs
 from tiny_runs import fields
 
 
@@ -103,7 +95,7 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     folder = ensure_run(head, shop)
     assert folder is not None
     assert [name.rsplit("-", 1)[0] for name in made] == ["protonet", "snatcher-l"]
-    work_off(in_order([RunStep(head), RunStep(head)]), shop)
+    make_runs([head, head], shop)
     assert len(made) == 2
     about = about_run(folder)
     assert about["recipe"]["init"] == made[0]
@@ -151,54 +143,5 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
             taken.release()  # the other process has ended, without finishing
 
     assert ensure_run(first, Settings(tmp_path), wait=False) is None
-    work_off([RunStep(first), RunStep(second)], Settings(tmp_path, callback=watch))
+    make_runs([first, second], Settings(tmp_path, callback=watch))
     assert order == [folder_of(run, home).name for run in (second, first)]
-
-
-def test_steps_come_after_what_they_need_and_each_seed_is_one(recipes: dict[str, str]) -> None:
-    encoder = Run(recipes["encoder"])
-    heads = [Run(recipes["head"], (f"seed={i}",), encoder) for i in range(2)]
-    tested = MeasureStep("data", 1, tuple(Line(f"{i}", head) for i, head in enumerate(heads)))
-    steps = in_order([tested, RunStep(heads[1])])
-    assert steps == [RunStep(encoder), RunStep(heads[0]), RunStep(heads[1]), tested]
-    encoder = Run(recipes["encoder"])
-    head = Run(recipes["head"], init=encoder)
-    tested = MeasureStep("data", 1, (Line("a", head), Line("b", head, "other")), seeds=2)
-    runs = [RunStep(run.seeded(seed)) for seed in range(2) for run in (encoder, head)]
-    assert in_order([tested]) == [*runs, tested]
-
-
-class HereAtOnce:
-    """What is used of Ray, without Ray: tasks are done where they are begun."""
-
-    exceptions = SimpleNamespace(RayTaskError=())
-    wanted: ClassVar[list[Any]] = []
-
-    def remote(self, **wants: Any) -> Callable[[Callable[..., None]], SimpleNamespace]:
-        self.wanted.append(wants["runtime_env"])
-        return lambda task: SimpleNamespace(remote=task)
-
-    def get(self, begun: list[None]) -> None:
-        pass
-
-
-def test_steps_on_ray_have_the_settings_that_they_have_here(tmp_path: Path, monkeypatch) -> None:
-    seen: list[Settings] = []
-    monkeypatch.setattr(on_ray, "cluster", lambda *given: nullcontext(HereAtOnce()))
-    monkeypatch.setattr(FileStep, "do", lambda self, how: seen.append(how))
-    bar = on_ray.work_off  # anything: what belongs to this process stays in it
-    settings = Settings(tmp_path, 7, torch.device("cpu"), 3, lambda title: None, bar, seeds=4, threads=5)  # type: ignore[arg-type]
-    on_ray.work_off([FileStep("one")], settings)
-    assert seen == [Settings(tmp_path, 7, torch.device("cpu"), 3, seeds=4, threads=5)]
-
-
-def test_steps_on_ray_sum_as_they_do_here(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(on_ray, "cluster", lambda *given: nullcontext(HereAtOnce()))
-    monkeypatch.setattr(HereAtOnce, "wanted", [])
-    for name in ORDER:
-        monkeypatch.delenv(name, raising=False)
-    on_ray.work_off([FileStep("one")], Settings(tmp_path))
-    for name, value in ORDER.items():
-        monkeypatch.setenv(name, value)
-    on_ray.work_off([FileStep("two")], Settings(tmp_path))
-    assert HereAtOnce.wanted == [None, {"env_vars": ORDER}]

@@ -38,15 +38,12 @@ from glocal.cli.console import (
     stages,
 )
 from glocal.cli.research.studies import parse_shots
-from glocal.research.same_sums import as_words, sum_alike
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
     from glocal.research.reproduce.demo import Demo
-    from glocal.research.reproduce.estimates import Estimate
-    from glocal.research.reproduce.graph import Step
-    from glocal.research.reproduce.runs import Settings
+    from glocal.research.reproduce.runs import Run, Settings
 
 
 class SettingsName(StrEnum):
@@ -96,11 +93,6 @@ def reproduce(
     seeds: Annotated[
         int, typer.Option(min=1, help="Trainings of every run; more than one show how much they vary.")
     ] = 1,
-    beside: Annotated[
-        Path | None,
-        typer.Option(help="Folder of an earlier report to compare with; without it the one that is replaced."),
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say which runs it takes and how long, and stop.")] = False,
     engine: Engine = EngineName.local,
     address: Address = None,
     workers: Workers = 2,
@@ -108,12 +100,6 @@ def reproduce(
     json: Json = False,
 ) -> None:
     """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
-    # Before torch starts; at other scales speed counts, and heads on a shipped backbone hardly feel it.
-    if scale is ScaleName.embedded and not sum_alike() and not dry_run:
-        screen().print(
-            "Sums are taken in an order of this machine's own, so last digits may differ from another's. "
-            f"A Linux machine with AVX2 takes them in the order of all: {as_words()} before the command."
-        )
     from glocal.research.engine.distributed import joined, world
     from glocal.research.engine.loop import Interrupted
     from glocal.research.reproduce.reproduction import asked_for, runs_of
@@ -122,20 +108,13 @@ def reproduce(
     from glocal.research.reproduce.scales import SCALES
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
-    on = {} if engine is EngineName.local else {"engine": _ray(address, processes)}
+    on = {} if engine is EngineName.local else {"make": _ray(address, processes)}
     dealt = [f"train:train.tasks_per_step={processes}"] if processes > 1 else []
     reading = f"data.workers={workers}"  # also of trainings
     chosen = SCALES[scale.value].set_as(settings.value, [reading, *dealt, *overrides])
     names = asked_for(what, chosen)
     datasets = [chosen.check(name) for name in dict.fromkeys(dataset)] or chosen.datasets
     runs = runs_of(names, chosen, datasets)
-    if dry_run:
-        from glocal.research.reproduce.estimates import estimates
-
-        every = [each.seeded(seed) for seed in range(seeds) for each in runs]
-        planned = estimates(every, out.resolve() / "runs", chosen.name, tasks or chosen.tasks)
-        show([vars(each) for each in planned], as_json=json, otherwise=lambda: _plan(planned, chosen.name))
-        return
     _check_report(out)
     again = ["glocal", "reproduce", *what, *(word for name in dataset for word in ("--dataset", name))]
     again += ["--scale", chosen.name, *(["--settings", settings.value] if chosen.settings != "paper" else [])]
@@ -146,7 +125,7 @@ def reproduce(
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
-            page = run(names, chosen, datasets, how, shlex.join(again), beside=beside, **on)
+            page = run(names, chosen, datasets, how, shlex.join(again), **on)
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
@@ -156,11 +135,11 @@ def reproduce(
         _finish(page, json)
 
 
-def _ray(address: str | None, processes: int) -> Callable[[Sequence[Step], Settings], None]:
-    """What works off the graph of a reproduction on Ray."""
+def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], Settings], None]:
+    """A function that makes runs on Ray."""
     from glocal.bulk.ray_cluster import check_ray
     from glocal.common.errors import RecipeError
-    from glocal.research.reproduce.on_ray import work_off
+    from glocal.research.reproduce.on_ray import make_runs
 
     if processes > 1:
         raise RecipeError(
@@ -169,7 +148,7 @@ def _ray(address: str | None, processes: int) -> Callable[[Sequence[Step], Setti
             code="ray-or-torchrun",
         )
     check_ray()
-    return partial(work_off, address=address)
+    return partial(make_runs, address=address)
 
 
 class _OneBar:
@@ -206,31 +185,6 @@ def _check_report(out: Path) -> None:
     from glocal.research.reproduce.report_folder import HTML, MARKDOWN, NUMBERS
 
     check_ours(out / NUMBERS, MARKDOWN, HTML)
-
-
-def _plan(planned: list[Estimate], scale: str) -> Any:
-    """One line per run, and the sum of what is not there yet."""
-    from rich.table import Table
-
-    unit, factor = ("GPU hours", 1.0) if scale == "paper" else ("minutes", 60.0)
-    table = Table(box=None, title_justify="left", caption_justify="left")
-    for title in ("run", "recipe", "state"):
-        table.add_column(title)
-    for title in (unit, "step, GiB", "held, GB", "disk, GB"):
-        table.add_column(title, justify="right")
-    for each in planned:
-        numbers = (f"{factor * each.hours:.1f}", *(f"{size:.1f}" for size in (each.memory, each.held, each.disk)))
-        table.add_row(each.name or each.method, each.recipe, each.state if each.name else "no data", *numbers)
-    left = sum(each.hours for each in planned if each.state != "done")
-    speed = "15 TFLOP/s on a GPU" if scale == "paper" else "50 GFLOP/s on two cores"
-    table.caption = (
-        f"{len(planned)} runs; about {factor * left:.1f} {unit} to go, by the operations of the backbone at {speed}. "
-        "Step: what it keeps in memory for its backward pass; less with --set pretrain:pretrain.micro_batch=128. Held: "
-        "pictures that training keeps in the main memory of every process (less if the data are prepared), and what "
-        "validation makes of its own. Disk: feature banks, counted with the first run that needs them; test maps of "
-        "fine-tuned models, of which there is one at a time, with the largest."
-    )
-    return table
 
 
 def report(

@@ -39,7 +39,6 @@ from glocal.research.data.cache import cache_dir
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import BATCH, PLAIN, View, at_once, encode
 from glocal.research.ops.similarity import pool
-from glocal.research.same_sums import sums_alike
 from glocal.research.source_hash import source_hash
 from glocal.research.types import Encoder, Preprocess
 
@@ -187,8 +186,6 @@ def bank_key(
 ) -> str:
     """Hash of everything a stored map depends on; Pillow resizes, torch and the device compute."""
     programs = [torch.device(device).type, str(torch.__version__), PIL.__version__, source_hash([encoder])]
-    if sums_alike():
-        programs.append("sums alike")
     prepared, batch = encoder.preprocess.fingerprint(), at_once(encoder.preprocess, batch_size)
     parts = [FORMAT, encoder.fingerprint(), dataset.manifest, prepared, repr(view), "float32", batch, *programs]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()

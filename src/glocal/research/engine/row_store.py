@@ -19,7 +19,6 @@ from glocal.common.files import write_text
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import Method
 from glocal.research.metrics import METRICS, block_metrics
-from glocal.research.same_sums import sums_alike
 from glocal.research.source_hash import source_hash
 
 FORMAT = "glocal-rows-1"
@@ -62,8 +61,6 @@ class RowStore:
             "support_views": support_views,
             "metrics": sorted(METRICS),
         }
-        if sums_alike():
-            record["sums"] = "alike"
         key = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
         return record, folder / f"{key[:32]}.json"
 

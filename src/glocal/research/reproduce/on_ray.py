@@ -1,7 +1,7 @@
-"""The graph of a reproduction on Ray: a task per step, which waits for those it needs.
+"""Runs on a Ray cluster: each run is one task, which starts when the run it needs is there.
 
-All machines must see the folder of the reproduction and the data.  A task whose machine died is given to another one
-and continues the run from its last checkpoint; its lock went with the process that held it.
+All machines must see the folder of the reproduction and the data.  Ray repeats a task whose machine died; the run then
+continues from its last checkpoint.
 """
 
 from __future__ import annotations
@@ -14,33 +14,31 @@ import torch
 
 from glocal.bulk.ray_cluster import cluster
 from glocal.common.errors import GlocalError
-from glocal.research.reproduce.graph import Step
-from glocal.research.reproduce.runs import Settings
-from glocal.research.same_sums import ORDER, sums_alike
+from glocal.research.reproduce.runs import Run, Settings, ensure_run
 
-RETRIES = 5  # of a step whose process or machine died
+RETRIES = 5  # of a run whose process or machine died
 
 
-def work_off(steps: Sequence[Step], how: Settings, *, address: str | None = None, workers: int | None = None) -> None:
-    """``steps`` none before what it needs."""
-    quiet = replace(how, out=how.out.resolve(), callback=Settings.callback, progress=None)  # bars stay here
+def make_runs(runs: Sequence[Run], settings: Settings, *, address: str | None, workers: int | None = None) -> None:
+    """Make the runs and all that they start from."""
+    quiet = replace(settings, out=settings.out.resolve(), callback=Settings.callback, progress=None)  # bars stay here
+    gpus = 1 if quiet.device is not None and quiet.device.type == "cuda" else 0
     with cluster(address, workers) as ray:
-        gpu = 1 if how.device is not None and how.device.type == "cuda" else 0
-        told = {"env_vars": dict(ORDER)} if sums_alike() else None  # other machines do not have what was set here
-        task = ray.remote(num_cpus=1, num_gpus=gpu, max_retries=RETRIES, runtime_env=told)(_do)
-        begun: dict[Step, Any] = {}
-        for step in steps:
-            begun[step] = task.remote(step, quiet, *(begun[before] for before in step.needs()))
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_make)
+        started: dict[Any, Any] = {None: None}
+        for step in dict.fromkeys(step for run in runs for step in run.chain()):
+            needed = step.init if isinstance(step.init, Run) else None
+            started[step] = task.remote(step, quiet, started[needed])
         try:
-            ray.get(list(begun.values()))
+            ray.get([task for task in started.values() if task is not None])
         except ray.exceptions.RayTaskError as failed:
             if isinstance(failed.cause, GlocalError):
                 raise failed.cause from None
             raise
 
 
-def _do(step: Step, how: Settings, *before: None) -> None:
-    """``before``: what Ray waits for."""
-    if how.device is not None and how.device.type == "cuda":
-        how = replace(how, device=torch.device("cuda"))  # Ray shows each task its own
-    step.do(how)
+def _make(run: Run, settings: Settings, needed: None) -> None:
+    """``needed``: the task that Ray waits for."""
+    if settings.device is not None and settings.device.type == "cuda":
+        settings = replace(settings, device=torch.device("cuda"))  # Ray shows each task its own
+    ensure_run(run, settings)

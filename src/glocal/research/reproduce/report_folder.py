@@ -19,7 +19,6 @@ from glocal.research.report.html import Section, code, facts, page, side_by_side
 from glocal.research.report.html import figure as on_page
 from glocal.research.report.plots import to_png, to_svg
 from glocal.research.report.table import to_latex, to_markdown
-from glocal.research.reproduce.runs import commit
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -93,7 +92,6 @@ def write_report(report: Report, out: Path) -> Path:
     numbers = {
         "command": report.commands,
         "version": __version__,
-        "commit": commit(),
         **report.numbers,
         "found": list(report.opening),
         "pieces": [dict(part.numbers) for part in report.parts],

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from glocal.common.errors import DataError, RecipeError
+from glocal.common.errors import RecipeError
 from glocal.research.engine.distributed import world
 from glocal.research.metrics import PairedDifference, Spread, settled
 from glocal.research.report.table import points
-from glocal.research.reproduce.graph import Step, in_order, tests_of, work_off
-from glocal.research.reproduce.machine import differences, machine, text
+from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import SEED, Measurement, measure, published_row
 from glocal.research.reproduce.plans import (
     AHEAD,
@@ -28,10 +26,9 @@ from glocal.research.reproduce.plans import (
     Line,
     lines_of,
 )
-from glocal.research.reproduce.repeated import read_report, repeated
-from glocal.research.reproduce.report_folder import HTML, NUMBERS, Report, write_report
+from glocal.research.reproduce.report_folder import HTML, Report, write_report
 from glocal.research.reproduce.report_parts import report_part
-from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of, program
+from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of, make_runs
 from glocal.research.reproduce.scale import Scale
 
 
@@ -55,78 +52,63 @@ def reproduce(
     names: Sequence[str],
     scale: Scale,
     datasets: Sequence[str],
-    how: Settings,
+    settings: Settings,
     command: str,
     *,
-    engine: Callable[[Sequence[Step], Settings], None] = work_off,
-    beside: Path | None = None,
+    make: Callable[[Sequence[Run], Settings], None] = make_runs,
 ) -> Path:
-    """Make what is missing, measure it, write the report; returns the page.  ``command`` makes it again.
+    """Make what is missing, measure it, write the report; returns the page.
 
-    ``engine`` works off the steps; what they leave is read here.  ``beside``: an earlier report to compare this one
-    with; without it the one that is replaced.
+    ``make`` makes the runs, here or on a cluster.  ``command`` is printed as the way to repeat the report.
     """
-    earlier = _replaced(how.out) if beside is None else read_report(beside)
-    tests = tests_of(names, scale, datasets, how.seeds)
-    trained = [run.seeded(seed) for seed in range(how.seeds) for run in runs_of(names, scale, datasets)]
-    how = replace(how, threads=_threads(trained))
-    engine(in_order(tests), how)
-    folders = {run: folder_of(run, how.runs) for run in trained}
-    found = {(each.dataset, each.shot): measure(each.dataset, each.shot, each.lines, folders, how) for each in tests}
-    made = [folder_of(step, how.runs) for run in trained for step in run.chain()]
-    runs = {folder.name: about_run(folder) for folder in made}
-    here = machine(how.device, how.threads)
-    manifests = {dataset: next(m.data.manifest for (d, _), m in found.items() if d == dataset) for dataset in datasets}
+    trained = [run.seeded(seed) for seed in range(settings.seeds) for run in runs_of(names, scale, datasets)]
+    settings = replace(settings, threads=_threads(trained))
+    make(trained, settings)
+    folders = {run: folder_of(run, settings.runs) for run in trained}
+    measured = {
+        (dataset, shot): measure(dataset, shot, lines, folders, settings)
+        for (dataset, shot), lines in _tested(names, scale, datasets).items()
+    }
+    folders_of_all = [folder_of(step, settings.runs) for run in trained for step in run.chain()]
+    manifests = {dataset: each.data.manifest for (dataset, _), each in measured.items()}
+    here = environment(settings.device, settings.threads)
     conditions = {
         "Scale": f"{scale.name}, settings of the authors' program" if scale.settings == "authors" else scale.name,
-        "Test": f"{how.tasks} tasks per shot, seed {SEED}",
+        "Test": f"{settings.tasks} tasks per shot, seed {SEED}",
         "Data": ", ".join(f"{name} {digest[:12]}" for name, digest in manifests.items()),
-        "Runs": str(len(folders)) + (f", from {how.seeds} seeds each" if how.seeds > 1 else ""),
-        "Machine": text(here),
-        "glocal": program(),
+        "Runs": str(len(folders)) + (f", from {settings.seeds} seeds each" if settings.seeds > 1 else ""),
+        "Made with": in_words(here),
     }
     numbers = {
         "scale": scale.name,
         "settings": scale.settings,
         "asked": list(names),
         "seed": SEED,
-        "tasks": how.tasks,
-        "training_seeds": how.seeds,
-        "machine": here,
+        "tasks": settings.tasks,
+        "training_seeds": settings.seeds,
+        "environment": here,
         "data": manifests,
-        "runs": runs,
+        "runs": {folder.name: about_run(folder) for folder in folders_of_all},
     }
-    parts = [report_part(name, scale, dataset, found, how) for dataset in datasets for name in names]
-    this = {**numbers, "pieces": [part.numbers for part in parts]}
-    again = repeated(earlier, this, beside.resolve().name if beside else "") if earlier else []
-    notes = [NOTES[scale.name], *_made_elsewhere(runs, here), *again]
+    parts = [report_part(name, scale, dataset, measured, settings) for dataset in datasets for name in names]
     title = f"Glocal energy-based learning, reproduced at {scale.name} scale"
-    opening = findings(scale, names, datasets, found)
-    report = Report(title, opening, conditions, parts, command, notes=notes, numbers=numbers)
-    return write_report(report, how.out) if world().first else how.out / HTML
+    opening = findings(scale, names, datasets, measured)
+    report = Report(title, opening, conditions, parts, command, notes=[NOTES[scale.name]], numbers=numbers)
+    return write_report(report, settings.out) if world().first else settings.out / HTML
 
 
-def _replaced(out: Path) -> dict[str, Any] | None:
-    """The report that is there; one that cannot be read is replaced all the same."""
-    try:
-        return read_report(out) if (out / NUMBERS).is_file() else None
-    except DataError:
-        return None
-
-
-def _made_elsewhere(runs: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """A sentence about runs that were made under other conditions than this report: their last digits may differ."""
-    found = []
-    for name, about in runs.items():
-        threads = about["recipe"].get("speed", {}).get("threads")  # however many the machine has
-        now = here if threads is None else {**here, "threads": threads}
-        if others := differences(about.get("machine", {}), now):
-            found.append(f"{name} ({', '.join(others)})")
-    return [f"Trained under other conditions, which can change last digits: {'; '.join(found)}."] if found else []
+def _tested(names: Iterable[str], scale: Scale, datasets: Iterable[str]) -> dict[tuple[str, int], list[Line]]:
+    """All rows by data set and shot: they share test tasks."""
+    needed: dict[tuple[str, int], list[Line]] = {}
+    for dataset in datasets:
+        for name in names:
+            for shot, lines in lines_of(name, scale, dataset).items():
+                needed.setdefault((dataset, shot), []).extend(lines)
+    return needed
 
 
 def _threads(runs: Iterable[Run]) -> int | None:
-    """Those that all recipes name, however many the machine has."""
+    """The number of threads that all recipes name, or None."""
     named = {run.resolved().speed.threads for run in runs}
     return named.pop() if len(named) == 1 else None
 

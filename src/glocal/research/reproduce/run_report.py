@@ -13,9 +13,10 @@ from glocal.research.metrics import score_histogram
 from glocal.research.report import plots
 from glocal.research.report.comparison import Comparison, Result, compare
 from glocal.research.report.table import number, points
+from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import answers_of
 from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
-from glocal.research.reproduce.runs import Settings, program
+from glocal.research.reproduce.runs import Settings
 
 
 def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str, *, seed: int, **shape: Any) -> Path:
@@ -25,8 +26,9 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
     """
     where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
     found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, progress=how.progress, **where)
-    name = Path(dataset).name
+    name, made = Path(dataset).name, environment(how.device)
     numbers = {
+        "environment": made,
         "dataset": name,
         "split": found.split,
         "data": found.data.manifest,
@@ -38,7 +40,7 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
     conditions = {
         "Data": f"{name}/{found.split} {found.data.manifest[:12]}",
         "Test": f"{how.tasks} tasks per table, seed {seed}",
-        "glocal": program(),
+        "Made with": in_words(made),
     }
     parts = [table_part(f"Runs on {name}", "runs", found.results, {"what": "runs"}), _figures(found, how, seed)]
     title = f"{counted(len(found.models), 'row')} on {name}"

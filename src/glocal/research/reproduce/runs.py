@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -29,7 +28,7 @@ from glocal.research.engine.evaluate import Progress
 from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.engine.run_folder import Callback
 from glocal.research.engine.train import STAGES
-from glocal.research.reproduce.machine import machine
+from glocal.research.reproduce.environment import environment
 
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
 LOCKS = "locks"  # beside the runs
@@ -102,6 +101,16 @@ def folder_of(run: Run, home: Path) -> Path:
     return home / f"{recipe.method.name}-{digest[:ID]}"
 
 
+def make_runs(runs: Sequence[Run], settings: Settings) -> None:
+    """Make the runs and all that they start from.  A run that another process is making waits until the end."""
+    waiting = list(runs)
+    while waiting:
+        busy = [run for run in waiting if ensure_run(run, settings, wait=False) is None]
+        if len(busy) == len(waiting):
+            ensure_run(busy[0], settings)
+        waiting = busy
+
+
 def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
     """The folder of the finished run; None when another process is at it and ``wait`` is False."""
     start = None
@@ -158,15 +167,13 @@ def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> 
         "data": {name: best["data"][name] for name in ("dataset", "manifest")},
         "step": best["step"],
         "validation": best["validation"],
-        "version": __version__,
-        "commit": commit(),
-        "machine": machine(how.device, recipe.speed.threads),
+        "environment": environment(how.device, recipe.speed.threads),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
 
 def about_run(folder: Path) -> dict[str, Any]:
-    """Recipe, seed, data and commit of a finished run; no path of this machine is in it."""
+    """Recipe, seed, data and environment of a finished run, without paths of this machine."""
     found: dict[str, Any] = json.loads((folder / DONE).read_text("utf-8"))
     return found | {"seed": found["recipe"]["seed"]}
 
@@ -188,24 +195,3 @@ def _weights(source: str) -> str:
 def pictures(dataset: str, skip_bad: bool = False) -> list[str]:
     """Hashes of what training and validation see."""
     return [open_dataset(dataset, split, skip_bad=skip_bad).manifest for split in ("train", "val")]
-
-
-def program() -> str:
-    """Version and commit in short."""
-    full = commit()
-    return f"{__version__}, commit {full[:12]}{full[40:]}" if full else __version__
-
-
-@cache
-def commit() -> str | None:
-    """Of the source that runs, with a + when files in it were changed; None for an installed package."""
-
-    def git(*words: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), *words], capture_output=True, text=True, check=True, timeout=20
-        ).stdout.strip()
-
-    try:
-        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--", "../") else "")
-    except (OSError, subprocess.SubprocessError):
-        return None
