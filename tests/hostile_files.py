@@ -12,8 +12,8 @@ import numpy as np
 
 from hostile import Write, hostile_inputs
 from hostile_packings import CIFAR, MINI, content, copied, packed, text
-from packings import PACKINGS, by_split, cifar_pickles, tarred, tiered_npz, write_file, zipped
-from pictures import png
+from packings import PACKINGS, by_split, cifar_pickles, tarred, tiered_npz, zipped
+from pictures import png, write_file
 
 BLACK = png(np.zeros((8, 8, 3), np.uint8))
 NOISE = png(np.random.default_rng(0).integers(0, 256, (32, 32, 3), np.uint8))

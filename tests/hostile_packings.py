@@ -12,8 +12,8 @@ import numpy as np
 
 from glocal.research.data.splits import CIFAR100
 from hostile import Runs, Write, hostile_inputs
-from packings import PACKINGS, Content, dump, make_content, write_file
-from pictures import png
+from packings import PACKINGS, Content, dump, make_content
+from pictures import png, write_file
 
 CIFAR, CUB, MINI, TIERED = "cifar-fs", "cub", "mini-imagenet", "tiered-imagenet"
 content: Callable[[str], Content] = cache(make_content)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from glocal.research.data.splits import CIFAR100, SUPERCLASSES, published_classes
-from pictures import png
+from pictures import png, write_file
 
 Pixels = np.ndarray
 Content = dict[str, dict[str, Pixels]]  # split -> class -> (n, 32, 32, 3)
@@ -81,11 +81,6 @@ def rows(content: Content) -> Iterator[tuple[str, str, str, Pixels]]:
         for name, pictures in classes.items():
             for i, pixels in enumerate(pictures):
                 yield split, name, f"{name}{i:08d}", pixels
-
-
-def write_file(path: Path, data: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(data)
 
 
 def dump(path: Path, value: Any, protocol: int = 2) -> None:

@@ -39,6 +39,11 @@ def write_classes(folder: Path, *names: str, seed: int = 0, per_class: int = 2, 
     return folder
 
 
+def write_file(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
 def png(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)

@@ -12,8 +12,7 @@ from PIL import ImageFile
 
 from glocal.research.data.dataset import ClassDataset
 from hostile_files import png_claiming
-from packings import write_file
-from pictures import png, write_classes
+from pictures import png, write_classes, write_file
 
 NOISE = png(np.random.default_rng(1).integers(0, 256, (48, 64, 3), dtype=np.uint8))
 BAD = {  # file -> content, the reason told

@@ -20,8 +20,8 @@ import pytest
 from PIL import Image
 
 from hostile_files import png_claiming
-from packings import write_file
 from photos import recognizer, write, write_classes
+from pictures import write_file
 
 
 class Place(NamedTuple):

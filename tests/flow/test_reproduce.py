@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.research.data.cache import bank_sizes
+from glocal.common.cache import bank_sizes
 from glocal.research.reproduce.plans import ALL
 from glocal.research.reproduce.reproduction import reproduce
 from glocal.research.reproduce.runs import DONE, Settings

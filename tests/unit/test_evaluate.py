@@ -14,9 +14,9 @@ import pytest
 import torch
 
 import glocal
+from glocal.common.cache import bank_sizes, cache_dir
 from glocal.research.backbones import build_backbone
 from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
-from glocal.research.data.cache import bank_sizes, cache_dir
 from glocal.research.engine import evaluate as engine
 from glocal.research.engine.checkpoint import Model
 from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks

@@ -15,8 +15,8 @@ from glocal.research.data.packings import Packing, recognise
 from glocal.research.data.prepare import prepare
 from glocal.research.data.prepared import PreparedIndex, open_prepared
 from glocal.research.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
-from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, flat, make_content, write_file
-from pictures import png
+from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, flat, make_content
+from pictures import png, write_file
 
 CONTENT = {name: make_content(name) for name in PUBLISHED}
 VARIANTS = {

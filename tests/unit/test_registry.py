@@ -98,7 +98,7 @@ def test_a_lone_folder_around_everything_is_stepped_into(divided: Path, tmp_path
 
     whole, plain = wrapped(divided, "whole"), wrapped(divided / "val", "plain")
     assert open_dataset(plain, "all").manifest == open_dataset(divided, "val").manifest
-    assert open_dataset(plain, "all").ignored == packed
+    assert open_dataset(plain, "all").ignored == 1
     for part in SPLITS:
         assert sorted(open_dataset(whole, part).classes) == [f"{part}-a", f"{part}-b"]
     with refused("no-such-split", "whole", "is divided into train, val, test"):

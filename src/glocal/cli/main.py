@@ -29,7 +29,7 @@ def cache(
     json: Json = False,
 ) -> None:
     """Show where maps of encoded pictures are kept and how much room they take."""
-    from glocal.research.data.cache import bank_sizes, cache_dir, clear_banks
+    from glocal.common.cache import bank_sizes, cache_dir, clear_banks
 
     if clear:
         clear_banks()

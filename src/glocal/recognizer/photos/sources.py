@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -18,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from glocal.common.errors import DataError
+from glocal.recognizer.photos.folders import list_classes
 from glocal.recognizer.photos.images import (
     ArraySource,
     Pixels,
@@ -165,23 +165,15 @@ def is_unknown(name: str) -> bool:
 
 def nested_folders(photos: Labelled) -> dict[str, list[str]]:
     """Class folders that hold folders and no photo, with the names of these: perhaps they are the real classes."""
-    if isinstance(photos, Mapping) or not Path(photos).is_dir():
+    if isinstance(photos, Mapping):
         return {}
-    found = {}
-    layouts = _layouts()
-    for folder in sorted(layouts.unwrap(Path(photos)).iterdir()):
-        if not folder.is_dir() or layouts.is_litter(folder.name) or is_unknown(folder.name):
-            continue
-        inside = list(folder.iterdir())
-        below = sorted(each.name for each in inside if each.is_dir() and not each.name.startswith("."))
-        if len(below) > 1 and not any(is_picture(each.name) for each in inside):
-            found[composed(folder.name)] = below
-    return found
+    nested = list_classes(Path(photos)).nested
+    return {composed(name): below for name, below in nested.items() if not is_unknown(name)}
 
 
 def loose_pictures(photos: Labelled) -> list[str]:
     """Names of the pictures beside the class folders: nobody said what they show."""
-    return [] if isinstance(photos, Mapping) else list(_listing(Path(photos)).loose)
+    return [] if isinstance(photos, Mapping) else list(list_classes(Path(photos)).loose)
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
@@ -218,20 +210,10 @@ def _below(folder: Path) -> Iterator[Path]:
             yield folder / name
 
 
-def _layouts() -> Any:
-    """How data sets are laid out is glocal's to know, which is above this package."""
-    return importlib.import_module("glocal.research.data.layouts")
-
-
 def _listed(path: Path) -> list[tuple[str, list[Source]]]:
     """By class folder, sorted."""
-    listing = _listing(path)
+    listing = list_classes(path)
     found: dict[str, list[Source]] = {}
     for i, name in enumerate(listing.class_of):
         found.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
     return sorted(found.items())
-
-
-def _listing(path: Path) -> Any:
-    is_zip = path.is_file() and path.suffix.lower() == ".zip"
-    return _layouts().list_zip(path) if is_zip else _layouts().list_folder(path)

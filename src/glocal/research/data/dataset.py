@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 
 from glocal.common.errors import DataError
 from glocal.common.words import bad_pictures, listed, nearest
+from glocal.recognizer.photos.folders import ImageSource, Listing, list_classes
 from glocal.recognizer.photos.images import ArraySource, Pixels
 from glocal.research.data.digests import BadImage, content_digest, digest_all
-from glocal.research.data.layouts import ImageSource, Listing, list_csv, list_folder, list_zip
+from glocal.research.data.lists import list_csv
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,13 +106,15 @@ class ClassDataset:
         )
 
     @classmethod
-    def from_folder(cls, path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
-        """``path/<class>/**/picture``; hidden files are passed over, other files that are no pictures are counted.
+    def from_folder(
+        cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
+    ) -> ClassDataset:
+        """Pictures in class folders; ``inside`` names the folder that holds them, when ``path`` holds others too.
 
-        A lone folder around the class folders is stepped into.
+        Files that are no pictures are counted, hidden files are not.
         """
         root = Path(path)
-        return _build(list_folder(root), name or root.resolve().name, root, skip_bad)
+        return _build(list_classes(root, inside=inside), name or root.resolve().name, root / inside, skip_bad)
 
     @classmethod
     def from_csv(cls, csv_path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
@@ -126,12 +129,8 @@ class ClassDataset:
     def from_zip(
         cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
     ) -> ClassDataset:
-        """A zip of class folders, read without unpacking it; ``inside`` names the folder that holds them.
-
-        A lone folder around all of it, as packing a folder leaves it, is stepped into.
-        """
-        archive = Path(path)
-        return _build(list_zip(archive, inside=inside), name or archive.stem, archive / inside, skip_bad)
+        """As ``from_folder`` for a zip of class folders, which is not unpacked."""
+        return cls.from_folder(path, inside=inside, skip_bad=skip_bad, name=name or Path(path).stem)
 
     @classmethod
     def from_arrays(

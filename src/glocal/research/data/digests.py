@@ -1,7 +1,7 @@
-"""What a picture is, whatever it is called and however it is packed: the hash of its pixels.
+"""The identity of a picture: the hash of its pixels.
 
-Digests are kept, so that opening the same folder again is quick.  What keeps them may be deleted, damaged or unwritable
-at any time: then pictures are decoded again, nothing else happens.
+Digests are kept in the cache, so that a folder opens fast the second time.  A picture whose file changed, or that has
+no kept digest, is decoded again.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from typing import NamedTuple
 import PIL
 from PIL import features
 
+from glocal.common.cache import cache_dir
 from glocal.common.files import write_text
+from glocal.recognizer.photos.folders import ImageSource
 from glocal.recognizer.photos.images import Pixels, UnusableImage
 from glocal.recognizer.photos.sources import made_ahead
-from glocal.research.data.cache import cache_dir
-from glocal.research.data.layouts import ImageSource
 
-_THREADS, _AT_ONCE = 2, 256
-_SETTLED_AFTER = 2_000_000_000  # ns: a file younger than this may change again within the same clock tick
+THREADS, AT_ONCE = 2, 256
+TRUSTED_AFTER = 2_000_000_000  # ns: a younger file may change again without a change of its times
 
 
 class BadImage(NamedTuple):
-    """A picture that was found but cannot be used."""
+    """A picture that cannot be used."""
 
     where: str
     reason: str
@@ -46,29 +46,32 @@ def content_digest(image: Pixels) -> bytes:
 
 
 def digest_all(source: ImageSource, root: Path | None = None) -> list[bytes | BadImage]:
-    """Digest, or what is wrong, of every picture; those below ``root`` are decoded only when they changed."""
+    """The digest of every picture, or the reason why it has none; digests of pictures below ``root`` are kept."""
     if root is None:
         return _decode_all(source, range(len(source)))
-    kept, started = _load_digests(root), time.time_ns()
+    kept, started = _load(root), time.time_ns()
     stamps = [source.stamp(i) for i in range(len(source))]
-    outcomes: list[bytes | BadImage | None] = [None if stamp is None else kept.get(stamp) for stamp in stamps]
-    missing = [i for i, outcome in enumerate(outcomes) if outcome is None]
-    for i, found in zip(missing, _decode_all(source, missing), strict=True):
-        outcomes[i] = found
+    missing = [i for i, stamp in enumerate(stamps) if stamp is None or stamp not in kept]
+    decoded = dict(zip(missing, _decode_all(source, missing), strict=True))
+    digests = [decoded[i] if i in decoded else kept[stamp or ""] for i, stamp in enumerate(stamps)]
     fresh = {
-        stamp: outcome
-        for stamp, outcome in zip(stamps, outcomes, strict=True)
-        if stamp is not None and isinstance(outcome, bytes) and started - _changed_at(stamp) > _SETTLED_AFTER
+        stamp: digest
+        for stamp, digest in zip(stamps, digests, strict=True)
+        if stamp is not None and isinstance(digest, bytes) and started - _changed_at(stamp) > TRUSTED_AFTER
     }
     if fresh != kept:
-        _store_digests(root, fresh)
-    return [outcome for outcome in outcomes if outcome is not None]
+        _store(root, fresh)
+    return digests
+
+
+def digest_file(root: Path) -> Path:
+    """The file with the digests of all pictures below ``root``, a folder, CSV or zip."""
+    return cache_dir() / "digests" / f"{hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]}.json"
 
 
 def _decode_all(source: ImageSource, wanted: Iterable[int]) -> list[bytes | BadImage]:
-    return [
-        found for some in made_ahead(partial(_digest, source), wanted, _AT_ONCE, workers=_THREADS) for found in some
-    ]
+    batches = made_ahead(partial(_digest, source), wanted, AT_ONCE, workers=THREADS)
+    return [digest for batch in batches for digest in batch]
 
 
 def _digest(source: ImageSource, i: int) -> bytes | BadImage:
@@ -79,12 +82,12 @@ def _digest(source: ImageSource, i: int) -> bytes | BadImage:
 
 
 def _changed_at(stamp: str) -> int:
-    """Every stamp ends in the two times of its file, in ns: of the change itself, and the one that can be set."""
+    """The later of the two times at the end of a stamp, in ns: a program can set one of them back, not both."""
     return max(map(int, stamp.split("|")[-2:]))
 
 
 def _decoder() -> str:
-    """Another decoder may give other pixels; raise the 1 when images.py changes them."""
+    """The programs that decode: others may give other pixels.  Raise the 1 when images.py changes them."""
     heif = ""
     with contextlib.suppress(metadata.PackageNotFoundError):
         heif = f", pillow_heif {metadata.version('pillow_heif')}"
@@ -94,16 +97,11 @@ def _decoder() -> str:
 _DECODER = _decoder()
 
 
-def digest_cache_file(root: Path) -> Path:
-    """The file that remembers the digests of everything below ``root`` (a folder, CSV or zip)."""
-    return cache_dir() / "digests" / f"{hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]}.json"
-
-
-def _load_digests(root: Path) -> dict[str, bytes]:
-    """stamp -> content digest, as far as a readable cache of this decoder exists."""
+def _load(root: Path) -> dict[str, bytes]:
+    """Stamp -> digest; empty where nothing usable is kept."""
     try:
-        stored = json.loads(digest_cache_file(root).read_text("utf-8"))
-        if stored["decoder"] != _DECODER or stored["root"] != str(root.absolute()):
+        stored = json.loads(digest_file(root).read_text("utf-8"))
+        if stored["decoder"] != _DECODER:
             return {}
         digests = {stamp: bytes.fromhex(text) for stamp, text in stored["digests"].items()}
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
@@ -111,12 +109,8 @@ def _load_digests(root: Path) -> dict[str, bytes]:
     return digests if all(len(digest) == 32 for digest in digests.values()) else {}
 
 
-def _store_digests(root: Path, digests: dict[str, bytes]) -> None:
-    """Replace the cache of ``root`` in one step; silently without effect where nothing can be written."""
-    content = {
-        "decoder": _DECODER,
-        "root": str(root.absolute()),
-        "digests": {stamp: digest.hex() for stamp, digest in digests.items()},
-    }
+def _store(root: Path, digests: dict[str, bytes]) -> None:
+    """Keep digests if the cache can be written."""
+    content = {"decoder": _DECODER, "digests": {stamp: digest.hex() for stamp, digest in digests.items()}}
     with contextlib.suppress(OSError):
-        write_text(digest_cache_file(root), json.dumps(content))
+        write_text(digest_file(root), json.dumps(content))

@@ -33,9 +33,9 @@ import torch
 from filelock import FileLock
 from torch import Tensor
 
+from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError
 from glocal.common.files import write_text
-from glocal.research.data.cache import cache_dir
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import BATCH, PLAIN, View, at_once, encode
 from glocal.research.ops.similarity import pool

@@ -30,10 +30,10 @@ from numpy.typing import NDArray
 from glocal.common.errors import DataError
 from glocal.common.files import write_text
 from glocal.common.validation import check_record, shown
+from glocal.recognizer.photos.folders import ImageSource
 from glocal.recognizer.photos.images import ArraySource, Pixels, decode, picture_size
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.digests import BadImage
-from glocal.research.data.layouts import ImageSource
 
 FORMAT = 1  # raise it when a file changes its meaning
 INDEX, IMAGES, BLOBS, OFFSETS = "index.json", "images.npy", "blobs.bin", "offsets.npy"

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from glocal.common.errors import DataError
+from glocal.recognizer.photos.folders import ImageSource
 from glocal.recognizer.photos.images import Pixels, UnusableImage, check_side, decode
 from glocal.recognizer.photos.images import encoded as as_file
 from glocal.research.data.dataset import in_content_order
 from glocal.research.data.digests import BadImage, content_digest
-from glocal.research.data.layouts import ImageSource
 from glocal.research.data.prepared import (
     BLOBS,
     DIGESTS,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from glocal.common.errors import DataError
 from glocal.common.words import meant
+from glocal.recognizer.photos.folders import top_folders
 from glocal.research import plugins
 from glocal.research.data.benchmarks.embedded import embedded
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.layouts import unwrap, zip_folders
 from glocal.research.data.prepared import is_prepared, open_prepared
 from glocal.research.data.splits import CATALOGUE
 
@@ -94,10 +94,9 @@ def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
 
 
 def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:
-    home = unwrap(folder)
-    inside = _folder_of_split(folder, {part for part in SPLITS if (home / part).is_dir()}, split)
+    inside = _folder_of_split(folder, top_folders(folder), split)
     name = f"{folder.name}/{inside}" if inside else folder.name
-    return ClassDataset.from_folder(home / inside, skip_bad=skip_bad, name=name)
+    return ClassDataset.from_folder(folder, inside=inside, skip_bad=skip_bad, name=name)
 
 
 def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
@@ -120,7 +119,7 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
 
 def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
     if file.suffix.lower() == ".zip":
-        inside = _folder_of_split(file, zip_folders(file), split)
+        inside = _folder_of_split(file, top_folders(file), split)
         return ClassDataset.from_zip(file, inside=inside, skip_bad=skip_bad, name=f"{file.stem}/{split}")
     if file.suffix.lower() == ".csv":
         if split != "all":

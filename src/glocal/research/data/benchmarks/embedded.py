@@ -25,11 +25,11 @@ import numpy.typing as npt
 import PIL
 from PIL import Image, features
 
+from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError
 from glocal.common.files import replacing
 from glocal.research.data.benchmarks import glyphs
 from glocal.research.data.benchmarks.glyphs import VAL_SCRIPTS, Floats, GlyphClass, alphabet, draw, fonts
-from glocal.research.data.cache import cache_dir
 from glocal.research.data.dataset import ClassDataset
 
 

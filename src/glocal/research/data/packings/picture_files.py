@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import NoReturn
 
 from glocal.common.errors import DataError
-from glocal.research.data.layouts import Row, csv_header, csv_rows
+from glocal.research.data.lists import Row, csv_header, csv_rows
 from glocal.research.data.packings.content import SPLITS, WHOLE, Content, Part, of_files, side_of_files, split_named
 from glocal.research.data.packings.tree import Tree, signature
 from glocal.research.data.splits import SUPERCLASSES

@@ -17,9 +17,9 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from glocal.common.errors import DataError
+from glocal.recognizer.photos.folders import LARGEST_MEMBER, is_litter, walk
 from glocal.recognizer.photos.images import UnusableImage, is_picture
 from glocal.research.data.archives import archive_kind, inner_name, read_members, zip_entries
-from glocal.research.data.layouts import PICTURE_LIMITS, is_litter, walk_once
 
 _TABLES = frozenset({".csv", ".pkl", ".pickle", ".npz"})
 _BARE = frozenset({"train", "test", "meta"})  # files of cifar-100-python
@@ -140,7 +140,7 @@ def _walk(root: Path) -> tuple[list[str], tuple[str, ...]]:
     """Names of all files in a fixed order, and of the folders without any."""
     names: list[str] = []
     empty: list[str] = []
-    for parent, folders, kept in walk_once(root):
+    for parent, folders, kept in walk(root):
         inner = os.path.relpath(parent, root).replace(os.sep, "/")
         prefix = "" if inner == "." else f"{inner}/"
         names += [prefix + name for name in kept]
@@ -166,8 +166,8 @@ def _file_bytes(path: Path) -> bytes | UnusableImage:
     try:
         if not path.is_file():  # opening a named pipe would wait for ever
             return UnusableImage(str(path), "there is no such file, or it is not a regular one; check the path")
-        if path.stat().st_size > PICTURE_LIMITS.member:
-            return UnusableImage(str(path), f"a picture file must have at most {PICTURE_LIMITS.member:,} bytes")
+        if path.stat().st_size > LARGEST_MEMBER:
+            return UnusableImage(str(path), f"a picture file must have at most {LARGEST_MEMBER:,} bytes")
         return path.read_bytes()
     except OSError as error:
         return UnusableImage(str(path), f"the file cannot be read ({error.strerror}); check its permissions")
@@ -175,11 +175,11 @@ def _file_bytes(path: Path) -> bytes | UnusableImage:
 
 def _stream_bytes(stream: object, where: str, is_zip: bool) -> bytes | UnusableImage:
     try:
-        data: bytes = stream.read(PICTURE_LIMITS.member + 1)  # type: ignore[attr-defined]
+        data: bytes = stream.read(LARGEST_MEMBER + 1)  # type: ignore[attr-defined]
     except DataError as error:
         if not is_zip:
             raise  # nothing after the damage can be read
         return UnusableImage(where, f"its entry is damaged; pack it again ({error})")
-    if len(data) > PICTURE_LIMITS.member:
-        return UnusableImage(where, f"a picture file must have at most {PICTURE_LIMITS.member:,} bytes")
+    if len(data) > LARGEST_MEMBER:
+        return UnusableImage(where, f"a picture file must have at most {LARGEST_MEMBER:,} bytes")
     return data

@@ -1,7 +1,4 @@
-"""The folder where work is kept that would only have to be done again: digests of pictures, feature banks, glyphs.
-
-It may be deleted at any time.
-"""
+"""The cache folder: digests of pictures, feature banks, drawn glyphs.  A user may delete it at any time."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ def cache_dir() -> Path:
 
 
 def bank_sizes(folder: Path | None = None) -> dict[str, int]:
-    """Bytes on disk of every bank in the cache (holes not counted)."""
+    """Bytes on disk of every feature bank in the cache; holes in a file do not count."""
     home = folder or cache_dir() / "banks"
     return {
         bank.name: sum(_bytes_on_disk(file.stat()) for file in bank.iterdir())
@@ -27,9 +24,9 @@ def bank_sizes(folder: Path | None = None) -> dict[str, int]:
     }
 
 
-def _bytes_on_disk(found: os.stat_result) -> int:
-    blocks: int | None = getattr(found, "st_blocks", None)  # Windows does not say
-    return found.st_size if blocks is None else blocks * 512
+def _bytes_on_disk(status: os.stat_result) -> int:
+    blocks: int | None = getattr(status, "st_blocks", None)  # Windows has none
+    return status.st_size if blocks is None else blocks * 512
 
 
 def clear_banks(folder: Path | None = None) -> None:
