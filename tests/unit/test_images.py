@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import subprocess
 import sys
 import threading
 import time
@@ -17,13 +18,16 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from glocal.common.errors import DataError
 from glocal.recognizer.photos import images
-from glocal.recognizer.photos.images import MAX_PIXELS, Room, UnusableImage, decode, fit
+from glocal.recognizer.photos.images import MAX_PIXELS, Room, UnusableImage, decode, fit, picture_size
 from glocal.research.types import Preprocess
+from hostile_photos import photo_of, progressive, repeated_scan
 
 RNG = np.random.default_rng(0)
 COLOUR = RNG.integers(0, 256, (10, 14, 3), dtype=np.uint8)
@@ -176,6 +180,64 @@ def test_bombs_are_refused_by_their_header(side: int, words: str) -> None:
         warnings.simplefilter("ignore")
         with pytest.raises(UnusableImage, match=f"89,478,485 pixels.*{words}"):
             decode(png_header(side, side))
+
+
+def test_a_jpeg_of_many_scans_is_refused_before_it_is_decoded() -> None:
+    data = repeated_scan(2000, 1500)
+    assert len(data) < 200_000
+    with pytest.raises(UnusableImage, match=r"100 scans, this one has 1,506"):
+        decode(data)
+    assert decode(repeated_scan(64, 90)).shape == (64, 64, 3)
+
+
+HEAD, SCANS = progressive(Image.fromarray(COLOUR).resize((40, 32)))
+
+
+@settings(max_examples=500, deadline=None)
+@given(st.lists(st.sampled_from(SCANS), max_size=130))
+def test_scans_in_any_order_are_a_photo_or_a_sentence(scans: list[bytes]) -> None:
+    try:
+        reason, shape = "", decode(photo_of(HEAD, scans)).shape
+    except UnusableImage as refusal:
+        reason, shape = refusal.reason, (32, 40, 3)
+    assert shape == (32, 40, 3)
+    assert ("scans" in reason) == (len(scans) > 100)
+
+
+def test_a_jpeg_of_too_many_pixels_is_decoded_at_reduced_size() -> None:
+    data = encoded(Image.fromarray(COLOUR).resize((1200, 904)), "JPEG")
+    assert decode(data).shape == (904, 1200, 3)
+    assert decode(data, max_pixels=400_000).shape == (452, 600, 3)
+    assert decode(data, max_pixels=20_000).shape == (113, 150, 3)
+    with pytest.raises(UnusableImage, match=r"10,000 pixels.*got 150x113"):
+        decode(data, max_pixels=10_000)
+
+
+@pytest.mark.filterwarnings("ignore::PIL.Image.DecompressionBombWarning")
+def test_a_phones_photo_of_108_million_pixels_is_read() -> None:
+    assert decode(encoded(Image.new("L", (12_000, 9_000)), "JPEG")).shape == (4_500, 6_000, 3)
+
+
+def test_no_warning_of_pillow_reaches_the_user(tmp_path: Path) -> None:
+    """Of the three, one warns of its size, one of its EXIF block and one of its colours."""
+    exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12"
+    (tmp_path / "exif.jpg").write_bytes(encoded(Image.fromarray(COLOUR), "JPEG", exif=exif))
+    (tmp_path / "large.jpg").write_bytes(encoded(Image.new("L", (12_000, 9_000)), "JPEG"))
+    palette = Image.fromarray(COLOUR).quantize(8)
+    (tmp_path / "palette.png").write_bytes(encoded(palette, transparency=bytes(8)))
+    program = "import sys; from glocal.recognizer.photos.images import decode; from pathlib import Path\n"
+    program += "for name in sys.argv[1:]: decode(Path(name))"
+    words = [sys.executable, "-W", "default", "-c", program, *map(str, sorted(tmp_path.iterdir()))]
+    assert subprocess.run(words, capture_output=True, text=True, check=True).stderr == ""
+
+
+@pytest.mark.parametrize("orientation", [0, 9, 255, 65535])
+def test_an_orientation_that_does_not_exist_is_ignored(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    data = encoded(Image.fromarray(COLOUR), exif=exif)
+    np.testing.assert_array_equal(decode(data), COLOUR)
+    assert picture_size(data, name="odd") == COLOUR.shape[:2]
 
 
 def test_own_pixel_limit_and_least_side() -> None:

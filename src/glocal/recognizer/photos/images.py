@@ -1,6 +1,7 @@
 """The one place where a picture is decoded, cut and scaled.  Whatever comes in, RGB pixels or a sentence come out.
 
-``decode`` is used from thread pools, so it leaves the process-wide state of ``warnings`` and Pillow alone.
+``decode`` is used from thread pools, so it leaves the process-wide state of ``warnings`` and Pillow alone.  Once, at
+import, Pillow's warnings are silenced: what matters of them becomes a sentence here.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import math
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -30,6 +32,7 @@ IMAGENET_STD = (0.229, 0.224, 0.225)
 Pixels: TypeAlias = NDArray[np.uint8]  # (H, W, 3), C-contiguous, sRGB order
 MAX_PIXELS = 89_478_485  # Pillow's own limit: a 256 MB picture of 3 bytes per pixel
 RESIZED_PIXELS = 1 << 24  # a picture that would have more after resizing, 48 MiB, is resized in its middle alone
+MOST_SCANS = 100  # of a JPEG: each takes time for every pixel, and a few bytes are enough for one
 MIN_SIDE = 8  # below this there is nothing to recognise
 DECODING = 1 << 30  # bytes for pictures that are being decoded, of all threads together
 _USUAL = ("1", "L", "P", "RGB")  # modes that take one copy in Pillow (4 bytes a pixel), one upright and one as pixels
@@ -53,6 +56,8 @@ _UPRIGHT = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
+_JPEG = ("JPEG", "MPO")
+warnings.filterwarnings("ignore", module=r"PIL\.")
 _RESAMPLING = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 P = TypeVar("P", bound="Preprocess")
@@ -163,10 +168,37 @@ def opened(image: Image.Image, name: str) -> Pixels:
 
 
 def _pixels(image: Image.Image, where: str, max_pixels: int) -> Pixels:
+    coefficients = 0
+    if image.format in _JPEG:
+        if image.info.get("progressive"):
+            _check_scans(image, where)
+            coefficients = 6 * image.width * image.height  # all of them are kept, at whatever size it is decoded
+        _reduce(image, max_pixels)
     _check_size(image.size, where, max_pixels)
-    with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20)):
+    with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20) + coefficients):
         image.load()
         return _upright_rgb(image)
+
+
+def _reduce(image: Image.Image, max_pixels: int) -> None:
+    """Have a JPEG of too many pixels decoded at a half, a quarter or an eighth of its size."""
+    factor = 1
+    while factor < 8 and image.width * image.height > max_pixels * factor**2:
+        factor *= 2
+    if factor > 1:
+        image.draft(None, (image.width // factor, image.height // factor))
+
+
+def _check_scans(image: Image.Image, where: str) -> None:
+    file: Any = image.fp  # type: ignore[attr-defined]
+    at = file.tell()
+    file.seek(0)
+    scans = file.read().count(b"\xff\xda")
+    file.seek(at)
+    if scans > MOST_SCANS:
+        raise UnusableImage(
+            where, f"a JPEG may have {MOST_SCANS} scans, this one has {scans:,}; save it again as JPEG or PNG"
+        )
 
 
 @contextmanager
@@ -216,7 +248,7 @@ def picture_size(data: bytes, *, name: str) -> tuple[int, int]:
         with _stream(data, name) as stream, Image.open(stream, formats=_formats()) as image:
             if image.format == "TIFF":
                 image.load()  # Pillow turns these itself, before or while it loads them, by version
-            turned = _orientation(image) > 4
+            turned = _orientation(image) in (5, 6, 7, 8)
             return (image.width, image.height) if turned else (image.height, image.width)
     except UnusableImage:
         raise
