@@ -1,0 +1,1 @@
+"""ONNX graphs that turn photos into features."""

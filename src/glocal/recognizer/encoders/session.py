@@ -1,0 +1,106 @@
+"""The one place that runs ONNX graphs."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from glocal.common.errors import DataError, RecipeError
+from glocal.recognizer.features import Array
+
+DEVICES = {"auto": "CPU", "cpu": "CPU", "cuda": "CUDA"}  # of --device -> execution provider
+
+
+class Graph:
+    """Arrays by name in and out.  The session is made when the first answer is asked for.
+
+    Parameters
+    ----------
+    read : callable
+        Returns the bytes of the graph.
+    what : str
+        Names the graph in messages.
+    device : str
+        auto, cpu or cuda.
+    threads : int
+        Threads of onnxruntime; 0 means OMP_NUM_THREADS, or one per core.
+    """
+
+    def __init__(self, read: Callable[[], bytes], what: str, *, device: str = "auto", threads: int = 0) -> None:
+        self.what, self._read = what, read
+        self._provider, self._threads = provider(device), threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+
+    def __call__(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
+        """The outputs in that order; inputs that the graph does not have are left out."""
+        import onnxruntime
+
+        taken = self._inputs
+        options = onnxruntime.RunOptions()
+        options.add_run_config_entry("only_execute_path_to_fetches", "1")
+        try:
+            found: list[Array] = self._session.run(
+                outputs, {name: each for name, each in feeds.items() if name in taken}, options
+            )
+        except Exception as error:  # onnxruntime has no common error class
+            raise self.damaged(error) from error
+        return found
+
+    @cached_property
+    def outputs(self) -> tuple[str, ...]:
+        return tuple(each.name for each in self._session.get_outputs())
+
+    def check(self, array: Array, name: str, shape: tuple[int | None, ...]) -> Array:
+        """An output as the caller needs it (None: any length), or the sentence of a damaged file."""
+        fits = len(shape) == array.ndim and all(b is None or a == b for a, b in zip(array.shape, shape, strict=True))
+        if not fits or array.dtype.kind != "f":
+            sides = ", ".join("any" if each is None else str(each) for each in shape)
+            raise self.damaged(f"its output {name} is {array.dtype} {array.shape}, not floating point ({sides})")
+        return array
+
+    def damaged(self, error: Exception | str) -> DataError:
+        import onnxruntime
+
+        line = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
+        return DataError(
+            f"{self.what} cannot be used by onnxruntime {onnxruntime.__version__} ({line}); copy or make it again",
+            code="damaged-file",
+        )
+
+    @cached_property
+    def _inputs(self) -> frozenset[str]:
+        return frozenset(each.name for each in self._session.get_inputs())
+
+    @cached_property
+    def _session(self) -> Any:
+        import onnxruntime
+
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = self._threads
+        options.log_severity_level = 3  # errors alone: a user cannot mend what a graph could do better
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads would burn a core
+        with tempfile.TemporaryDirectory() as empty:  # a graph must not read other files as its weights
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
+            try:
+                return onnxruntime.InferenceSession(self._read(), options, providers=[self._provider])
+            except Exception as error:
+                raise self.damaged(error) from error
+
+
+def provider(device: str) -> str:
+    """The execution provider of onnxruntime that ``device`` names."""
+    if device not in DEVICES:
+        raise RecipeError(f"device must be one of {', '.join(DEVICES)}, got {device!r}", code="device")
+    name = f"{DEVICES[device]}ExecutionProvider"
+    if device == "cuda":
+        import onnxruntime
+
+        if name not in onnxruntime.get_available_providers():
+            raise RecipeError(
+                "this onnxruntime has no CUDA: pip uninstall onnxruntime, then pip install onnxruntime-gpu; "
+                "or leave out --device cuda",
+                code="device",
+            )
+    return name

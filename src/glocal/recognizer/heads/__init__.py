@@ -1,0 +1,1 @@
+"""What compares features with the classes: numpy, or the graphs of a converted method."""
