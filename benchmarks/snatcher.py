@@ -38,7 +38,7 @@ def fastest(run: Callable[[], Tensor]) -> tuple[float, Tensor]:
 def compare(dim: int) -> None:
     torch.manual_seed(0)
     method = SnaTCHerF(dim).eval()
-    state = method.enroll(Views(torch.randn(CLASSES, dim).relu()), torch.arange(CLASSES))
+    state = method.enroll(Views(torch.randn(CLASSES, dim).relu()), torch.eye(CLASSES))
     query = torch.randn(QUERIES, dim).relu()
     logits = method.compare(state, Views(query)).logits
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from glocal.common.errors import RecipeError
 from glocal.research.methods import Method
-from glocal.research.types import UNKNOWN, BaseClasses, Episode, Views
+from glocal.research.types import UNKNOWN, BaseClasses, Episode, Views, to_one_hot
 
 DIM = 16
 
@@ -146,9 +146,9 @@ class MethodConformance:
             tried = method.trials(support, asked)
             for kept in ([0, 2, 3, 4], [1, 2, 5]):
                 rows, some = torch.tensor(kept), torch.tensor([3, 0])
-                label = task.support_label[rows]
-                found = tried(rows, label)(some)
-                expected = method.compare(method.enroll(support.rows(rows), label), asked.rows(some))
+                one_hot = to_one_hot(task.support_label[rows])
+                found = tried(rows, one_hot)(some)
+                expected = method.compare(method.enroll(support.rows(rows), one_hot), asked.rows(some))
                 torch.testing.assert_close(found.logits, expected.logits)
                 for name in expected.own:
                     torch.testing.assert_close(found.own[name](), expected.own[name]())
@@ -193,7 +193,7 @@ class MethodConformance:
         task = toy_task(0)
         support, query = method.train().views(task)
         before = {name: buffer.clone() for name, buffer in method.named_buffers()}
-        method.score(method.enroll(support, task.support_label, task.drawn), query)
+        method.score(method.enroll(support, task.support_one_hot, task.drawn), query)
         assert all(torch.equal(buffer, before[name]) for name, buffer in method.named_buffers())
 
     @pytest.mark.parametrize("training", [True, False])
@@ -222,7 +222,7 @@ class MethodConformance:
 
 def enrolled(method: Method, task: Episode) -> tuple[object, Views]:
     support, query = method.views(task)
-    return method.enroll(support, task.support_label, task.drawn), query
+    return method.enroll(support, task.support_one_hot, task.drawn), query
 
 
 def gradients(method: Method, task: Episode) -> dict[str, Tensor]:

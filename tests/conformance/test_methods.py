@@ -39,8 +39,8 @@ class Newcomer(Method):
         super().__init__()
         self.project = nn.Linear(dim, dim)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(class_mean(self.project(support.vec), label))
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(class_mean(self.project(support.vec), one_hot))
 
     def score(self, state: Any, query: Views) -> Output:
         logits = 5 * cosine(self.project(query.vec), state.proto)

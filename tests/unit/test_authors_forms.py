@@ -41,7 +41,7 @@ def test_energy_of_maps_without_pixels(shot: int) -> None:
     assert method.loss(task)["energy"].item() == pytest.approx(0.1 * margin, abs=1e-10)
     assert not any(name.startswith("calibrate") for name in method.state_dict()), "maps as they are"
     support_views, query_views = method.views(task)
-    e_class = method.scores(method.enroll(support_views, task.support_label), query_views)["E_c"]
+    e_class = method.scores(method.enroll(support_views, task.support_one_hot), query_views)["E_c"]
     assert e_class.min() > 5 > 1 > max(expected), "E_c lies far outside the margins of -1 and 1, this energy between"
 
 

@@ -24,7 +24,7 @@ from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import RowStore, code_hash
 from glocal.research.methods import METHODS
 from glocal.research.metrics import task_metrics
-from glocal.research.types import BaseClasses
+from glocal.research.types import BaseClasses, to_one_hot
 from refusal import refused
 from tiny_models import tiny_model
 
@@ -214,8 +214,8 @@ def test_support_enters_once_per_view(data: ClassDataset, encoded: list[int]) ->
         with torch.inference_mode():
             shown = torch.cat([bank(draw.support) for bank in banks])
             assert not torch.equal(banks[0](draw.support), banks[1](draw.support)), "a flipped picture has another map"
-            label = torch.from_numpy(np.concatenate([draw.support_label] * 3))
-            out = method.score(method.enroll(method.embed(shown), label), method.embed(banks[0](draw.query)))
+            one_hot = to_one_hot(torch.from_numpy(np.concatenate([draw.support_label] * 3)))
+            out = method.score(method.enroll(method.embed(shown), one_hot), method.embed(banks[0](draw.query)))
         for name, value in task_metrics(out.logits, out.open_score, draw.query_label).items():
             assert found["proto"].rows[name][i] == pytest.approx(value, abs=1e-12), (name, i)
     alone = evaluate_tasks(method, tasks, banks[0], more_views=banks[1:])

@@ -45,7 +45,7 @@ def test_every_variant_equals_its_equations(variant: str, n_unknown: int):
 def test_every_named_score_equals_its_equation(top_k: int):
     method, t = build(top_k=top_k), small_task()
     support, query = method.views(t)
-    found = method.scores(method.enroll(support, t.support_label), query)
+    found = method.scores(method.enroll(support, t.support_one_hot), query)
     for name, expected in slow.scores(method, t).items():
         assert found[name].tolist() == pytest.approx(expected, abs=1e-10), name
     assert list(found) == ["snatcher", "E_c", "E_f", "E", "delay", "entropy", "doubt", "distance", "energy", "margin"]

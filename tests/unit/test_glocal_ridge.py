@@ -12,7 +12,7 @@ from glocal.research.methods import glocal_ridge
 from glocal.research.methods.glocal_ridge import GlocalRidge
 from glocal.research.ops.cells import cells
 from glocal.research.ops.solve import newton_solve, solve
-from glocal.research.types import Views
+from glocal.research.types import UNKNOWN, Views, to_one_hot
 
 LABEL = torch.tensor([0, 0, 1, 1, 1, 2])
 
@@ -59,7 +59,7 @@ def twin(support: Views, query: Views, *, ridge: float = 0.1, weight: float = 0.
 
 def test_it_is_its_formulas(method: GlocalRidge) -> None:
     support, query = method.embed(torch.rand(6, 13, 5, 5)), method.embed(torch.rand(4, 13, 5, 5))
-    comparison = method.compare(method.enroll(support, LABEL), query)
+    comparison = method.compare(method.enroll(support, to_one_hot(LABEL)), query)
     s_c, s_f = twin(support, query)
     best = (s_c + s_f).argmax(axis=1)
     np.testing.assert_allclose(comparison.logits.numpy() * method.temperature, s_c + s_f, atol=1e-5)
@@ -81,15 +81,15 @@ def test_whitening_evens_out_how_photos_of_one_class_differ(method: GlocalRidge)
 def test_many_photos_are_judged_by_prototypes_alone(method: GlocalRidge, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(glocal_ridge, "MOST", 5)
     support, query = method.embed(torch.rand(6, 13, 5, 5)), method.embed(torch.rand(4, 13, 5, 5))
-    comparison = method.compare(method.enroll(support, LABEL), query)
+    comparison = method.compare(method.enroll(support, to_one_hot(LABEL)), query)
     means = torch.stack([support.vec[k == LABEL].mean(dim=0) for k in range(3)])
     proto = glocal_ridge.prototypes(means, torch.tensor([2.0, 3.0, 1.0]))
     torch.testing.assert_close(comparison.logits * method.temperature, query.vec @ proto.T)
     more = Views(torch.cat([support.vec, query.vec]), torch.cat([support.local, query.local]))  # type: ignore[list-item]
-    rows = torch.cat([F.one_hot(LABEL), torch.zeros(4, 3, dtype=torch.int64)])
+    rows = to_one_hot(torch.cat([LABEL, torch.full((4,), UNKNOWN)]))
     with_unknown = method.compare(method.enroll(more, rows), query)
     torch.testing.assert_close(with_unknown.logits, comparison.logits)
-    assert not len(method.enroll(support, LABEL).alpha), "no table of photos and classes"
+    assert not len(method.enroll(support, to_one_hot(LABEL)).alpha), "no table of photos and classes"
 
 
 def test_turns_give_what_one_product_gives(method: GlocalRidge, monkeypatch: pytest.MonkeyPatch) -> None:

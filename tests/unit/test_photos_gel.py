@@ -11,7 +11,7 @@ from glocal.research.methods import build_method
 from glocal.research.methods.blocks import ScaleCalibration, SetAttention
 from glocal.research.methods.glocal_head import ChannelGains
 from glocal.research.ops.similarity import class_mean, cosine, pixel_similarity, pool
-from glocal.research.types import BaseClasses
+from glocal.research.types import BaseClasses, to_one_hot
 
 
 @pytest.mark.parametrize(
@@ -36,12 +36,12 @@ def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
     torch.manual_seed(0)
     settings = load_recipe("photos-gel").method.settings | {"local_width": 64, "attention_width": 8, "top_k": 2}
     method = build_method("glocal-head", 64, settings).eval()
-    maps, label = torch.rand(9, 64, 3, 3), torch.tensor([0, 0, 1, 2])
-    state = method.enroll(method.embed(maps[:4]), label)
+    maps, one_hot = torch.rand(9, 64, 3, 3), to_one_hot(torch.tensor([0, 0, 1, 2]))
+    state = method.enroll(method.embed(maps[:4]), one_hot)
     comparison = method.compare(state, method.embed(maps[4:]))
-    plain = cosine(pool(maps[4:]), class_mean(pool(maps[:4]), label)) / settings["temperature"]
+    plain = cosine(pool(maps[4:]), class_mean(pool(maps[:4]), one_hot)) / settings["temperature"]
     torch.testing.assert_close(comparison.logits, plain)
-    s_pixel = pixel_similarity(maps[4:], class_mean(maps[:4], label), 2) / 9 / settings["local_temperature"]
+    s_pixel = pixel_similarity(maps[4:], class_mean(maps[:4], one_hot), 2) / 9 / settings["local_temperature"]
     torch.testing.assert_close(comparison.own["E_f"](), -s_pixel.logsumexp(dim=-1), atol=1e-3, rtol=1e-4)
 
 
@@ -50,7 +50,7 @@ def test_an_empty_pixel_does_not_throw_training_off() -> None:
     method = build_method("glocal-head", 6, load_recipe("photos-gel").method.settings | {"local_width": 4, "top_k": 2})
     maps = torch.rand(3, 6, 2, 2)
     maps[0, :, 0, 0] = 0  # a few of the photos' pixels are: each of the channels is off
-    state = method.enroll(method.embed(maps[1:]), torch.tensor([0, 1]))
+    state = method.enroll(method.embed(maps[1:]), torch.eye(2))
     method.compare(state, method.embed(maps[:1])).own["E_f"]().sum().backward()
     grads = [p.grad.abs().max().item() for p in method.calibrate.parameters()]  # type: ignore[union-attr]
     assert 0 < max(grads) < 100

@@ -9,7 +9,7 @@ from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task, toy_base
 from glocal.research.methods.rfdnet import RFDNet
-from glocal.research.types import Views
+from glocal.research.types import Views, to_one_hot
 from reference import rfdnet as slow
 from reference.feat import cross_entropy
 
@@ -98,6 +98,6 @@ def test_it_starts_as_released_and_old_heads_load_with_a_bias_of_zero():
 
 def test_gradient_of_the_products():
     torch.manual_seed(0)
-    method, label = build(), torch.tensor([0, 1, 1])
+    method, one_hot = build(), to_one_hot(torch.tensor([0, 1, 1]))
     x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
-    assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), label), Views(q)).logits, (x, q))
+    assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), one_hot), Views(q)).logits, (x, q))

@@ -29,7 +29,7 @@ def build(**settings) -> SnaTCHerF:
 def test_score_equals_the_loop_over_queries(shots: tuple[int, ...]):
     method, task = build(), double_task(0, shots=shots)
     support, query = method.views(task)
-    state = method.enroll(support, task.support_label)
+    state = method.enroll(support, task.support_one_hot)
     out = method.score(state, query)
     with_layer = slow.movement(method.attend, state.raw, query.vec, out.logits)
     with_loops = slow.movement(lambda x: slow_feat.attend(method.attend, x), state.raw, query.vec, out.logits)
@@ -58,7 +58,7 @@ def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, floats: i
     monkeypatch.setattr(snatcher, "SWAPPED_FLOATS", floats)
     monkeypatch.setattr(snatcher, "SWAPPED_QUERIES", queries)
     support, query = method.views(task)
-    state = method.enroll(support, task.support_label)
+    state = method.enroll(support, task.support_one_hot)
     turns = movement(spy, state, query.vec, method.score(state, query).logits)
     torch.testing.assert_close(turns, whole, rtol=0, atol=1e-12)
     assert len(sizes) > 1
@@ -67,14 +67,14 @@ def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, floats: i
 
 def test_a_query_equal_to_its_prototype_moves_nothing_and_trust_starts_at_one_half():
     method = build()
-    state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.arange(3))
+    state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.eye(3))
     proto = state.raw.clone()
     logits = torch.eye(3, dtype=torch.float64)
     still = movement(method.attend.swapped, state, proto, logits)
     moved = movement(method.attend.swapped, state, proto, logits.roll(1, dims=0))
     assert still.max() < 1e-20
     assert moved.min() > 1e-3
-    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.arange(3))
+    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.eye(3))
     assert state.trust.item() == 0.5
 
 
@@ -125,5 +125,5 @@ def test_gradient_of_the_movement(method_type: type[SnaTCHerNorm]):
     method, logits = build_norm(method_type, 3), torch.eye(2)[[0, 1, 1]]
     x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
     other = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
-    label = torch.arange(2)
-    assert gradcheck(lambda a, b: method.moved(method.enroll(Views(a), label), b, logits), (x, other))
+    one_hot = torch.eye(2)
+    assert gradcheck(lambda a, b: method.moved(method.enroll(Views(a), one_hot), b, logits), (x, other))

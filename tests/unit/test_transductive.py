@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from conformance.suite import DIM, double_task, toy_base, toy_task
@@ -65,8 +64,7 @@ def test_the_written_gradient_is_the_one_of_the_loss(shots: tuple[int, ...], sha
     how = {"scale": 10.0, "share": share, "balance": balance}
     terms = slow.loss(now, support, task.support_label, query, **how)
     (truth,) = torch.autograd.grad(sum(terms.values()), theta)
-    label = F.one_hot(task.support_label).double()
-    written = Objective(torch.cat([support, query]), label, **how).gradient(theta.detach())
+    written = Objective(torch.cat([support, query]), task.support_one_hot.double(), **how).gradient(theta.detach())
     torch.testing.assert_close(written, truth, rtol=0, atol=1e-10)
     assert truth.abs().min() > 0
 
@@ -96,7 +94,7 @@ def test_adam_is_the_one_of_torch():
 def test_edges_of_eol():
     method, task = build(), double_task()
     support, query = method.views(task)
-    out = method.score(method.enroll(support, task.support_label), query.rows(slice(0)))
+    out = method.score(method.enroll(support, task.support_one_hot), query.rows(slice(0)))
     assert out.logits.shape == (0, 3)
     # Extreme settings stay finite.
     method = EOL(DIM, scale=1e4, rate=1.0)
@@ -151,7 +149,7 @@ def test_oslo_gives_unknown_queries_the_larger_score_and_sure_inliers_keep_their
     assert (score[~mask][:, None] > score[mask]).float().mean() > 0.8  # AUROC
     # 1 - ξ is not computed by a subtraction that rounds all of them to 0.
     x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.02], [-1.0, -0.2]])
-    state = OSLO.State(x[:2], torch.tensor([0, 1]))
+    state = OSLO.State(x[:2], torch.eye(2))
     score = OSLO(2, inlier_temperature=0.03).score(state, Views(x[2:])).open_score
     assert 0 < score[0] < 1e-12
     assert score[0] < score[1]

@@ -23,7 +23,7 @@ from glocal.research.engine.checkpoint import Model, find_checkpoint, load_model
 from glocal.research.engine.distributed import pick_device
 from glocal.research.methods import Method, build_method
 from glocal.research.methods.base import Comparison
-from glocal.research.types import Views
+from glocal.research.types import Views, to_one_hot
 
 FILE = "checkpoint.safetensors"
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
@@ -39,7 +39,7 @@ class TorchHead:
 
     def enroll(self, support: arrays.Views, label: arrays.Labels) -> Any:
         with torch.inference_mode():
-            return self._method.enroll(self._here(support), torch.from_numpy(label).to(self._device))
+            return self._method.enroll(self._here(support), to_one_hot(torch.from_numpy(label).to(self._device)))
 
     def compare(self, state: Any, query: arrays.Views) -> Scores:
         with torch.inference_mode():
@@ -52,7 +52,8 @@ class TorchHead:
 
         def trial(rows: arrays.Labels, label: arrays.Labels) -> Asked:
             with torch.inference_mode():
-                ask = tried(torch.from_numpy(rows).to(self._device), torch.from_numpy(label).to(self._device))
+                one_hot = to_one_hot(torch.from_numpy(label).to(self._device))
+                ask = tried(torch.from_numpy(rows).to(self._device), one_hot)
 
             def answered(query: arrays.Labels) -> Scores:
                 with torch.inference_mode():

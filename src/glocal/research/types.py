@@ -24,7 +24,7 @@ from glocal.recognizer.photos.images import IMAGENET_MEAN, IMAGENET_STD
 
 __all__ = [
     "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Encoder", "Episode", "Output", "Preprocess", "Views",
-    "check_support", "tensor_hash",
+    "check_support", "tensor_hash", "to_one_hot",
 ]  # fmt: skip
 
 
@@ -127,6 +127,11 @@ class Episode:
         return int(self.support_label.max()) + 1
 
     @property
+    def support_one_hot(self) -> Tensor:
+        """(S, N) the support labels as methods take them."""
+        return to_one_hot(self.support_label)
+
+    @property
     def known(self) -> Tensor:
         """(Q,) bool: the query's class is among the enrolled ones."""
         return self.query_label != UNKNOWN
@@ -156,6 +161,18 @@ class Episode:
 
         moved = {name: move(getattr(self, name)) for name in self.__dataclass_fields__ if name != "drawn"}
         return replace(self, **moved)  # type: ignore[arg-type]
+
+
+def to_one_hot(label: Tensor, n_way: int | None = None) -> Tensor:
+    """Labels (S,) as rows (S, N) of 0 and 1, N = ``n_way`` or largest label + 1.  The row of ``UNKNOWN`` is 0.
+
+    >>> to_one_hot(torch.tensor([1, 0, UNKNOWN]))
+    tensor([[0., 1.],
+            [1., 0.],
+            [0., 0.]])
+    """
+    n_way = int(label.max()) + 1 if n_way is None else n_way
+    return (label[:, None] == torch.arange(n_way, device=label.device)).float()
 
 
 def check_support(support: Tensor, label: Tensor) -> None:

@@ -239,7 +239,7 @@ def run_tasks(
             episode = task_maps(draw, fetch, more_views).to(device)
             for method in methods.values():
                 support, query = method.views(episode)
-                compared = method.compare(method.enroll(support, episode.support_label, episode.drawn), query)
+                compared = method.compare(method.enroll(support, episode.support_one_hot, episode.drawn), query)
                 logits = compared.logits.cpu().numpy()
                 for name, (owner, score) in scores.items():
                     if owner is method:

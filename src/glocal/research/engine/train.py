@@ -30,7 +30,7 @@ from glocal.research.engine.loop import run_stage, step_seed
 from glocal.research.engine.pretrain import maps_of, part_of, pretrain, start_model
 from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.engine.run_folder import Callback, Callbacks, TensorBoard
-from glocal.research.ops.similarity import class_mean, pool
+from glocal.research.ops.similarity import pool
 from glocal.research.types import BaseClasses, Episode
 
 Indices = npt.NDArray[np.int64]
@@ -159,7 +159,8 @@ def base_classes(
     bank = FeatureBank.build(encoder, data, wanted=rows, device=device, workers=workers)
     with torch.no_grad():
         vec = torch.cat([pool(bank(part)) for part in np.array_split(rows, 1 + len(rows) // 1024)])
-    centre = class_mean(vec, torch.from_numpy(data.label[rows]))
+    label = torch.from_numpy(data.label[rows])  # one-hot, those of 450,000 pictures would take more than their vectors
+    centre = vec.new_zeros(len(data.classes), vec.shape[1]).index_add(0, label, vec) / label.bincount()[:, None]
     classifier = model.extra.get("base.weight")
     if classifier is None or classifier.shape != centre.shape:
         classifier = centre

@@ -54,7 +54,7 @@ from glocal.research.methods.base import (
 )
 from glocal.research.methods.blocks import BaseRows
 from glocal.research.ops.similarity import class_mean, cosine
-from glocal.research.types import BaseClasses, Episode, Views
+from glocal.research.types import BaseClasses, Episode, Views, to_one_hot
 
 PAPER = Paper(
     "Huang et al.", "Task-Adaptive Negative Envision for Few-Shot Open-Set Recognition", "CVPR", 2022, "2012.13073"
@@ -98,9 +98,9 @@ class ATT(Method):
         """M (M, D) for a task with class means (N, D)."""
         return mean
 
-    def envision(self, support: Views, label: Tensor, drawn: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def envision(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Prototypes p_n and negatives u_n, (N, D) each."""
-        mean = class_mean(support.vec, label)
+        mean = class_mean(support.vec, one_hot)
         memory = self.memory_of(mean, drawn)
         proto = self.calibrator(mean, memory)
         return proto, self.open_generator(proto, memory)
@@ -108,8 +108,8 @@ class ATT(Method):
     def finish(self, proto: Tensor, unlike: Tensor) -> Any:
         return self.State(proto, self.aggregate(unlike.mean(dim=0)))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.finish(*self.envision(support, label, drawn))
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.finish(*self.envision(support, one_hot, drawn))
 
     def similarity(self, state: Any, query: Views) -> Tensor:
         """(Q, N + 1), the last column that of the unknown."""
@@ -127,11 +127,11 @@ class ATT(Method):
     def side_terms(self, episode: Episode) -> tuple[Tensor, Tensor]:
         """Cross-entropy over N + 1 classes and binary cross-entropy of the u_n, of one side of the task."""
         support, query = self.views(episode)
-        proto, unlike = self.envision(support, episode.support_label, episode.drawn)
+        proto, unlike = self.envision(support, episode.support_one_hot, episode.drawn)
         similarity = self.similarity(self.finish(proto, unlike), query)
         label = torch.where(episode.known, episode.query_label, len(proto))
         away = 1 - self.scale * cosine(query.vec, unlike)  # (Q, N)
-        own = F.one_hot(label, len(proto) + 1)[:, :-1].to(away)
+        own = to_one_hot(episode.query_label, len(proto)).to(away)
         return known_cross_entropy(similarity, label), F.binary_cross_entropy_with_logits(away, own)
 
 

@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
 
 
 Asked = Callable[[Tensor], Comparison]  # rows of the views that may be asked about
-Trial = Callable[[Tensor, Tensor], Asked]  # rows of a support that are enrolled, and their labels
+Trial = Callable[[Tensor, Tensor], Asked]  # rows of a support that are enrolled, and their one-hot labels
 
 
 class Method(nn.Module):
@@ -80,7 +80,7 @@ class Method(nn.Module):
     pooled: bool = False  # embed() looks at the mean of a map alone, as the one below does: a 1x1 map is as good
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
-    takes_unknown: bool = False  # enroll() uses support photos of no class: labels of UNKNOWN, or one-hot rows of 0
+    takes_unknown: bool = False  # enroll() uses support photos of no class, whose one-hot rows are 0
     most_exported: int | None = None  # support photos up to which an exported graph does what enroll() does
     own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
@@ -107,8 +107,8 @@ class Method(nn.Module):
         """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""
         return Views(pool(maps))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        """Per task: support rows and their labels (S,) in 0..N-1 -> State."""
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        """Per task: support views and their labels as rows (S, N) of 0 and 1 -> State."""
         raise NotImplementedError
 
     def score(self, state: Any, query: Views) -> Output:
@@ -127,8 +127,8 @@ class Method(nn.Module):
         """To enroll parts of one support in turn; a method may keep what they share.  Answers as by enroll(), compare()
         on the rows, but for rounding."""
 
-        def trial(rows: Tensor, label: Tensor) -> Asked:
-            state = self.enroll(support.rows(rows), label)
+        def trial(rows: Tensor, one_hot: Tensor) -> Asked:
+            state = self.enroll(support.rows(rows), one_hot)
             return lambda query: self.compare(state, asked.rows(query))
 
         return trial
@@ -146,12 +146,12 @@ class Method(nn.Module):
     def forward(self, episode: Episode) -> Output:
         """Embed everything in one batch, then enroll and score."""
         support, query = self.views(episode)
-        return self.score(self.enroll(support, episode.support_label, episode.drawn), query)
+        return self.score(self.enroll(support, episode.support_one_hot, episode.drawn), query)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         """Named, already weighted terms, which the trainer adds up and logs: cross-entropy of the known queries."""
         support, query = self.views(episode)
-        logits = self.compare(self.enroll(support, episode.support_label, episode.drawn), query).logits
+        logits = self.compare(self.enroll(support, episode.support_one_hot, episode.drawn), query).logits
         return {"closed": known_cross_entropy(logits, episode.query_label)}
 
 

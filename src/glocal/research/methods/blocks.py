@@ -223,8 +223,8 @@ class Centred(Method):
     def embed(self, maps: Tensor) -> Views:
         return self.inner.embed(self.centring(maps))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.inner.enroll(support, label, drawn)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.inner.enroll(support, one_hot, drawn)
 
     def compare(self, state: Any, query: Views) -> Comparison:
         return self.inner.compare(state, query)

@@ -67,7 +67,7 @@ class EOL(Method):
 
     class State(NamedTuple):
         support: Tensor  # (S, D) unit vectors: they are fitted together with the queries
-        label: Tensor  # (S,)
+        one_hot: Tensor  # (S, N)
 
     needs_base = True
     transductive = True
@@ -102,16 +102,15 @@ class EOL(Method):
     def embed(self, maps: Tensor) -> Views:
         return Views(pool(self.centring(maps)))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(support.vec, label)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(support.vec, one_hot.to(support.vec))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         x, s = torch.cat([state.support, query.vec]), len(state.support)
-        label = F.one_hot(state.label).to(x)  # (S, N)
         with torch.no_grad():  # a backbone that learns takes what was fitted as given
-            mean = class_mean(state.support, state.label)
+            mean = class_mean(state.support, state.one_hot)
             theta = torch.cat([mean, mean.new_zeros(len(mean), 2)], dim=1)
-            loss = Objective(x, label, scale=self.scale, share=self.unknown_share, balance=self.balance)
+            loss = Objective(x, state.one_hot, scale=self.scale, share=self.unknown_share, balance=self.balance)
             adam(theta, loss.gradient, steps=self.steps, rate=self.rate)
         p = log_p(logits(theta, x, self.scale), self.unknown_share).exp()
         known = p[:, :-1]
@@ -132,16 +131,16 @@ def log_p(logit: Tensor, share: float) -> Tensor:
 
 
 class Objective:
-    """The loss above for one task: unit vectors x (S + Q, D), support first, and its one-hot label (S, N)."""
+    """The loss above for one task: unit vectors x (S + Q, D), support first, and its one-hot labels (S, N)."""
 
-    def __init__(self, x: Tensor, label: Tensor, *, scale: float, share: float, balance: str):
-        (s, n), q = label.shape, max(1, len(x) - len(label))
+    def __init__(self, x: Tensor, one_hot: Tensor, *, scale: float, share: float, balance: str):
+        (s, n), q = one_hot.shape, max(1, len(x) - len(one_hot))
         self.x, self.s, self.n, self.scale, self.share = x, s, n, scale, share
         of_known = (s / n if balance == "shots" else n) / (1 - share)
         self.weight = x.new_tensor([of_known] * n + [1 / share]) / q  # (N + 1,) w / Q, w_o / Q
         self.factor = self.weight / x.new_tensor([n] * n + [1])  # (N + 1,) before the marginal entropies
         self.entropy = x.new_tensor([-1 / (n * q)] * n + [0])  # (N + 1,) of single queries; the outlier has none
-        self.label = F.pad(label / -s, (0, 1))  # (S, N + 1) what the cross-entropy adds to u
+        self.label = F.pad(one_hot / -s, (0, 1))  # (S, N + 1) what the cross-entropy adds to u
 
     def gradient(self, theta: Tensor) -> Tensor:
         """By hand, (N, D + 2) -> (N, D + 2): with u = dL / d log p, a softmax has dL / dl = u - p Σu."""

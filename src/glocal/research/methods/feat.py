@@ -41,7 +41,7 @@ from glocal.research.methods.base import (
 )
 from glocal.research.methods.blocks import ResidualLinear, SetAttention
 from glocal.research.ops.similarity import class_mean, neg_sq_euclidean, pool
-from glocal.research.types import Episode, Views
+from glocal.research.types import Episode, Views, to_one_hot
 
 
 class FEAT(Method):
@@ -89,15 +89,15 @@ class FEAT(Method):
     def embed(self, maps: Tensor) -> Views:
         return Views(self.adapter(pool(maps)))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(self.attend(class_mean(support.vec, label)))
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(self.attend(class_mean(support.vec, one_hot)))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         return Comparison(neg_sq_euclidean(query.vec, state.proto) / self.temperature)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)
-        state = self.enroll(support, episode.support_label, episode.drawn)
+        state = self.enroll(support, episode.support_one_hot, episode.drawn)
         terms = {"closed": known_cross_entropy(self.compare(state, query).logits, episode.query_label)}
         if self.contrast_weight:
             known = episode.known
@@ -109,5 +109,5 @@ class FEAT(Method):
     def contrast(self, x: Tensor, label: Tensor) -> Tensor:
         """CE_reg of all embeddings x (B, D) of the known classes, label (B,) -> ()."""
         same = label[:, None] == label  # attention stays within a class
-        centre = class_mean(self.attend(x, same), label)  # (N, D)
+        centre = class_mean(self.attend(x, same), to_one_hot(label))  # (N, D)
         return known_cross_entropy(neg_sq_euclidean(x, centre) / self.contrast_temperature, label)

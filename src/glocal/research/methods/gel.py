@@ -185,12 +185,12 @@ class GEL(Method):
         maps = maps if self.reduce is None else self.reduce(maps)
         return maps if self.calibrate is None else self.calibrate(maps)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        raw = class_mean(support.vec, label)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        raw = class_mean(support.vec, one_hot)
         proto = self.attend(raw)
         if support.local is None:
             return SnaTCHerF.State(proto, raw)
-        return self.State(proto, raw, class_mean(support.local, label), self.coefficient(raw))
+        return self.State(proto, raw, class_mean(support.local, one_hot), self.coefficient(raw))
 
     def similarities(self, state: Any, query: Views) -> tuple[Tensor, Tensor | None]:
         """s_c and, of the variants that compare maps, s_f or -||f - f_n||² / T_m: (Q, N) each."""
@@ -223,7 +223,7 @@ class GEL(Method):
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)
-        comparison = self.compare(self.enroll(support, episode.support_label, episode.drawn), query)
+        comparison = self.compare(self.enroll(support, episode.support_one_hot, episode.drawn), query)
         terms = {"closed": known_cross_entropy(comparison.logits, episode.query_label)}
         if self.variant.trained is not None:
             margin = energy_margin(comparison.open_score(self.variant.trained), episode.known, *self.margins)

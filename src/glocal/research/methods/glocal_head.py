@@ -21,7 +21,7 @@ were told apart call it ``gel``; those models load as this method.
 >>> _ = torch.manual_seed(0)
 >>> method = GlocalHead(8, distance="cosine", gentle_attention=True, local_scale="learned").eval()
 >>> task = Episode(torch.randn(2, 8, 3, 3), torch.tensor([0, 1]), torch.randn(4, 8, 3, 3), torch.tensor([0, 1, 1, -1]))
->>> torch.equal(method.enroll(method.embed(task.support), task.support_label).proto, task.support.mean(dim=(2, 3)))
+>>> torch.equal(method.enroll(method.embed(task.support), task.support_one_hot).proto, task.support.mean(dim=(2, 3)))
 True
 """
 

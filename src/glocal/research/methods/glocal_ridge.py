@@ -34,7 +34,7 @@ kernel of all pairs, so beyond ``MOST`` support photos it is left out and protot
 >>> from glocal.research.types import Views
 >>> method = GlocalRidge(3, patch_channels=[1])
 >>> views = method.embed(torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0]])[:, :, None, None])
->>> state = method.enroll(views, torch.tensor([0, 1]))
+>>> state = method.enroll(views, torch.eye(2))
 >>> method.compare(state, views).logits.argmax(dim=1)
 tensor([0, 1])
 """
@@ -54,7 +54,7 @@ from glocal.research.methods.base import Asked, Comparison, Method, MethodCard, 
 from glocal.research.ops.cells import cells
 from glocal.research.ops.similarity import class_mean, pool
 from glocal.research.ops.solve import solve
-from glocal.research.types import UNKNOWN, Views
+from glocal.research.types import Views
 
 MOST = 600  # support photos whose kernel is taken
 USUAL, ALIKE = 0.5, (0.05, 1.0)  # cosine of two photos of a class when no class has two, and where it may lie
@@ -136,28 +136,25 @@ class GlocalRidge(Method):
     def match(self, some: Tensor, others: Tensor) -> Tensor:
         return cell_match(some, others)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         assert support.local is not None
         if not torch.compiler.is_exporting() and len(support) > MOST:
-            return self._prototypes_alone(support.vec, support.local, label)
+            return self._prototypes_alone(support.vec, support.local, one_hot)
         kernel = support.vec @ support.vec.mT + self.match(support.local, support.local)
-        return self._regression(support.vec, support.local, kernel, label)
+        return self._regression(support.vec, support.local, kernel, one_hot)
 
-    def _regression(self, vec: Tensor, local: Tensor, kernel: Tensor, label: Tensor) -> Any:
-        one_hot = (label if label.ndim == 2 else F.one_hot(label + 1)[:, 1:]).to(vec)  # of UNKNOWN no column
+    def _regression(self, vec: Tensor, local: Tensor, kernel: Tensor, one_hot: Tensor) -> Any:
+        one_hot = one_hot.to(vec)
         shots, unknown = one_hot.sum(dim=0), 1 - one_hot.sum(dim=1, keepdim=True)
         proto, target = prototypes(class_mean(vec, one_hot), shots), torch.cat([one_hot, unknown], dim=1)
         weight = one_hot @ (shots / shots.mean()) + unknown[:, 0]
         alpha = solve(kernel, target, self.ridge * weight).contiguous()  # as a file keeps it, so products add up alike
         return self.State(proto, vec, local, alpha)
 
-    def _prototypes_alone(self, vec: Tensor, local: Tensor, label: Tensor) -> Any:
-        """A state without photos: nothing in it is as large as photos times classes.  UNKNOWN photos do not count."""
-        if label.ndim == 2:
-            label = torch.where(label.any(dim=1), label.argmax(dim=1), UNKNOWN)
-        shots = (label + 1).bincount()[1:].to(vec)
-        total = vec.new_zeros(len(shots) + 1, vec.shape[1]).index_add(0, label + 1, vec)[1:]
-        proto = prototypes(total / shots[:, None], shots)
+    def _prototypes_alone(self, vec: Tensor, local: Tensor, one_hot: Tensor) -> Any:
+        """A state without photos: nothing in it is as large as photos times classes."""
+        one_hot = one_hot.to(vec)
+        proto = prototypes(class_mean(vec, one_hot), one_hot.sum(dim=0))
         return self.State(proto, vec[:0], local[:0], proto.new_zeros(0, len(proto) + 1))
 
     def compare(self, state: Any, query: Views) -> Comparison:
@@ -183,9 +180,8 @@ class GlocalRidge(Method):
         vec, local, query_vec = support.vec, support.local, asked.vec
         if len(support) > MOST:
 
-            def alone(rows: Tensor, label: Tensor) -> Asked:
-                every = label.new_full((len(vec),), UNKNOWN).index_copy(0, rows, label)  # no copy of the vectors
-                state = self._prototypes_alone(vec, local, every)
+            def alone(rows: Tensor, one_hot: Tensor) -> Asked:
+                state = self._prototypes_alone(vec[rows], local, one_hot)
                 return lambda query: self._compared(state, query_vec[query], *[vec.new_zeros(len(query), 0)] * 2)
 
             return alone
@@ -193,8 +189,8 @@ class GlocalRidge(Method):
         both = k + l
         of_k, of_l = (k, l) if asked is support else (query_vec @ vec.mT, self.match(asked.local, local))
 
-        def trial(rows: Tensor, label: Tensor) -> Asked:
-            state = self._regression(vec[rows], local[:0], both[rows][:, rows], label)
+        def trial(rows: Tensor, one_hot: Tensor) -> Asked:
+            state = self._regression(vec[rows], local[:0], both[rows][:, rows], one_hot)
             return lambda query: self._compared(state, query_vec[query], of_k[query][:, rows], of_l[query][:, rows])
 
         return trial

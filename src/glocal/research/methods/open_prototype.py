@@ -17,7 +17,7 @@ yardstick for those that generate such a prototype from the task (ATT).
 >>> from glocal.research.types import Views
 >>> method = OpenPrototype(2, temperature=1.0)
 >>> _ = method.open.data.copy_(torch.tensor([0.0, 3.0]))
->>> state = method.enroll(Views(torch.tensor([[0.0, 0.0], [4.0, 0.0]])), torch.tensor([0, 1]))
+>>> state = method.enroll(Views(torch.tensor([[0.0, 0.0], [4.0, 0.0]])), torch.eye(2))
 >>> logits, open_score = method.score(state, Views(torch.tensor([[1.0, 0.0], [0.0, 3.0]])))
 >>> logits.round().tolist(), [round(p, 4) for p in open_score.tolist()]
 ([[-1.0, -9.0], [-9.0, -25.0]], [0.0001, 0.9999])
@@ -68,8 +68,8 @@ class OpenPrototype(Method):
         self.offset = nn.Parameter(torch.zeros(())) if calibrated else None  # of the open one
         self.choose_score(open_score)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(class_mean(support.vec, label))
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(class_mean(support.vec, one_hot))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         similarity = self.similarity(state, query)
@@ -85,7 +85,7 @@ class OpenPrototype(Method):
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)
-        similarity = self.similarity(self.enroll(support, episode.support_label, episode.drawn), query)
+        similarity = self.similarity(self.enroll(support, episode.support_one_hot, episode.drawn), query)
         return {
             "classes": known_cross_entropy(similarity, torch.where(episode.known, episode.query_label, episode.n_way))
         }

@@ -15,7 +15,7 @@ Differs from the paper: nothing in the numbers.  Its likelihood is a Gaussian's;
 >>> import torch
 >>> from glocal.research.types import Views
 >>> method, x = OSLO(2), torch.tensor([[1.0, 0.1], [1.0, -0.1], [-1.0, 0.1], [-1.0, -0.1]])
->>> state = method.enroll(Views(x[[0, 2]]), torch.tensor([0, 1]))
+>>> state = method.enroll(Views(x[[0, 2]]), torch.eye(2))
 >>> method.score(state, Views(x[[1, 3]])).logits.argmax(-1).tolist()
 [0, 1]
 """
@@ -43,7 +43,7 @@ class OSLO(Method):
 
     class State(NamedTuple):
         support: Tensor  # (S, D) as embedded: they are centred together with the queries
-        label: Tensor  # (S,)
+        one_hot: Tensor  # (S, N)
 
     transductive = True
 
@@ -64,21 +64,20 @@ class OSLO(Method):
         self.assignment_temperature = check_positive("assignment_temperature", assignment_temperature)
         self.choose_score(open_score)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(support.vec, label)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(support.vec, one_hot.to(support.vec))
 
     def compare(self, state: Any, query: Views) -> Comparison:
         both = torch.cat([state.support, query.vec])
         both = F.normalize(both - both.mean(dim=0), dim=-1)
         x = both[len(state.support) :]
-        fixed = F.one_hot(state.label).to(x)  # (S, N)
-        proto = class_mean(both[: len(state.support)], state.label)
+        proto = class_mean(both[: len(state.support)], state.one_hot)
         logits = cosine(x, proto)
         z = torch.full_like(logits, 1 / logits.shape[1])
         for _ in range(self.steps):
             inlier = (z * logits).sum(dim=1, keepdim=True) / self.inlier_temperature  # (Q, 1) logit of ξ
             z = (inlier.sigmoid() * logits / self.assignment_temperature).softmax(dim=1)
-            share = torch.cat([fixed, inlier.sigmoid() * z])  # (S + Q, N)
+            share = torch.cat([state.one_hot, inlier.sigmoid() * z])  # (S + Q, N)
             proto = share.mT @ both / share.sum(dim=0)[:, None]
             logits = cosine(x, proto)
         return Comparison(logits, {"outlier": lambda: (-inlier[:, 0]).sigmoid()})

@@ -147,12 +147,12 @@ class Peeler(Method):
         local = self.adapter(final.movedim(1, -1)).movedim(-1, 1)
         return Views(pool(local), local if self.sigma is None else torch.cat([local, self.sigma(early)], dim=1))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
         if self.precision is None or support.local is None:
-            return ClassMeans(class_mean(support.vec, label))
+            return ClassMeans(class_mean(support.vec, one_hot))
         final, sigma = support.local[:, : self.channels], support.local[:, self.channels :]
-        precision = class_mean(self.precision(final if self.sigma is None else sigma), label)
-        return Gaussians(pool(class_mean(final, label) * precision), precision)
+        precision = class_mean(self.precision(final if self.sigma is None else sigma), one_hot)
+        return Gaussians(pool(class_mean(final, one_hot) * precision), precision)
 
     def compare(self, state: Any, query: Views) -> Comparison:
         if query.local is None:
@@ -164,7 +164,7 @@ class Peeler(Method):
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)
-        logits = self.compare(self.enroll(support, episode.support_label, episode.drawn), query).logits
+        logits = self.compare(self.enroll(support, episode.support_one_hot, episode.drawn), query).logits
         known = episode.known
         terms = {"closed": known_cross_entropy(logits, episode.query_label)}
         if self.open_weight:

@@ -12,7 +12,7 @@ Differs from the paper: the temperature T = 64 comes from the ResNet-12 line of 
 >>> import torch
 >>> from glocal.research.types import Views
 >>> method = ProtoNet(2, temperature=1.0, open_score="distance")
->>> state = method.enroll(Views(torch.tensor([[0.0, 0.0], [4.0, 0.0]])), torch.tensor([0, 1]))
+>>> state = method.enroll(Views(torch.tensor([[0.0, 0.0], [4.0, 0.0]])), torch.eye(2))
 >>> method.score(state, Views(torch.tensor([[1.0, 0.0]])))
 Output(logits=tensor([[-1., -9.]]), open_score=tensor([1.]))
 """
@@ -62,8 +62,8 @@ class ProtoNet(Method):
         self.temperature = check_positive("temperature", TEMPERATURES[distance] if temperature is None else temperature)
         self.choose_score(open_score)
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        return self.State(class_mean(support.vec, label), support.vec)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        return self.State(class_mean(support.vec, one_hot), support.vec)
 
     def compare(self, state: Any, query: Views) -> Comparison:
         similarity = SIMILARITIES[self.distance]

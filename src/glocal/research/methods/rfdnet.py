@@ -28,7 +28,7 @@ four matrix products.
 >>> _ = torch.manual_seed(0)
 >>> method = RFDNet(4)
 >>> method.set_base(BaseClasses(("a", "b"), torch.eye(4)[:2], torch.eye(4)[:2], torch.ones(4)))
->>> state = method.enroll(Views(torch.eye(4)[:2]), torch.tensor([0, 1]))
+>>> state = method.enroll(Views(torch.eye(4)[:2]), torch.eye(2))
 >>> logits, open_score = method.score(state, Views(torch.eye(4)[[0, 3]]))
 >>> logits[0].argmax().item(), (open_score[1] > open_score[0]).item()
 (0, True)
@@ -103,8 +103,8 @@ class RFDNet(Method):
     def embed(self, maps: Tensor) -> Views:
         return Views(F.normalize(pool(maps), dim=-1))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        raw = class_mean(support.vec, label)  # (N, D)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        raw = class_mean(support.vec, one_hot)  # (N, D)
         n_way = raw.shape[0]
         if n_way < self.min_way:
             raise RecipeError(

@@ -14,7 +14,7 @@ queries are taken together, and the linear layers see each vector once (``SetAtt
 >>> from glocal.research.types import Views
 >>> _ = torch.manual_seed(0)
 >>> method = SnaTCHerF(4, temperature=1.0).eval()
->>> state = method.enroll(Views(torch.eye(4)[:2]), torch.tensor([0, 1]))
+>>> state = method.enroll(Views(torch.eye(4)[:2]), torch.eye(2))
 >>> own, far = method.score(state, Views(torch.stack([state.raw[0], 5 * torch.eye(4)[3]]))).open_score.tolist()
 >>> round(own, 6), far > 0.01
 (0.0, True)
@@ -51,8 +51,8 @@ class SnaTCHerF(FEAT):
     own_scores = ("snatcher",)
     published_score = "snatcher"
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        raw = class_mean(support.vec, label)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        raw = class_mean(support.vec, one_hot)
         return self.State(self.attend(raw), raw)
 
     def compare(self, state: Any, query: Views) -> Comparison:

@@ -25,7 +25,7 @@ moments are taken of N + Q rows and brought up to date, not computed anew from N
 >>> import torch
 >>> from glocal.research.types import Views
 >>> for method in (SnaTCHerT(4, temperature=1.0), SnaTCHerL(4, temperature=1.0)):
-...     state = method.enroll(Views(torch.eye(4)[:2]), torch.tensor([0, 1]))
+...     state = method.enroll(Views(torch.eye(4)[:2]), torch.eye(2))
 ...     own, far = method.score(state, Views(torch.stack([state.raw[0], 5 * torch.eye(4)[3]]))).open_score.tolist()
 ...     print(round(own, 6), far > 0.01)
 0.0 True
@@ -86,8 +86,8 @@ class SnaTCHerL(SnaTCHerNorm):
         "SnaTCHer-L", PAPER, ("snatcher-l",), learns="a gain and a shift per channel", reconstruction=UNRELEASED
     )
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        raw = class_mean(support.vec, label)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        raw = class_mean(support.vec, one_hot)
         return self.State(self.normalise(raw, moments_over(raw, (-2, -1))), raw)
 
     def moved(self, state: Any, query: Tensor, logits: Tensor) -> Tensor:
@@ -127,9 +127,9 @@ class SnaTCHerT(SnaTCHerNorm):
         super().__init__(dim, temperature=temperature, open_score=open_score)
         self.trust_slope, self.trust_offset = nn.Parameter(torch.zeros(())), nn.Parameter(torch.zeros(()))
 
-    def enroll(self, support: Views, label: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        raw = class_mean(support.vec, label)
-        trust = torch.sigmoid(self.trust_slope * label.shape[0] + self.trust_offset)
+    def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
+        raw = class_mean(support.vec, one_hot)
+        trust = torch.sigmoid(self.trust_slope * one_hot.shape[0] + self.trust_offset)
         return self.State(self.normalise(raw, blend(moments_over(raw, -2), moments_over(raw, -1), trust)), raw, trust)
 
     def moved(self, state: Any, query: Tensor, logits: Tensor) -> Tensor:

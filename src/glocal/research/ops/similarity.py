@@ -11,7 +11,6 @@ from torch import Tensor
 from glocal.common.errors import DataError, RecipeError
 
 PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float32, a 5-way task of 150 needs 2
-MANY = 1024  # photos from which on classes are added up row by row
 
 
 def pool(maps: Tensor) -> Tensor:
@@ -19,17 +18,9 @@ def pool(maps: Tensor) -> Tensor:
     return maps.mean(dim=(-2, -1))
 
 
-def class_mean(x: Tensor, label: Tensor) -> Tensor:
-    """Mean of each class: x (S, *F), label (S,) in 0..N-1 or one-hot (S, N) -> (N, *F).  GEL eqs. 1 and 7.
-
-    One-hot labels are for exported graphs: there the number of classes must show in the shape of an input.  Of many
-    classes they would be a table far larger than x: 50,000 photos of 10,000 classes took 8 GB.
-    """
-    if label.ndim == 1 and len(label) > MANY:
-        shots = label.bincount()
-        total = x.new_zeros(len(shots), *x.shape[1:]).index_add(0, label, x)
-        return total / shots.to(x.dtype).reshape(-1, *[1] * (x.ndim - 1))
-    one_hot = (label if label.ndim == 2 else F.one_hot(label)).to(x.dtype)  # (S, N)
+def class_mean(x: Tensor, one_hot: Tensor) -> Tensor:
+    """Mean of each class: x (S, *F), one-hot labels (S, N) -> (N, *F).  GEL eqs. 1 and 7."""
+    one_hot = one_hot.to(x.dtype)
     return torch.einsum("sn,s...->n...", one_hot / one_hot.sum(dim=0), x)
 
 

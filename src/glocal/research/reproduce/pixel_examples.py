@@ -129,7 +129,7 @@ def _example(
     method = model.method
     episode = task_maps(draw, bank).to(next(method.parameters()).device)
     support, query = method.views(episode)
-    state = method.enroll(support, episode.support_label, episode.drawn)
+    state = method.enroll(support, episode.support_one_hot, episode.drawn)
     assert query.local is not None  # GEL compares pixels
     local = query.local[chosen.query]  # (C, H, W)
     cos = torch.einsum("cu,ncv->nuv", F.normalize(local.flatten(1), dim=0), F.normalize(state.local.flatten(2), dim=1))
