@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-# Some virtual machines tell of matrix instructions that they do not carry out: bfloat16 would end the tests.  To be
-# said before torch is imported.
+# Some virtual machines announce matrix instructions (AMX) that they do not carry out, and bfloat16 would end the tests.
+# oneDNN reads this when torch is imported.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import pytest

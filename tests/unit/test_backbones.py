@@ -181,12 +181,11 @@ def test_wrong_settings_are_named(name: str, settings: dict[str, Any], words: st
         build_backbone(name, **settings)
 
 
-@pytest.mark.parametrize("channels", [5, 128], ids=["small map", "winograd"])
 @pytest.mark.parametrize("sides", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 7), (8, 6)])
-def test_a_convolution_in_fewer_steps_is_the_convolution(sides: tuple[int, int], channels: int) -> None:
+def test_a_convolution_in_fewer_steps_is_the_convolution(sides: tuple[int, int]) -> None:
     torch.manual_seed(0)
-    layer = Conv3x3(channels, 7).double()
-    x = torch.randn(3, channels, *sides, dtype=torch.double, requires_grad=True)
+    layer = Conv3x3(5, 7).double()
+    x = torch.randn(3, 5, *sides, dtype=torch.double, requires_grad=True)
     ours, plain = layer(x), F.conv2d(x, layer.weight, padding=1)
     torch.testing.assert_close(ours, plain)
     weight = torch.randn_like(plain)
@@ -194,7 +193,7 @@ def test_a_convolution_in_fewer_steps_is_the_convolution(sides: tuple[int, int],
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("side", [2, 4, 8], ids=["small map", "small map of many channels", "large map"])
+@pytest.mark.parametrize("side", [2, 8], ids=["small map", "large map"])
 def test_in_bfloat16_it_is_the_convolution_to_rounding(side: int) -> None:
     torch.manual_seed(0)
     layer, x = Conv3x3(128, 64), torch.randn(4, 128, side, side, requires_grad=True)
@@ -204,16 +203,5 @@ def test_in_bfloat16_it_is_the_convolution_to_rounding(side: int) -> None:
     assert ours.dtype == torch.bfloat16
     weight = torch.randn_like(plain)
     gradients = [torch.autograd.grad(y, [x, layer.weight], weight.to(y.dtype)) for y in (ours, plain)]
-    # Winograd's form in bfloat16 would be off by some percent.
     for a, b in [(ours, plain), *zip(*gradients, strict=True)]:
         assert (a.float() - b).norm() < 0.01 * b.norm()
-
-
-def test_winograd_is_off_by_little_and_learns_without_a_gradient_of_its_input() -> None:
-    torch.manual_seed(0)
-    layer, x = Conv3x3(320, 320), torch.randn(8, 320, 8, 8)
-    exact = F.conv2d(x.double(), layer.weight.double(), padding=1)
-    assert (layer(x) - exact).abs().max() < 5e-5 * exact.abs().max()  # 1.0e-5 with AVX2, 1.7e-5 with AVX-512
-    layer, x = Conv3x3(128, 4), torch.ones(1, 128, 4, 4)
-    layer(x).sum().backward()
-    assert layer.weight.grad is not None

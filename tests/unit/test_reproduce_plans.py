@@ -22,7 +22,7 @@ from glocal.research.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.research.reproduce.reproduction import asked_for, runs_of
 from glocal.research.reproduce.runs import Run, Settings
 from glocal.research.reproduce.scale import Scale
-from glocal.research.reproduce.scales import SCALES, WIDE
+from glocal.research.reproduce.scales import SCALES
 from refusal import refused
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "README.md"
@@ -157,22 +157,10 @@ def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() ->
             assert (recipe.validation.way, recipe.validation.unknown_way) == (16, 0)
 
 
-def test_the_full_scale_has_the_heads_of_the_cpu_scale_on_its_own_backbone() -> None:
-    narrow, wide = (SCALES[name].baseline("cifar-fs", 5).resolved() for name in ("cpu", "full"))
-    assert wide.init == "cifar-fs-full/backbone"
-    ours = {"init": narrow.init, "method": narrow.method}
-    assert wide.model_copy(update=ours) == narrow
-    assert wide.method.settings == narrow.method.settings | {"temperature": 64.0, "contrast_temperature": 64.0}
-    elsewhere = SCALES["full"].set_as("paper", ["init=mine"])
-    for run in (elsewhere.gel("cifar-fs", 1), elsewhere.peer("att", "cifar-fs", 1)):
-        assert run.resolved().init == "mine"
-
-
 @pytest.mark.parametrize("shot", SHOTS)
-@pytest.mark.parametrize("name", ["cpu", "full"])
-def test_scales_whose_heads_are_ours_have_gel_to_the_letter_too(name: str, shot: int) -> None:
+def test_the_cpu_scale_has_gel_to_the_letter_too(shot: int) -> None:
     """After a FEAT stage without an adapter, on maps as they are; the data and length are those of the other rows."""
-    scale, letter = SCALES[name], load_recipe(f"cifar-fs-gel-paper-{shot}shot", ["init=?"]).method
+    scale, letter = SCALES["cpu"], load_recipe(f"cifar-fs-gel-paper-{shot}shot", ["init=?"]).method
     published = TABLES["ablation"].lines(scale, "cifar-fs", shot)[-1].run
     maps = scale.gel("cifar-fs", shot, "energy-maps")
     for run, variant in ((published, "ahead"), (maps, "energy-maps")):
@@ -181,23 +169,12 @@ def test_scales_whose_heads_are_ours_have_gel_to_the_letter_too(name: str, shot:
         head, own = (build_method("gel", 640, dict(each.settings)) for each in (recipe.method, letter))
         told = [(e.map_temperature, e.margins, e.energy_weight, e.top_k) for e in (head, own)]
         assert told[0] == told[1]
-        assert head.temperature == {"cpu": 32.0, "full": own.temperature}[name]  # of 192 channels, and of the paper's
+        assert head.temperature == 32.0  # of 192 channels
         assert recipe.method.settings["variant"] == variant
         assert recipe.train == scale.gel("cifar-fs", shot).resolved(start="?").train
         assert isinstance(feat, Run)
         assert feat.resolved().method.settings["adapter"] is False
-        assert feat.resolved().init == f"cifar-fs-{name}/backbone"
-
-
-def test_the_wide_scale_has_the_heads_of_the_cpu_scale_with_a_temperature_of_its_own() -> None:
-    temperature = {"temperature": WIDE.temperature}
-    for variant in ("ahead", "energy", "energy-maps", "pixel", "baseline"):
-        narrow, wide = (SCALES[name].gel("tiered-64", 5, variant).resolved() for name in ("cpu", "wide"))
-        assert wide.init == "tiered-64-wide/backbone"
-        assert wide.model_copy(update={"init": narrow.init, "method": narrow.method}) == narrow
-        assert wide.method.settings == narrow.method.settings | temperature
-    settings = SCALES["wide"].baseline("tiered-64", 1).resolved().method.settings
-    assert settings == temperature | {"contrast_temperature": WIDE.temperature}
+        assert feat.resolved().init == "cifar-fs-cpu/backbone"
 
 
 @pytest.mark.parametrize("shot", SHOTS)

@@ -53,8 +53,6 @@ class SettingsName(StrEnum):
 
 class ScaleName(StrEnum):
     paper = "paper"
-    full = "full"
-    wide = "wide"
     cpu = "cpu"
     embedded = "embedded"
 
@@ -73,8 +71,8 @@ def reproduce(
     scale: Annotated[
         ScaleName,
         typer.Option(
-            help="paper: full recipes, GPU; full, wide, cpu: heads on frozen maps of real pictures, of the paper's "
-            "width, five eighths or a third of it; embedded: minutes."
+            help="paper: full recipes, GPU; cpu: heads on frozen maps of real pictures, of a third of the paper's "
+            "width; embedded: minutes."
         ),
     ] = ScaleName.embedded,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs and the report.")] = Path("reproduced"),

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone, check_image_size
-from glocal.research.backbones.winograd import winograd
 from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.types import Preprocess
 
@@ -23,7 +22,6 @@ MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
 STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
 SLOPE = 0.1  # of every LeakyReLU
 SMALL_MAP = 4  # pixels a side
-MANY_CHANNELS = 128
 LARGEST_BLOCK = 5  # DropBlock on 84 px; smaller pictures take the side of their last map
 
 
@@ -117,20 +115,14 @@ class Conv3x3(nn.Conv2d):
     """The same sums as its parent, on a CPU in fewer steps while it learns: ``benchmarks/train_step.py`` measures it.
 
     On maps of at most 4x4 pixels the gradient of a convolution costs up to five times that of one matrix product.
-    With many channels Winograd's form is up to twice as fast as either.
     """
 
     def __init__(self, inside: int, outside: int) -> None:
         super().__init__(inside, outside, 3, padding=1, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        _, channels, height, width = x.shape
-        if not torch.is_grad_enabled() or x.device.type != "cpu":
-            return super().forward(x)
-        # Winograd's sums and differences cancel, and bfloat16 has no digits to spare for that.
-        if channels >= MANY_CHANNELS and max(height, width) > 2 and not torch.is_autocast_enabled("cpu"):
-            return winograd(x, self.weight)
-        if max(height, width) > SMALL_MAP:
+        height, width = x.shape[-2:]
+        if not torch.is_grad_enabled() or x.device.type != "cpu" or max(height, width) > SMALL_MAP:
             return super().forward(x)
         padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, 1, 1, 1, 1))
         shifted = [padded[:, i : i + height, j : j + width] for i in range(3) for j in range(3)]

@@ -23,8 +23,7 @@ class Augment:
     crop_padding: int = 0  # pad by this many pixels on each side, then cut a random window ...
     crop_size: int | None = None  # ... of this side; None is the old size.  A smaller window trains faster
     flip: bool = False  # left-right, for half of the pictures
-    # A random quarter turn per picture, one of three for half of them and none for the others, or all four of each.
-    rotate: Literal["none", "one", "some", "four"] = "none"
+    rotate: Literal["none", "one", "four"] = "none"  # a random quarter turn per picture, or all four of each
     jitter: float = 0.0  # brightness, contrast and saturation each by a factor in [1 - jitter, 1 + jitter]
 
     def __post_init__(self) -> None:
@@ -34,8 +33,8 @@ class Augment:
             raise RecipeError(f"augment.crop_size must be 1 or more pixels, got {self.crop_size}")
         if not 0 <= self.jitter < 1:
             raise RecipeError(f"augment.jitter must be in [0, 1), got {self.jitter}")
-        if self.rotate not in ("none", "one", "some", "four"):
-            raise RecipeError(f"augment.rotate must be none, one, some or four, got {self.rotate!r}")
+        if self.rotate not in ("none", "one", "four"):
+            raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
 
     def source(self, preprocess: Preprocess) -> Preprocess:
         """How pictures are prepared before: a random crop takes the picture as stored, border and all.
@@ -51,11 +50,7 @@ class Augment:
         return 4 if self.rotate == "four" else 1
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
-        return self.turned(images, generator)[0]
-
-    def turned(self, images: Tensor, generator: Generator) -> tuple[Tensor, Tensor]:
-        """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four";
-        and by how many quarters each was turned.
+        """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four".
 
         H' = W' = crop_size, or H and W.  A switched-off part draws no random numbers.  Those that are drawn come from
         ``generator``, which is on the CPU, whatever device the pictures are on.
@@ -68,14 +63,10 @@ class Augment:
         if self.jitter:
             images = colour_jitter(images, self.jitter, generator)
         if self.rotate == "none":
-            return images, torch.zeros(len(images), dtype=torch.long)
+            return images
         if self.rotate == "four":
-            quarters = torch.arange(4).repeat_interleave(len(images))
-            return turn(images.repeat(4, 1, 1, 1), quarters), quarters
-        quarters = torch.randint(4, (len(images),), generator=generator)
-        if self.rotate == "some":  # two thirds of the draws count, and a quarter of those is no turn
-            quarters *= torch.rand(len(images), generator=generator) < 2 / 3
-        return turn(images, quarters), quarters
+            return turn(images.repeat(4, 1, 1, 1), torch.arange(4).repeat_interleave(len(images)))
+        return turn(images, torch.randint(4, (len(images),), generator=generator))
 
 
 def random_crop(images: Tensor, padding: int, generator: Generator, size: int | None = None) -> Tensor:

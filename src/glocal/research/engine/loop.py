@@ -31,7 +31,6 @@ from glocal.research.data.episodes import EpisodeSampler
 from glocal.research.data.features import FeatureBank, Pooled, is_large
 from glocal.research.data.registry import open_dataset
 from glocal.research.data.splits import check_apart
-from glocal.research.engine.bfloat16 import check_bfloat16
 from glocal.research.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
 from glocal.research.engine.distributed import StepLosses, world
 from glocal.research.engine.evaluate import evaluate_tasks
@@ -119,8 +118,6 @@ def run_stage(
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
     """
     saved_state(recipe, folder, resume)  # a folder that is refused is left as it is
-    if recipe.speed.precision == "bfloat16" and (device is None or device.type == "cpu"):
-        check_bfloat16()
     with alone_in(folder), computing_with(recipe.speed.threads):
         return _run_stage(build, recipe, folder, resume, device or torch.device("cpu"), callback or Callbacks())
 

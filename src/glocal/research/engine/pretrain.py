@@ -14,8 +14,6 @@ from torch import Tensor, nn
 
 from glocal.common.errors import DataError, RecipeError
 from glocal.research.backbones import Backbone, build_backbone
-from glocal.research.backbones.resnet12 import ResNet12
-from glocal.research.backbones.widen import shared, widen
 from glocal.research.data.ahead import Ahead
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader, on_device
@@ -27,15 +25,10 @@ from glocal.research.engine.recipe import Recipe
 from glocal.research.methods import build_method
 from glocal.research.ops.similarity import pool
 
-SOFT = 4.0  # temperature of what a teacher says, as distillation for few-shot learning has it (Tian et al. 2020)
-AT_ONCE = 256  # pictures that a teacher looks at
-WIDEN_NOISE = 0.2  # relative; copies of a channel part soon, and the maps change by little: 1.4 % of their squares
-
 
 class Batch(NamedTuple):
     images: Tensor  # uint8 (B, 3, H, W)
     place: Tensor  # (B,) among the pictures of the stage
-    quarters: Tensor  # (B,) by which it was turned
     weight: float  # of its mean among those of all ranks
 
 
@@ -67,27 +60,11 @@ class PretrainStage:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(step_seed(recipe.seed, 0, salt=1))
             self.classifier = nn.Linear(backbone.channels, len(data.classes)).to(device)
-        taught = False
-        if recipe.pretrain.widen:
-            self._widen(recipe.pretrain.widen)
-        elif recipe.init is not None:
-            taught = self._go_on(recipe.init)
-        if recipe.pretrain.teacher_weight and not taught:
-            raise RecipeError(
-                "pretrain.teacher_weight asks for what a network said that was pre-trained on these classes; name its "
-                f"run by --init, or drop it; got init = {recipe.init}",
-                code="no-teacher",
-            )
-        self.said = self._say(len(rows)) if recipe.pretrain.teacher_weight else None
+        if recipe.init is not None:
+            self._keep_classifier(recipe.init)
         # The classifier stays in the checkpoint: some methods remember the base classes by its rows.
         self.model.extra.update({f"base.{name}": t for name, t in self.classifier.state_dict().items()})
         self.modules: Mapping[str, nn.Module] = {"backbone": backbone, "classifier": self.classifier}
-        if recipe.pretrain.turn_weight:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(step_seed(recipe.seed, 0, salt=17))
-                self.turns = nn.Linear(backbone.channels, 4).to(device)
-                nn.init.zeros_(self.turns.weight)
-            self.modules = {**self.modules, "turns": self.turns}
         self.per_epoch = max(1, len(rows) // recipe.pretrain.batch_size)
         self.steps = recipe.pretrain.epochs * self.per_epoch
         share = -(-min(recipe.pretrain.batch_size, len(rows)) // world().size) * self.augment.copies
@@ -98,20 +75,11 @@ class PretrainStage:
         us, batch = world(), self.batch(step)
         torch.manual_seed(step_seed(self.recipe.seed, step, salt=5 + us.rank + us.size * part))  # dropout
         # Every parts-th picture: where four rotations make four of each, a part has all four of its pictures.
-        images, place, quarters = (each[part :: self.parts] for each in (batch.images, batch.place, batch.quarters))
-        settings, share = self.recipe.pretrain, batch.weight * len(images) / len(batch.images)
-        vectors = pool(maps_of(self.model.backbone, self._prepare(images), self.recipe))
-        logits, label = self.classifier(vectors), self.labels[place].to(self.device)
-        own = F.cross_entropy(logits, label, label_smoothing=settings.label_smoothing)
-        terms = {"base": (1 - settings.teacher_weight) * own * share}
-        if self.said is not None:
-            said, soft = (self.said[place].to(self.device) / SOFT).log_softmax(1), (logits / SOFT).log_softmax(1)
-            apart = F.kl_div(soft, said, log_target=True, reduction="batchmean") * SOFT**2  # gradients as those of own
-            terms["teacher"] = settings.teacher_weight * apart * share
-        if settings.turn_weight:
-            turned = F.cross_entropy(self.turns(vectors), quarters.to(self.device))
-            terms["turn"] = settings.turn_weight * turned * share
-        return terms
+        images, place = (each[part :: self.parts] for each in (batch.images, batch.place))
+        share = batch.weight * len(images) / len(batch.images)
+        logits = self.classifier(pool(maps_of(self.model.backbone, self._prepare(images), self.recipe)))
+        smoothing = self.recipe.pretrain.label_smoothing
+        return {"base": F.cross_entropy(logits, self.labels[place].to(self.device), label_smoothing=smoothing) * share}
 
     def _batch(self, step: int) -> Batch:
         """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
@@ -121,71 +89,26 @@ class PretrainStage:
         us, chosen = world(), order[batch * size : (batch + 1) * size]
         rows = torch.from_numpy(chosen[us.rank :: us.size])
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
-        images, quarters = self.augment.turned(on_device(self.images[rows], self.device), generator)
-        images = shrink(images, self._size(step / self.steps))
+        images = self.augment(on_device(self.images[rows], self.device), generator)
         weight = len(rows) * us.size / len(chosen)  # ranks are averaged, and shares may be unequal
-        return Batch(images, rows.repeat(self.augment.copies), quarters, weight)
+        return Batch(images, rows.repeat(self.augment.copies), weight)
 
-    def _go_on(self, source: str) -> bool:
-        """Keep the classifier that ``init`` was pre-trained with, where it knows these classes; whether it does."""
+    def _keep_classifier(self, source: str) -> None:
+        """Start with the classifier that ``init`` was pre-trained with, where it learned these classes.
+
+        Imported weights do not say which classes they learned.
+        """
         before = load_model(source)
-        weight, bias = _base_classifier(before)
-        if weight is None or bias is None or not self._are_classes_of(before):
-            return False
-        with torch.no_grad():
-            self.classifier.weight.copy_(weight)
-            self.classifier.bias.copy_(bias)
-        return True
-
-    @torch.no_grad()
-    def _say(self, n: int) -> Tensor:
-        """(n, classes) logits of the network as it begins, each picture plain and mirrored; before every resume too."""
-        backbone, said = self.model.backbone.eval(), []
-        for start in range(0, n, AT_ONCE):
-            place = torch.arange(start, min(start + AT_ONCE, n))
-            images = self.images[place]
-            vectors = pool(maps_of(backbone, self._prepare(torch.cat([images, images.flip(-1)])), self.recipe))
-            said.append(self.classifier(vectors).view(2, len(place), -1).mean(0).cpu())
-        backbone.train()
-        return torch.cat(said)
-
-    def _widen(self, source: str) -> None:
-        """Start as the narrower network of ``source``, its classifier included."""
-        before, wide = load_model(source), self.model.backbone
-        narrow, (weight, bias) = before.backbone, _base_classifier(before)
-        if not isinstance(narrow, ResNet12) or not isinstance(wide, ResNet12) or weight is None or bias is None:
-            raise RecipeError(
-                f"pretrain.widen must name a pre-trained ResNet-12 with its base classifier, for a ResNet-12; {source} "
-                f"has {type(narrow).__name__} {'without' if weight is None else 'with'} one, the recipe "
-                f"{type(wide).__name__}",
-                code="not-widened",
-            )
-        if not self._are_classes_of(before):
-            raise RecipeError(f"pretrain.widen: {source} has other classes than {self.data.name}", code="classes")
-        generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, 0, salt=6))
-        with torch.no_grad():
-            widen(narrow, wide, generator, noise=WIDEN_NOISE)
-            self.classifier.weight.copy_(shared(weight.float(), len(bias), wide.channels, generator))
-            self.classifier.bias.copy_(bias)
-
-    def _are_classes_of(self, before: Model) -> bool:
-        """Whether it learned the classes of this run; imported weights do not say which they learned."""
-        return list(before.record.get("data", {}).get("classes", ())) == list(self.data.classes)
-
-    def _size(self, progress: float) -> int | None:
-        """Side of the pictures at this share of the run; None for as they are."""
-        settings = self.recipe.pretrain
-        growing = zip(settings.sizes, settings.size_ends, strict=True)
-        return next((size for size, end in growing if progress < end), None)
+        weight, bias = (before.extra.get(f"base.{name}") for name in ("weight", "bias"))
+        same = list(before.record.get("data", {}).get("classes", ())) == list(self.data.classes)
+        if same and weight is not None and bias is not None:
+            with torch.no_grad():
+                self.classifier.weight.copy_(weight)
+                self.classifier.bias.copy_(bias)
 
     def _prepare(self, images: Tensor) -> Tensor:
         images = self.model.backbone.preprocess.normalize(images.to(self.device))
         return images.contiguous(memory_format=torch.channels_last)
-
-
-def _base_classifier(model: Model) -> tuple[Tensor | None, Tensor | None]:
-    """Weight and bias of what it was pre-trained with, where they were kept."""
-    return model.extra.get("base.weight"), model.extra.get("base.bias")
 
 
 pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
@@ -198,14 +121,6 @@ def maps_of(backbone: Backbone, images: Tensor, recipe: Recipe) -> Tensor:
     with torch.autocast(images.device.type, precision, enabled=precision != torch.float32):
         maps: Tensor = backbone(images)
     return maps if precision == torch.float32 else maps.float()
-
-
-def shrink(images: Tensor, size: int | None) -> Tensor:
-    """uint8 (B, 3, H, W) -> uint8 (B, 3, size, size), every pixel the mean of those it stands for."""
-    if size is None or size == images.shape[-1]:
-        return images
-    smaller = F.interpolate(images.float(), size=(size, size), mode="bilinear", antialias=True, align_corners=False)
-    return smaller.round().clamp(0, 255).to(torch.uint8)
 
 
 def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:

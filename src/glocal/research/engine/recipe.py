@@ -63,8 +63,7 @@ class Augmentation(Section):
     crop_padding: int = Field(0, ge=0)  # pixels put around a picture before a window is cut out at a random place
     crop_size: int | None = Field(None, ge=1)  # side of that window; None: as large as the picture was
     flip: bool = False  # left and right changed, in half of the cases
-    # one random quarter turn per picture, one of three for half of the pictures, or all four of each
-    rotate: Literal["none", "one", "some", "four"] = "none"
+    rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
     jitter: float = Field(0.0, ge=0, lt=1)  # brightness, contrast and saturation, each by a factor of 1 ± this at most
 
     def build(self) -> Augment:
@@ -106,27 +105,6 @@ class Pretraining(Section):
     # Batch norm sees this many at a time.
     micro_batch: int | None = Field(None, ge=2)
     label_smoothing: float = Field(0.0, ge=0, lt=1)  # share of the target that all classes have in common
-    # Share of the loss that asks for what the network of init said of each picture, softened; the rest for its class.
-    # A network that is its own teacher (Furlanello et al. 2018) learns which classes are alike.
-    teacher_weight: float = Field(0.0, ge=0, le=1)
-    # Weight of a second classifier's loss, which tells by how many quarters each picture was turned (augment.rotate):
-    # what it takes to see that, no base class teaches (Gidaris et al. 2018).
-    turn_weight: float = Field(0.0, ge=0)
-    # A run or model with a narrower ResNet-12, taught the same classes, whose function the new one starts with.
-    widen: str | None = None
-    # Pictures grow during the run: shrunk to sizes[i] pixels until size_ends[i] of it is done, then as they are.
-    # Small pictures are learned from several times as fast; the last part gets used to the full size.
-    sizes: Annotated[tuple[Annotated[int, Field(ge=8)], ...], Field(strict=False)] = ()
-    size_ends: Annotated[tuple[Annotated[float, Field(gt=0, lt=1)], ...], Field(strict=False)] = ()  # one per size
-
-    @model_validator(mode="after")
-    def _sizes_end(self) -> Pretraining:
-        if len(self.sizes) != len(self.size_ends) or sorted(self.size_ends) != list(self.size_ends):
-            raise RecipeError(
-                "pretrain.size_ends must rise and have one share of the run for each of pretrain.sizes, "
-                f"got sizes {list(self.sizes)} and ends {list(self.size_ends)}"
-            )
-        return self
 
 
 class Tasks(Section):
@@ -209,10 +187,6 @@ class Recipe(Section):
             check_component("backbone", self.backbone, BACKBONES)
         elif self.init is None:
             raise RecipeError("a recipe needs [backbone], or the run to start from (--init RUN); it has neither")
-        if self.pretrain.turn_weight and self.augment.rotate == "none":
-            raise RecipeError(
-                'pretrain.turn_weight asks which way pictures were turned, and none is: set augment.rotate = "some"'
-            )
         if self.stage == "train" and self.augment.rotate == "four":
             raise RecipeError('augment.rotate = "four" is for pre-training; a task has each picture once, use "one"')
         if self.stage == "train" and self.train.backbone == "frozen":

@@ -48,8 +48,7 @@ NOTES = {  # of the rows, from raw pixels to what each stage adds
     "SnaTCHer-F": "prototypes with attention: the paper's baseline",
     "GEL": "the paper's method: global and local energy",
 }
-# Three epochs of the recipe's seven, the first on small pictures: a third of its time, for the four minutes of a demo.
-SOONER = ("pretrain.epochs=3", "pretrain.sizes=[16]", "pretrain.size_ends=[0.4]")
+SOONER = ("pretrain.epochs=3",)  # of the recipe's seven, for a demo of a few minutes
 TAUGHT, ASKED = 8, 60  # pictures of a digit that the recognizer is taught, and that it is asked about
 DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 KNOWN = DIGITS[:5]

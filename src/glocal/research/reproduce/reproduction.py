@@ -119,12 +119,6 @@ NOTES = {
     "cpu": "At this scale the backbones are a third as wide as the paper's and frozen; heads learn on the tenth of the "
     "base pictures that pre-training did not see. Compare rows with each other, not with the published column. Another "
     "training seed is one of the head: all start from the backbone that ships.",
-    "wide": "At this scale the backbone is five eighths as wide as the paper's and frozen; heads learn on the tenth of "
-    "the base pictures that pre-training did not see. Compare rows with each other, not with the published column. "
-    "Another training seed is one of the head: all start from this backbone.",
-    "full": "At this scale the backbone has the paper's width, but was taught for fewer epochs and is frozen; heads "
-    "learn on the tenth of the base pictures that it did not see. Another training seed is one of the head: all start "
-    "from this backbone.",
     "paper": "The published training at full width. Where a number may stand beside the paper's, the tables say "
     "nothing against it; reconstructions of methods that were never released are marked.",
 }

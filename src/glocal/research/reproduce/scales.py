@@ -1,8 +1,7 @@
 """What a scale means: on which data, from which backbone, by which recipes, on how many test tasks.
 
-``embedded`` takes minutes and needs no download, ``cpu`` hours on real pictures with narrow backbones, ``wide`` and
-``full`` have the heads of ``cpu`` on a wider backbone and on one of the paper's width, ``paper`` is the published
-training for a GPU.  A scale only says which runs are wanted; ``runs`` makes them.
+``embedded`` takes minutes and needs no download, ``cpu`` hours on real pictures with narrow backbones, ``paper`` is the
+published training for a GPU.  A scale only says which runs are wanted; ``runs`` makes them.
 """
 
 from __future__ import annotations
@@ -72,39 +71,6 @@ CPU = CpuScale(
     pixels={"tiered-64": 16, "cifar-fs": 4},
     learned_coefficients=("optimizer.clip=5.0",),
     after_feat=("tiered-64",),
-)
-
-
-class WideScale(CpuScale):
-    """The same heads on wider backbones, whose distances are larger."""
-
-    def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
-        # Those of CIFAR-FS compare by cosine and learn their temperature.
-        own = () if dataset == "cifar-fs" else (f"method.temperature={self.temperature}",)
-        return super().gel(dataset, shot, variant, *own, *overrides)
-
-    def baseline(self, dataset: str, shot: int) -> Run:
-        run = super().baseline(dataset, shot)
-        own = [f"method.{name}={self.temperature}" for name in ("temperature", "contrast_temperature")]
-        return Run(run.recipe, (*own, *run.overrides), run.init)
-
-
-WIDE = WideScale(
-    "wide",
-    tasks=600,
-    beside={"tiered-64": "tiered-imagenet"},
-    pixels={"tiered-64": 16},
-    learned_coefficients=("optimizer.clip=5.0",),
-    temperature=64.0,  # for 400 channels
-)
-
-FULL = WideScale(
-    "full",
-    tasks=1000,
-    beside={"cifar-fs": "cifar-fs"},
-    pixels={"cifar-fs": 4},
-    learned_coefficients=("optimizer.clip=5.0",),
-    temperature=64.0,  # for 640 channels, as published; validation prefers it too
 )
 
 
@@ -261,4 +227,4 @@ PAPER = PaperScale(
     pixels={"mini-imagenet": 25, "tiered-imagenet": 25, "cifar-fs": 4},
 )
 
-SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, FULL, WIDE, CPU, EMBEDDED)}
+SCALES: dict[str, Scale] = {scale.name: scale for scale in (PAPER, CPU, EMBEDDED)}
