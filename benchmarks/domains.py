@@ -23,8 +23,8 @@ from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Picture, as_source, take
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import EfficientNetLite
-from glocal.research.methods.glocal_ridge import GlocalRidge, cell_match
 from glocal.research.methods.protonet import ProtoNet
+from glocal.research.methods.ridge import KernelRidge, cell_match
 from glocal.research.ops.similarity import pool
 from glocal.research.torch_model import TorchHead
 
@@ -54,7 +54,7 @@ class Domain:
 
     def covariance(self) -> torch.Tensor:
         """Of square-root vectors within their classes, (D, D)."""
-        roots = GlocalRidge(self.pooled.shape[1]).roots(self.pooled).double()
+        roots = KernelRidge(self.pooled.shape[1]).roots(self.pooled).double()
         off = torch.cat([roots[self.label == c] - roots[self.label == c].mean(dim=0) for c in range(self.classes)])
         return off.mT @ off / (len(off) - self.classes)
 
@@ -84,7 +84,7 @@ def domains(
     return found
 
 
-def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "glocal-ridge") -> tuple[Head, Any]:
+def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "ridge") -> tuple[Head, Any]:
     """A head whose whitening never saw the domain, and the function that makes its views of pooled and local rows."""
     some = next(iter(every.values()))
     if kind == "protonet":
@@ -95,7 +95,7 @@ def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "gl
     return TorchHead(method), method.views
 
 
-class TableRidge(GlocalRidge):
+class TableRidge(KernelRidge):
     """The head with the cell matches of all pairs of a domain's photos taken once: its cells are row numbers.
 
     The same numbers, and a hundred times as many tasks in the time.
@@ -112,8 +112,8 @@ class TableRidge(GlocalRidge):
         return self._table[some.flatten().long()[:, None], others.flatten().long()]
 
 
-def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> GlocalRidge:
-    return GlocalRidge(width + sum(patch_channels), patch_channels=patch_channels, temperature=TEMPERATURE).eval()
+def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> KernelRidge:
+    return KernelRidge(width + sum(patch_channels), patch_channels=patch_channels, temperature=TEMPERATURE).eval()
 
 
 @torch.inference_mode()

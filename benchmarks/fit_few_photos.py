@@ -26,7 +26,7 @@ from glocal.recognizer.features import Views
 from glocal.recognizer.model import Head, Scores
 
 TASKS, QUERIES, SEED = 40, 8, 11
-HEADS = ("glocal-ridge", "protonet")
+HEADS = ("ridge", "protonet")
 SHAPES = ((2, 3), (2, 5), (5, 3))  # classes, photos
 SHARES = (0.02, 0.05)
 GRID = (1.0, 1.25, 1.5, 2.0, 3.0)

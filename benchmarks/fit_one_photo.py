@@ -33,7 +33,7 @@ def gather(every: dict[str, Domain], kept: Path) -> dict[str, Any]:
     if not kept.exists():
         arrays = {}
         for name, domain in every.items():
-            rows = [_rows(*head_without(every, name, kind), domain) for kind in ("glocal-ridge", "protonet")]
+            rows = [_rows(*head_without(every, name, kind), domain) for kind in ("ridge", "protonet")]
             arrays[f"x.{name}"] = np.concatenate([x for x, _ in rows])
             arrays[f"y.{name}"] = np.concatenate([y for _, y in rows])
         np.savez(kept, **arrays)

@@ -30,11 +30,11 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     "gel/learnable": {"coefficients": "learnable"},
     "gel/task-adaptive": {"coefficients": "task-adaptive"},
     "gel/centred": {"top_k": 2, "centre": True},
-    "glocal-head/cosine": HEAD,
-    "glocal-head/pixel": {"variant": "pixel", "local_scale": "mean", "adapter": True},
-    "glocal-head/energy-maps": {"variant": "energy-maps", "adapter": True},
-    "glocal-head/background": {"distance": "cosine", "background": 0.3},
-    "glocal-head/photos": HEAD
+    "frozen-gel/cosine": HEAD,
+    "frozen-gel/pixel": {"variant": "pixel", "local_scale": "mean", "adapter": True},
+    "frozen-gel/energy-maps": {"variant": "energy-maps", "adapter": True},
+    "frozen-gel/background": {"distance": "cosine", "background": 0.3},
+    "frozen-gel/photos": HEAD
     | {"gentle_local": True, "channel_gains": True, "background": 0.3, "attention_width": 3, "local_width": 5},
     "eol/ways": {"balance": "ways"},
 }

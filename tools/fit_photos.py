@@ -45,7 +45,7 @@ def main() -> None:
                 "settings": {"early": True},
                 "packaged": backbone.fingerprint(),
             },
-            "method": {"name": "glocal-ridge", "settings": settings},
+            "method": {"name": "ridge", "settings": settings},
             "preprocess": backbone.preprocess.to_json(),
             "data": {"domains": sorted(every), "photos": sum(len(each.label) for each in every.values())},
         }

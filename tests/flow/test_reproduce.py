@@ -81,7 +81,7 @@ def test_numbers_come_with_recipe_seed_commit_and_data(out: Path) -> None:
     found = numbers(out)
     assert len(found["data"][NAME]) == 64
     for piece in found["pieces"]:
-        named = re.findall(r'"((?:glocal-head|gel|snatcher-f)-[0-9a-f]{16})"', json.dumps(piece))
+        named = re.findall(r'"((?:frozen-gel|gel|snatcher-f)-[0-9a-f]{16})"', json.dumps(piece))
         assert named
         assert set(named) <= set(found["runs"])
     for about in found["runs"].values():

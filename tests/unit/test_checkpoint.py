@@ -191,7 +191,7 @@ HEADS = json.loads((Path(__file__).parents[1] / "reference/heads.json").read_tex
 
 @pytest.mark.parametrize("every", [8, pytest.param(1, marks=pytest.mark.long)])
 def test_shipped_models_say_what_they_said_when_they_were_made(every: int) -> None:
-    """On random maps: two logits and two open scores, as they gave them before glocal-head had a name of its own."""
+    """On random maps: two logits and two open scores, as they gave them before frozen-gel had a name of its own."""
     for name in list(shipped_models())[::every]:
         model = load_model(name).eval()
         assert all(torch.isfinite(t).all() for t in model.tensors().values() if t.is_floating_point()), name

@@ -140,7 +140,7 @@ class TestBesideThePaper:
                 {"method": "gel", "settings": {"distance": "cosine"}},
                 "not the published form: distance = cosine instead of",
             ),
-            ({"method": "glocal-head", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
+            ({"method": "frozen-gel", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
             ({"method": "gel", "settings": {"reduce": True}}, "not the published form: reduce = True instead of False"),
             (
                 {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 13, "widen": "narrow"}}]},
@@ -169,7 +169,7 @@ class TestBesideThePaper:
             ("feat", regularised),
             ("gel", {"temperature": 64.0, "top_k": 1}),
             ("gel", {"variant": "energy-maps", "top_k": 7}),  # of pixels, which it does not compare
-            ("glocal-head", {"adapter": False}),
+            ("frozen-gel", {"adapter": False}),
             ("att-g", {"negative": "mlp"}),
         ):
             assert why_not(made(full, method, settings=settings), CIFAR) == [], method

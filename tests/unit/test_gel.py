@@ -8,8 +8,8 @@ import torch
 
 from conformance.suite import DIM, double_task, toy_task
 from glocal.research.methods import METHODS, build_method, current_name
+from glocal.research.methods.frozen_gel import FrozenGEL
 from glocal.research.methods.gel import GEL, VARIANTS
-from glocal.research.methods.glocal_head import GlocalHead
 from glocal.research.methods.protonet import ProtoNet
 from glocal.research.methods.snatcher import SnaTCHerF
 from reference import gel as slow
@@ -52,7 +52,7 @@ def test_every_named_score_equals_its_equation(top_k: int):
 
 
 @pytest.mark.parametrize("distance", ["sq-euclidean", "euclidean", "cosine"])
-@pytest.mark.parametrize("kind", [GEL, partial(GlocalHead, local_scale="mean")])
+@pytest.mark.parametrize("kind", [GEL, partial(FrozenGEL, local_scale="mean")])
 def test_distances_and_scales_equal_their_equations(distance: str, kind: Callable[..., GEL]):
     method, t = build(kind, distance=distance, m_known=-2.5, m_unknown=0.5, energy_weight=0.7), small_task()
     assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
@@ -121,7 +121,7 @@ def test_training_tells_unknown_from_known():
 
 def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     gentle = {"distance": "cosine", "gentle_attention": True, "learn_temperature": True, "local_scale": "learned"}
-    method, t = build(GlocalHead, **gentle), small_task()
+    method, t = build(FrozenGEL, **gentle), small_task()
     plain = ProtoNet(DIM, distance="cosine")(t)
     torch.testing.assert_close(method(t).logits, plain.logits, rtol=0, atol=1e-10)
     with torch.no_grad():
@@ -130,7 +130,7 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
-    learned, mean, t = build(GlocalHead, local_scale="learned"), build(GlocalHead, local_scale="mean"), small_task()
+    learned, mean, t = build(FrozenGEL, local_scale="learned"), build(FrozenGEL, local_scale="mean"), small_task()
     mean.load_state_dict(learned.state_dict(), strict=False)
     with torch.no_grad():
         learned.local_affine.factor.fill_(1.0)
@@ -141,7 +141,7 @@ def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():
 
 def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
     for settings in ({}, {"variant": "energy"}, {"coefficients": "task-adaptive"}):
-        gel, head = build(**settings), build(GlocalHead, **settings)
+        gel, head = build(**settings), build(FrozenGEL, **settings)
         assert torch.equal(gel.attend.fc.weight, head.attend.fc.weight)
         head.load_state_dict(gel.state_dict())  # the calibration starts elsewhere
         assert torch.equal(gel(small_task()).open_score, head(small_task()).open_score)
@@ -152,8 +152,8 @@ def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
     [
         ("gel", {}, "gel"),
         ("gel", {"top_k": 2, "temperature": 32, "distance": "cosine", "centre": True}, "gel"),
-        ("gel", {"adapter": True}, "glocal-head"),
-        ("gel", {"adapter": False, "local_scale": "sum"}, "glocal-head"),  # as a --set once wrote them
+        ("gel", {"adapter": True}, "frozen-gel"),
+        ("gel", {"adapter": False, "local_scale": "sum"}, "frozen-gel"),  # as a --set once wrote them
         ("gel", {"tomorrow": 1}, "gel"),
         ("feat", {"adapter": True}, "feat"),
     ],

@@ -20,7 +20,7 @@ from glocal.recognizer.calibration.leave_one_out import (
     strangers,
 )
 from glocal.recognizer.features import Labels, Views
-from glocal.research.methods import METHODS, glocal_ridge
+from glocal.research.methods import METHODS, ridge
 from glocal.research.methods.protonet import ProtoNet
 from glocal.research.torch_model import TorchHead
 from photos import recognizer, some
@@ -131,9 +131,9 @@ def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are
 
 def test_known_unknowns_are_scored_without_themselves() -> None:
     torch.manual_seed(0)
-    head = TorchHead(METHODS["glocal-ridge"](4).eval())
+    head = TorchHead(METHODS["ridge"](4).eval())
     maps = torch.rand(9, 4, 2, 2)
-    seen = METHODS["glocal-ridge"](4).embed(maps)
+    seen = METHODS["ridge"](4).embed(maps)
     views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
     support, label, aside = views.rows(slice(0, 6)), np.array([0, 0, 0, 1, 1, 1]), views.rows(slice(6, 9))
     found = measure(head, support, label, aside=aside).unknown
@@ -151,7 +151,7 @@ def ridge_task(shots: list[int], aside: int) -> tuple[TorchHead, Views, Labels, 
     label = np.concatenate([np.arange(len(shots))[np.array(shots) > turn] for turn in range(max(shots))])
     centre = torch.rand(len(shots), 4, 3, 3, generator=rng)
     maps = torch.cat([centre[label], torch.rand(aside, 4, 3, 3, generator=rng)])
-    method = METHODS["glocal-ridge"](4, side=3).double().eval()
+    method = METHODS["ridge"](4, side=3).double().eval()
     seen = method.embed((maps + 0.5 * torch.rand(maps.shape, generator=rng)).double())
     views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
     return TorchHead(method), views.rows(slice(len(label))), label, views.rows(slice(len(label), None))
@@ -209,8 +209,8 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
 
 def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = []
-    match = glocal_ridge.cell_match
-    monkeypatch.setattr(glocal_ridge, "cell_match", lambda a, b: pairs.append(len(a) * len(b)) or match(a, b))
+    match = ridge.cell_match
+    monkeypatch.setattr(ridge, "cell_match", lambda a, b: pairs.append(len(a) * len(b)) or match(a, b))
     head, views, label, aside = ridge_task([4, 4, 4], 3)
     measure(head, views, label, aside=aside)
     assert pairs == [15 * 15]
@@ -218,7 +218,7 @@ def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.Monkey
 
 def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding(monkeypatch: pytest.MonkeyPatch) -> None:
     head, views, label, _ = ridge_task([4, 4, 4], 0)
-    monkeypatch.setattr(glocal_ridge, "MOST", 11)  # a round leaves nine of the twelve
+    monkeypatch.setattr(ridge, "MOST", 11)  # a round leaves nine of the twelve
     found = measure(head, views, label)
     for each in (*found.left_out, *found.alone, *found.strange):
         assert each.parts["E_f"] == 0, "prototypes decide alone, as they do for the whole support"

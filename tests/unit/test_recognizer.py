@@ -15,7 +15,7 @@ from exports import onnx_model
 from glocal.recognizer import Recognizer, Unreadable
 from glocal.recognizer.support import Bank
 from glocal.research.engine.checkpoint import Model, load_model, save_model
-from glocal.research.methods.glocal_ridge import GlocalRidge
+from glocal.research.methods.ridge import KernelRidge
 from photos import digits, recognizer, some, write, write_classes
 from refusal import refused
 from tiny_models import tiny_model
@@ -205,8 +205,8 @@ def test_a_head_that_cannot_learn_from_known_unknowns_says_what_they_are_good_fo
 
 def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: Path) -> None:
     there = load_model("embedded-protonet")
-    record = there.record | {"method": {"name": "glocal-ridge", "settings": {}}}
-    save_model(tmp_path / "ridge.safetensors", Model(there.backbone, GlocalRidge(there.backbone.channels), record))
+    record = there.record | {"method": {"name": "ridge", "settings": {}}}
+    save_model(tmp_path / "ridge.safetensors", Model(there.backbone, KernelRidge(there.backbone.channels), record))
     classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
     who = enrolled(classes, model=tmp_path / "ridge.safetensors")
     before = who.compare(who.encoder.embed(some("six", 30, 50))).open_score.mean()

@@ -12,14 +12,14 @@ from glocal.research.methods.base import Method
 from glocal.research.methods.blocks import Centred
 from glocal.research.methods.eol import EOL
 from glocal.research.methods.feat import FEAT
+from glocal.research.methods.frozen_gel import FrozenGEL
 from glocal.research.methods.gel import GEL
-from glocal.research.methods.glocal_head import GlocalHead
-from glocal.research.methods.glocal_ridge import GlocalRidge
 from glocal.research.methods.open_prototype import OpenPrototype
 from glocal.research.methods.oslo import OSLO
 from glocal.research.methods.peeler import Peeler
 from glocal.research.methods.protonet import ProtoNet
 from glocal.research.methods.rfdnet import RFDNet
+from glocal.research.methods.ridge import KernelRidge
 from glocal.research.methods.snatcher import SnaTCHerF
 from glocal.research.methods.snatcher_norm import SnaTCHerL, SnaTCHerT
 
@@ -35,8 +35,8 @@ METHODS: dict[str, type[Method]] = {
     "rfdnet": RFDNet,
     "open-prototype": OpenPrototype,
     "gel": GEL,
-    "glocal-head": GlocalHead,
-    "glocal-ridge": GlocalRidge,
+    "frozen-gel": FrozenGEL,
+    "ridge": KernelRidge,
     "oslo": OSLO,
     "eol": EOL,
 }
@@ -44,15 +44,15 @@ METHODS: dict[str, type[Method]] = {
 
 SWITCHES = ("centre",)  # settings that are off or on for every method
 """Settings that every method takes beside its own."""
-ADDED_TO_GEL = inspect.signature(GlocalHead).parameters.keys() - inspect.signature(GEL).parameters.keys()
+ADDED_TO_GEL = inspect.signature(FrozenGEL).parameters.keys() - inspect.signature(GEL).parameters.keys()
 
 
 def current_name(name: str, settings: Mapping[str, Any]) -> str:
     """The name under which METHODS has what a recipe or a checkpoint calls ``name``.
 
-    In files from before the two were told apart ``gel`` also has the settings of ``glocal-head``.
+    In files from before the two were told apart ``gel`` also has the settings of ``frozen-gel``.
     """
-    return "glocal-head" if name == "gel" and ADDED_TO_GEL & settings.keys() else name
+    return "frozen-gel" if name == "gel" and ADDED_TO_GEL & settings.keys() else name
 
 
 def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:

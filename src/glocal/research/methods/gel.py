@@ -35,7 +35,7 @@ tieredImageNet 2, 5; CIFAR-FS 1, 1.
 
 Differs from the paper: where its text and its Algorithm 2 disagree (sign, square and mean of the energy loss) the
 algorithm is followed; attention has the output layer, residual and LayerNorm that eq. 3 leaves out; maps are calibrated
-before the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``glocal-head``.
+before the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``frozen-gel``.
 
 >>> import torch
 >>> from glocal.research.types import Episode

@@ -9,7 +9,7 @@ from typing import Any
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.engine.recipe import load_recipe
 
-GEL = ("gel", "glocal-head")
+GEL = ("gel", "frozen-gel")
 ONE_MODEL = ("feat", "snatcher-f")  # under two scores: what one has learned is the other's
 PUBLISHED_FROZEN = ("rfdnet",)  # trained on frozen maps in their own papers
 ADDED = {"teacher_weight": "itself as teacher", "turn_weight": "a question about turned pictures"}  # of [pretrain]

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 
 from glocal.common.errors import RecipeError
-from glocal.research.methods import glocal_ridge
-from glocal.research.methods.glocal_ridge import GlocalRidge
+from glocal.research.methods import ridge
+from glocal.research.methods.ridge import KernelRidge
 from glocal.research.ops.cells import cells
 from glocal.research.ops.solve import newton_solve, solve
 from glocal.research.types import UNKNOWN, Views, to_one_hot
@@ -18,9 +18,9 @@ LABEL = torch.tensor([0, 0, 1, 1, 1, 2])
 
 
 @pytest.fixture
-def method() -> GlocalRidge:
+def method() -> KernelRidge:
     torch.manual_seed(0)
-    head = GlocalRidge(13, patch_channels=[3, 2], side=2, rank=4).eval()
+    head = KernelRidge(13, patch_channels=[3, 2], side=2, rank=4).eval()
     roots = head.roots(torch.rand(200, 8))
     head.fit(torch.cov(roots.T))
     return head
@@ -57,7 +57,7 @@ def twin(support: Views, query: Views, *, ridge: float = 0.1, weight: float = 0.
     return s_c, s_f
 
 
-def test_it_is_its_formulas(method: GlocalRidge) -> None:
+def test_it_is_its_formulas(method: KernelRidge) -> None:
     support, query = method.embed(torch.rand(6, 13, 5, 5)), method.embed(torch.rand(4, 13, 5, 5))
     comparison = method.compare(method.enroll(support, to_one_hot(LABEL)), query)
     s_c, s_f = twin(support, query)
@@ -67,10 +67,10 @@ def test_it_is_its_formulas(method: GlocalRidge) -> None:
         np.testing.assert_allclose(comparison.open_score(name).numpy(), -values[np.arange(4), best], atol=1e-5)
 
 
-def test_whitening_evens_out_how_photos_of_one_class_differ(method: GlocalRidge) -> None:
+def test_whitening_evens_out_how_photos_of_one_class_differ(method: KernelRidge) -> None:
     torch.manual_seed(1)
     pooled = torch.rand(4000, 8) * torch.tensor([9.0, 4, 2, 1, 1, 1, 1, 1])
-    head = GlocalRidge(8, rank=8)
+    head = KernelRidge(8, rank=8)
     roots = head.roots(pooled)
     head.fit(torch.cov(roots.T), shrink=0.0)
     white = roots - (roots @ head.directions * head.gains) @ head.directions.mT
@@ -78,12 +78,12 @@ def test_whitening_evens_out_how_photos_of_one_class_differ(method: GlocalRidge)
     assert float(variance.max() / variance[1]) < 1.001  # one direction has none: roots have length 1
 
 
-def test_many_photos_are_judged_by_prototypes_alone(method: GlocalRidge, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(glocal_ridge, "MOST", 5)
+def test_many_photos_are_judged_by_prototypes_alone(method: KernelRidge, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "MOST", 5)
     support, query = method.embed(torch.rand(6, 13, 5, 5)), method.embed(torch.rand(4, 13, 5, 5))
     comparison = method.compare(method.enroll(support, to_one_hot(LABEL)), query)
     means = torch.stack([support.vec[k == LABEL].mean(dim=0) for k in range(3)])
-    proto = glocal_ridge.prototypes(means, torch.tensor([2.0, 3.0, 1.0]))
+    proto = ridge.prototypes(means, torch.tensor([2.0, 3.0, 1.0]))
     torch.testing.assert_close(comparison.logits * method.temperature, query.vec @ proto.T)
     more = Views(torch.cat([support.vec, query.vec]), torch.cat([support.local, query.local]))  # type: ignore[list-item]
     rows = to_one_hot(torch.cat([LABEL, torch.full((4,), UNKNOWN)]))
@@ -92,11 +92,11 @@ def test_many_photos_are_judged_by_prototypes_alone(method: GlocalRidge, monkeyp
     assert not len(method.enroll(support, to_one_hot(LABEL)).alpha), "no table of photos and classes"
 
 
-def test_turns_give_what_one_product_gives(method: GlocalRidge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_turns_give_what_one_product_gives(method: KernelRidge, monkeypatch: pytest.MonkeyPatch) -> None:
     some, others = torch.randn(7, 3, 2, 2), torch.randn(5, 3, 2, 2)
-    whole = glocal_ridge.cell_match(some, others)
-    monkeypatch.setattr(glocal_ridge, "PAIRS", 40)
-    torch.testing.assert_close(glocal_ridge.cell_match(some, others), whole)
+    whole = ridge.cell_match(some, others)
+    monkeypatch.setattr(ridge, "PAIRS", 40)
+    torch.testing.assert_close(ridge.cell_match(some, others), whole)
 
 
 def test_the_length_of_a_prototype_takes_away_what_its_number_of_photos_adds() -> None:
@@ -109,7 +109,7 @@ def test_the_length_of_a_prototype_takes_away_what_its_number_of_photos_adds() -
     shots = [1, 4, 30]
     score = torch.zeros(3)
     for _ in range(40):
-        proto = glocal_ridge.prototypes(
+        proto = ridge.prototypes(
             torch.stack([photos(k, n).mean(dim=0) for k, n in enumerate(shots)]), torch.tensor(shots).float()
         )
         score += torch.stack([(photos(k, 50) @ proto[k]).mean() for k in range(3)])
@@ -134,4 +134,4 @@ def test_the_solution_by_products_alone_is_the_solution(photos: int) -> None:
 
 def test_patches_that_leave_nothing_of_the_map_are_refused() -> None:
     with pytest.raises(RecipeError, match="patch_channels"):
-        GlocalRidge(4, patch_channels=[2, 2])
+        KernelRidge(4, patch_channels=[2, 2])

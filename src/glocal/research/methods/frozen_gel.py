@@ -19,7 +19,7 @@ were told apart call it ``gel``; those models load as this method.
 >>> import torch
 >>> from glocal.research.types import Episode
 >>> _ = torch.manual_seed(0)
->>> method = GlocalHead(8, distance="cosine", gentle_attention=True, local_scale="learned").eval()
+>>> method = FrozenGEL(8, distance="cosine", gentle_attention=True, local_scale="learned").eval()
 >>> task = Episode(torch.randn(2, 8, 3, 3), torch.tensor([0, 1]), torch.randn(4, 8, 3, 3), torch.tensor([0, 1, 1, -1]))
 >>> torch.equal(method.enroll(method.embed(task.support), task.support_one_hot).proto, task.support.mean(dim=(2, 3)))
 True
@@ -44,9 +44,9 @@ from glocal.research.types import BaseClasses, Views
 LOCAL_SCALES = ("sum", "mean", "learned")
 
 
-class GlocalHead(GEL):
+class FrozenGEL(GEL):
     card = MethodCard(
-        "Glocal head", learns="GEL's attention and calibration; on request scales, gains and a turn of the embedding"
+        "Frozen GEL", learns="GEL's attention and calibration; on request scales, gains and a turn of the embedding"
     )
 
     def __init__(

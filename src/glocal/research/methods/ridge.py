@@ -32,7 +32,7 @@ kernel of all pairs, so beyond ``MOST`` support photos it is left out and protot
 
 >>> import torch
 >>> from glocal.research.types import Views
->>> method = GlocalRidge(3, patch_channels=[1])
+>>> method = KernelRidge(3, patch_channels=[1])
 >>> views = method.embed(torch.tensor([[1.0, 0.0, 1.0], [0.0, 2.0, 1.0]])[:, :, None, None])
 >>> state = method.enroll(views, torch.eye(2))
 >>> method.compare(state, views).logits.argmax(dim=1)
@@ -63,8 +63,8 @@ PAIRS = 2**23  # cosines of cells held at once: 32 MiB
 LATER = 0.5  # weight of the cells of a stage that is not the earliest
 
 
-class GlocalRidge(Method):
-    card = MethodCard("Glocal ridge")
+class KernelRidge(Method):
+    card = MethodCard("Ridge")
     own_scores = ("E", "E_c", "E_f")
     takes_unknown = True
     most_exported = MOST  # a graph has one way of deciding, the regression
