@@ -13,11 +13,11 @@ from urllib.parse import urlsplit
 
 import httpx
 import numpy as np
+import uvicorn
 from PIL import Image
 
 from glocal.recognizer import Recognizer
 from glocal.serve.app import config_of, create_app
-from glocal.serve.connections import Listener
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
 from photos import some
@@ -53,7 +53,7 @@ def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | N
     app = create_app(Workspace(file, model=model, device="cpu"), settings or Settings())
     config = config_of(app)
     config.port = 0
-    server = Listener(config)
+    server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

@@ -255,7 +255,7 @@ def http_page() -> str:
         "running server has the same as `GET /openapi.json`.",
         "Every problem is `application/problem+json` with `detail`, a sentence, and `code`, which stays the same when "
         "the sentence is reworded. Any request can end with 401 (no token), 403 (a foreign host or page), 413 (too "
-        "much), 429 (busy; `Retry-After` says when to come back) or 503 (too many connections, or the server ends).",
+        "much) or 429 (busy; `Retry-After` says when to come back).",
     ]
     for path, verbs in schema["paths"].items():
         for verb, about in verbs.items():

@@ -20,7 +20,7 @@ from safetensors.numpy import save_file
 
 from faults import full
 from glocal.recognizer import Recognizer
-from glocal.serve import connections
+from glocal.serve import log
 from glocal.serve.workspace import Workspace
 from refusal import refused
 from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
@@ -184,11 +184,11 @@ def test_a_remembered_picture_of_another_size_than_the_model_takes_is_forgotten(
 
 def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is read in a terminal."""
-    monkeypatch.setattr(connections, "EVERY", 0.0)  # another test may have told of such a file
+    monkeypatch.setattr(log, "EVERY", 0.0)  # another test may have told of such a file
     file, told = tiny_file(tmp_path), io.StringIO()
-    handler, log = logging.StreamHandler(told), logging.getLogger("glocal.serve")
+    handler, logger = logging.StreamHandler(told), logging.getLogger("glocal.serve")
     with client(file) as asking:
-        log.addHandler(handler)
+        logger.addHandler(handler)
         try:
             members = {name: data for name, data in archive_of(file).items() if name != "manifest.json"}
             manifest = json.loads(archive_of(file)["manifest.json"])
@@ -197,9 +197,9 @@ def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch:
                 for name, data in {"manifest.json": json.dumps(manifest).encode(), **members}.items():
                     archive.writestr(name, data)
             assert taught_names(asking) == ["zero", "one"]
-            log.error("%s", "\x1b[2J", exc_info=ValueError("\x1b[2J"))
+            logger.error("%s", "\x1b[2J", exc_info=ValueError("\x1b[2J"))
         finally:
-            log.removeHandler(handler)
+            logger.removeHandler(handler)
     lines = told.getvalue().splitlines()
     assert "newer glocal (9" in lines[0]
     assert "all is well" in lines[0]

@@ -20,8 +20,8 @@ from glocal.recognizer.features import Views
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source, take
 from glocal.serve import recent_queries
-from glocal.serve.connections import OncePerMinute
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
+from glocal.serve.log import Filter
 from glocal.serve.recent_queries import Query, RecentQueries
 from refusal import refused
 from waiting import wait_for
@@ -232,7 +232,7 @@ def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
     """What is logged, by any thread."""
     told: list[logging.LogRecord] = []
     handler = logging.Handler()
-    handler.addFilter(OncePerMinute())
+    handler.addFilter(Filter())
     handler.emit = told.append  # type: ignore[method-assign]
     logging.getLogger(name).addHandler(handler)
     try:

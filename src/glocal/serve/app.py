@@ -6,12 +6,15 @@ import csv
 import io
 import os
 import re
+import resource
 import signal
 import socket
 import sys
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import IO, Any
 from urllib.parse import quote
 
@@ -24,8 +27,8 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from glocal import __version__
 from glocal.bulk.results import COLUMNS, row
 from glocal.common.errors import DataError, RecipeError
-from glocal.serve import problems, schemas
-from glocal.serve.connections import BACKLOG, Connection, Listener, quiet_log
+from glocal.serve import log, problems, schemas
+from glocal.serve.connections import BACKLOG, MOST, Connection
 from glocal.serve.problems import Json, missing, no_classes
 from glocal.serve.routes import ROUTERS
 from glocal.serve.schemas import Health, binary
@@ -33,7 +36,8 @@ from glocal.serve.security import Security, Settings, check_exposure
 from glocal.serve.server import Measured, Server
 from glocal.serve.workspace import Workspace
 
-GRACE = 75  # seconds for what was accepted when the server is to end
+GRACE = 25  # seconds for the requests that were accepted when the server is to end
+STOP = 30.0  # seconds after which it ends, whatever is open
 PAGE = Path(__file__).parent / "page"
 TYPES = {".js": "text/javascript", ".css": "text/css", ".html": "text/html", ".svg": "image/svg+xml"}
 CHUNK = 1 << 18
@@ -167,16 +171,27 @@ def run(
 ) -> None:
     """Until a signal comes; requests that were accepted by then are finished."""
     check_exposure(host, settings.token)
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MOST if most == resource.RLIM_INFINITY else min(MOST, most), most))
     with listen(host, port) as listening:
         app = create_app(Workspace(file, model=model, device=device, workers=workers), settings)
         ready(address(listening, host, settings.token))
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on when all is finished
         with suppress(KeyboardInterrupt):
-            Listener(config_of(app)).run(sockets=[listening])
+            _Uvicorn(config_of(app)).run(sockets=[listening])
+
+
+class _Uvicorn(uvicorn.Server):
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """What is on the disk is whole at any moment, so open work may be dropped."""
+        end = threading.Timer(STOP, os._exit, (1,))
+        end.daemon = True
+        end.start()
+        super().handle_exit(sig, frame)
 
 
 def config_of(app: FastAPI) -> uvicorn.Config:
-    quiet_log()
+    log.install()
     return uvicorn.Config(
         app,
         http=Connection,

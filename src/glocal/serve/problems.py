@@ -27,7 +27,6 @@ TITLES = {
     "too-large": "Too large",
     "too-slow": "Too slow",
     "busy": "Too much at once",
-    "ending": "The server ends",
     "token": "A token is needed",
     "origin": "Not from this page",
     "internal": "A mistake in glocal",
