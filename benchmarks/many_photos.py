@@ -32,8 +32,8 @@ import pyarrow.dataset as ds
 from PIL import Image
 
 from glocal.bulk.job import Job, JobFolder
-from glocal.bulk.local import work
 from glocal.bulk.store import Store
+from glocal.bulk.workers import work
 from glocal.common.memory import keep_freed_memory
 from glocal.recognizer.encoder import BATCH
 
@@ -192,8 +192,8 @@ def all_cpu(seconds: list[float]) -> Iterator[None]:
 
 
 def ray_rate(paths: list[Path], file: Path, out: Path, workers: int) -> float:
+    from glocal.bulk.on_ray import cluster
     from glocal.bulk.on_ray import work as work_on_ray
-    from glocal.bulk.ray_cluster import cluster
 
     folder, job = begun(paths, file, out)
     with cluster(None, workers):  # started before the clock, as a cluster is

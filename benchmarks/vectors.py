@@ -23,10 +23,10 @@ from recognizer import groups, photos
 
 from glocal.bulk.addresses import URI
 from glocal.bulk.job import Job, JobFolder
-from glocal.bulk.local import work
-from glocal.bulk.look import vector_schema
+from glocal.bulk.rows import vector_schema
 from glocal.bulk.store import Store
 from glocal.bulk.vectors import Vectors
+from glocal.bulk.workers import work
 from glocal.common.memory import keep_freed_memory
 from glocal.recognizer import Recognizer
 from glocal.recognizer.enrolled import Enrolled

@@ -17,13 +17,9 @@ import numpy as np
 import pyarrow.dataset as ds
 import pytest
 
-from apart import PROCESSES
-from exports import onnx_recognizer
-from glocal.bulk import crew
 from glocal.bulk.job import Job, JobFolder
-from glocal.bulk.local import work
 from glocal.bulk.store import Store
-from glocal.recognizer import Recognizer
+from glocal.bulk.workers import work
 from glocal.recognizer.enrolled import TOLERANCE, relative
 from hostile_files import png_claiming
 from photos import WORDS, recognizer, write
@@ -31,7 +27,6 @@ from refusal import one_sentence, refused
 from web import served
 
 HOSTILE = 6
-DATA = Path(__file__).parents[1] / "data"
 Command = Callable[..., tuple[int, str, str]]  # the fixture of conftest.py: exit code, output, errors
 
 
@@ -57,18 +52,11 @@ def spoil(folder: Path, good: Path) -> None:
     os.mkfifo(folder / "pipe.png")
 
 
-@pytest.fixture
-def forked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Processes that need not import torch; those of the other tests are spawned, as everywhere."""
-    monkeypatch.setattr(crew, "get_context", lambda _: PROCESSES)
-
-
 def rows(folder: Path) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = ds.dataset(folder, format="parquet").to_table().to_pylist()
     return found
 
 
-@pytest.mark.usefixtures("forked")
 def test_every_photo_has_one_row_as_in_a_csv(home: Path, tmp_path: Path, glocal: Command) -> None:
     out, file = tmp_path / "answers.parquet", home / "digits.glocal"
     code, said, _ = glocal("predict", file, home / "new", "--out", out, "--workers", 1, "--json")
@@ -94,7 +82,6 @@ def test_every_photo_has_one_row_as_in_a_csv(home: Path, tmp_path: Path, glocal:
     assert (out / "part-00000.parquet").stat().st_mtime_ns == stamp, "finished parts are not computed again"
 
 
-@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("kind", ["answers", "vectors"])
 def test_a_file_that_changed_since_the_job_began_answers_nothing(home: Path, tmp_path: Path, kind: str) -> None:
     file, folder = home / "digits.glocal", JobFolder(Store(str(tmp_path / "out")))
@@ -105,17 +92,6 @@ def test_a_file_that_changed_since_the_job_began_answers_nothing(home: Path, tmp
     assert len(folder.waiting()) == folder.parts()
 
 
-@pytest.mark.usefixtures("forked")
-@pytest.mark.parametrize("name", ["old.glocal", "old-export"])
-def test_a_job_of_a_file_of_the_first_format_names_who_answers(tmp_path: Path, glocal: Command, name: str) -> None:
-    out = tmp_path / "out"
-    assert glocal("predict", DATA / name, DATA / "old-queries", "-o", out, "--workers", 1)[0] == 0
-    who = Recognizer.load(DATA / name, device="cpu").contents.identity
-    assert json.loads((out / "_job.json").read_text())["maker"] == who
-    assert {row["recognizer"] for row in rows(out)} == {who}
-
-
-@pytest.mark.usefixtures("forked")
 def test_vectors_answer_for_any_recognizer_on_the_encoder(home: Path, tmp_path: Path, glocal: Command) -> None:
     vectors = tmp_path / "vectors.parquet"
     assert glocal("embed", home / "digits.glocal", home / "new", "-o", vectors, "--workers", 1)[0] == 1
@@ -134,25 +110,18 @@ def test_vectors_answer_for_any_recognizer_on_the_encoder(home: Path, tmp_path: 
     assert [each["similarity"] for each in listed] == sorted((each["similarity"] for each in listed), reverse=True)
 
 
-@pytest.mark.usefixtures("forked")
 def test_a_batch_of_which_nothing_can_be_read_has_rows_too(home: Path, tmp_path: Path, glocal: Command) -> None:
     bad = tmp_path / "bad"
-    write(bad, "one", 0, 1)
-    for i in range(40):  # more than are looked at together
+    bad.mkdir()
+    for i in range(40):  # more than one batch
         (bad / f"bad{i}.heic").write_bytes(b"no picture")
+    assert glocal("embed", home / "digits.glocal", bad, "-o", tmp_path / "none", "--workers", 1)[0] == 2
+    one_sentence(glocal("similar", tmp_path / "none", home / "new" / "one" / "040.png"))
+    write(bad, "one", 0, 1)
     for command in ("embed", "predict"):
         out = tmp_path / command
         assert glocal(command, home / "digits.glocal", bad, "-o", out, "--workers", 1)[0] == 1
         assert [row["error"] is None for row in rows(out)] == [True] + [False] * 40
-
-
-@pytest.mark.usefixtures("forked")
-def test_nothing_is_similar_where_nothing_could_be_read(home: Path, tmp_path: Path, glocal: Command) -> None:
-    bad, vectors = tmp_path / "bad", tmp_path / "vectors"
-    bad.mkdir()
-    (bad / "cut.png").write_bytes(b"no picture")
-    assert glocal("embed", home / "digits.glocal", bad, "-o", vectors, "--workers", 1)[0] != 0
-    one_sentence(glocal("similar", vectors, home / "new" / "one" / "040.png"))
 
 
 def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glocal: Command) -> None:
@@ -176,26 +145,6 @@ def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glo
         answer = expected[paths.index(home / "new" / "one" / Path(each.get("uri") or each["path"]).name)]
         assert each["label"] == answer.label
         assert relative(answer.open_score, each["open_score"]) < TOLERANCE
-
-
-WITHOUT_TORCH = """
-import sys
-from glocal.bulk.look import AnswerLook, VectorLook
-file, photo = sys.argv[1:]
-for kind in (AnswerLook, VectorLook):
-    look = kind(file, threads=1)
-    [row] = look.rows([photo], [look.take(photo)]).to_pylist()
-    assert row["error"] is None, row
-    assert look._encoder._model.threads == 1
-assert "torch" not in sys.modules
-"""
-
-
-def test_graphs_are_looked_with_without_torch(home: Path, tmp_path: Path) -> None:
-    """An exported recognizer, in a process as the engines start them: one thread, and not the seconds of torch."""
-    file, photo = tmp_path / "graphs.glocal", home / "new" / "one" / "040.png"
-    onnx_recognizer().save(file)
-    subprocess.run([sys.executable, "-c", WITHOUT_TORCH, str(file), str(photo)], check=True)
 
 
 def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, glocal: Command) -> None:

@@ -14,10 +14,10 @@ import pyarrow.dataset as ds
 import pytest
 
 from glocal.bulk.job import Job, JobFolder
-from glocal.bulk.local import work
+from glocal.bulk.on_ray import cluster
 from glocal.bulk.on_ray import work as work_on_ray
-from glocal.bulk.ray_cluster import cluster
 from glocal.bulk.store import Store
+from glocal.bulk.workers import work
 from glocal.common.errors import GlocalError
 from glocal.recognizer import Recognizer
 from glocal.research.reproduce.on_ray import make_runs

@@ -63,8 +63,12 @@ def test_folders_globs_zips_and_lists(home: Path, tmp_path: Path) -> None:
         csv.writer(file).writerows([("uri", "n"), *((uri, 1) for uri in listed)])
     assert list(addresses([str(tmp_path / "list.parquet")])) == listed
     assert list(addresses([str(tmp_path / "list.csv")])) == listed
+    with zipfile.ZipFile(tmp_path / "odd::name.zip", "w") as archive:
+        archive.write(photos / "003.png", "a::b.png")
+    zipped += addresses([str(tmp_path / "odd::name.zip")])
     pixels = [source_of(uri).read() for uri in (listed[0], next(uri for uri in zipped if "//003" in uri))]
     np.testing.assert_array_equal(*pixels)
+    np.testing.assert_array_equal(source_of(zipped[-1]).read(), pixels[0])
 
 
 def test_object_storage_and_the_web(home: Path, web: str) -> None:
@@ -143,6 +147,6 @@ def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> No
 
 def test_a_list_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    for name in ("list.csv", "list.parquet"):
-        with refused("needs-parquet", "glocal[parquet]"):
-            list(addresses([str(tmp_path / name)]))
+    monkeypatch.delitem(sys.modules, "glocal.bulk.parquet", raising=False)
+    with refused("needs-parquet", "glocal[parquet]"):
+        list(addresses([str(tmp_path / "list.parquet")]))

@@ -12,7 +12,7 @@ import pytest
 
 from glocal.bulk import job as jobs
 from glocal.bulk.job import Job, JobFolder, part_rows
-from glocal.bulk.look import ANSWERS, error_rows
+from glocal.bulk.rows import ANSWERS, error_rows
 from glocal.bulk.store import Store
 from glocal.recognizer.encoder import BATCH
 from refusal import refused
@@ -43,7 +43,7 @@ def test_parts_counts_and_resuming(tmp_path: Path, where: str) -> None:
     again = begun(where, [], resume=True)
     assert again.waiting() == [0, 2]
     assert again.size([0, 2]) == 90 - BATCH
-    again.write(0, pa.Table.from_batches([error_rows(ANSWERS, parts[0], "bad", "maker")]))
+    again.write(0, error_rows(ANSWERS, parts[0], "bad", "maker"))
     again.write(2, answered(parts[2]))
     counts = again.finish()
     assert (counts.photos, counts.errors, counts.answered, counts.parts) == (90, BATCH, 90 - BATCH, 3)

@@ -6,19 +6,20 @@ A uri is a path as it was named, ``zip://MEMBER::ZIP``, ``http(s)://...``, or wh
 
 from __future__ import annotations
 
+import csv
 import glob
 import io
 import os
 import zipfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
 from urllib.request import urlopen
 
-from glocal.common.errors import DataError, RecipeError
+from glocal.common.errors import DataError, GlocalError, RecipeError
 from glocal.recognizer.photos.images import Pixels, UnusableImage, decode, is_picture
 from glocal.recognizer.photos.sources import Source, picture_files
 
@@ -27,6 +28,7 @@ LISTS, ZIP = (".parquet", ".csv"), ".zip"
 WEB = ("http://", "https://")
 FILE, MEMBER = "file://", "zip://"
 OURS = (*WEB, MEMBER)  # read without a client
+BLOCK = 1 << 14  # rows of a list that are in memory
 LARGEST = 256 << 20  # bytes of a picture file that is read into memory
 PATIENCE = 60  # seconds that a web server may be silent
 
@@ -34,11 +36,11 @@ PATIENCE = 60  # seconds that a web server may be silent
 def addresses(given: Iterable[str]) -> Iterator[str]:
     """The uri of every photo, in order; a folder, glob, zip or list without any photo is refused."""
     for each in given:
-        found = False
+        empty = True
         for uri in _below(each):
-            found = True
+            empty = False
             yield uri
-        if not found:
+        if empty:
             raise DataError(f"{each}: there is no picture in it; name what holds some", code="no-photos")
 
 
@@ -63,19 +65,19 @@ def client(address: str) -> tuple[Any, str]:
     try:
         import fsspec
 
-        found: tuple[Any, str] = fsspec.core.url_to_fs(address)
+        system, path = fsspec.core.url_to_fs(address)
     except (ImportError, ValueError) as error:
-        raise RecipeError(f"{address} cannot be reached from here: {_what(error)}", code="needs-client") from error
+        raise RecipeError(f"{address} cannot be reached from here: {_reason(error)}", code="needs-client") from error
     except Exception as error:  # each client has errors of its own
-        raise DataError(f"{address} cannot be opened ({_what(error)}); check it and your access to it") from error
-    return found
+        raise DataError(f"{address} cannot be opened ({_reason(error)}); check it and your access to it") from error
+    return system, path
 
 
 def opened(address: str) -> Any:
     """A binary file to read from."""
     if address.startswith(MEMBER):
-        name, _, where = address.removeprefix(MEMBER).partition("::")
-        return _archive(where).open(name)
+        name, _, archive = address.removeprefix(MEMBER).rpartition("::")
+        return _archive(archive).open(name)
     if address.startswith(WEB):
         return urlopen(address, timeout=PATIENCE)
     if not is_remote(address):
@@ -84,16 +86,26 @@ def opened(address: str) -> Any:
     return system.open(path, "rb")
 
 
+def seekable(address: str) -> Any:
+    """As ``opened``; a file of the web comes into memory."""
+    file = opened(address)
+    if file.seekable():
+        return file
+    with file:
+        return io.BytesIO(file.read())
+
+
 @contextmanager
 def needing_pyarrow() -> Iterator[None]:
     """An import of it that fails says what to install."""
     try:
         yield
     except ModuleNotFoundError as error:
-        if not (error.name or "").startswith("pyarrow"):
+        if (error.name or "").partition(".")[0] not in ("pyarrow", "pebble"):
             raise
         raise RecipeError(
-            "lists of photos, and results of many, need pyarrow: pip install 'glocal[parquet]'", code="needs-parquet"
+            f"Parquet files of photos and results need {error.name}: pip install 'glocal[parquet]'",
+            code="needs-parquet",
         ) from error
 
 
@@ -142,7 +154,7 @@ def _stored(given: str) -> Iterator[str]:
             yield given
             return
     except Exception as error:  # each client has errors of its own
-        raise DataError(f"{given} cannot be listed ({_what(error)}); check the address and your access") from error
+        raise DataError(f"{given} cannot be listed ({_reason(error)}); check the address and your access") from error
     yield from (system.unstrip_protocol(name) for name in names if _is_picture(name))
 
 
@@ -150,14 +162,15 @@ def _zipped(given: str) -> Iterator[str]:
     try:
         names = sorted(_archive(given).namelist())
     except Exception as error:
-        raise DataError(f"{given} is no zip that can be read ({_what(error)}); pack it again") from error
-    yield from (f"{MEMBER}{name}::{given}" for name in names if _is_picture(name))
+        raise DataError(f"{given} is no zip that can be read ({_reason(error)}); pack it again") from error
+    archive = FILE + quote(os.path.abspath(given)) if "::" in given else given  # the last :: ends the name
+    yield from (f"{MEMBER}{name}::{archive}" for name in names if _is_picture(name))
 
 
 @lru_cache(maxsize=8)
-def _archive(where: str) -> zipfile.ZipFile:
+def _archive(address: str) -> zipfile.ZipFile:
     """Open for the rest of the process: its table of contents may be long, and threads may read from it together."""
-    file = _seekable(where)
+    file = seekable(address)
     try:
         return zipfile.ZipFile(file)
     except Exception:
@@ -165,34 +178,22 @@ def _archive(where: str) -> zipfile.ZipFile:
         raise
 
 
-def _seekable(address: str) -> Any:
-    file = opened(address)
-    if file.seekable():
-        return file
-    with file:
-        return io.BytesIO(file.read())
-
-
 def _listed(given: str) -> Iterator[str]:
-    """The column ``uri`` of a Parquet file (or folder of them) or CSV, block by block."""
-    with needing_pyarrow():
-        from pyarrow import ArrowInvalid, csv, dataset, parquet
-
+    """The column ``uri`` of a CSV or Parquet file, or of a folder of Parquet files."""
     try:
-        with ExitStack() as stack:
-            if given.lower().endswith(".csv"):
-                options = csv.ConvertOptions(include_columns=[URI], column_types={URI: "string"})
-                blocks = csv.open_csv(stack.enter_context(opened(given)), convert_options=options)
-            elif given.startswith(OURS):
-                blocks = parquet.ParquetFile(stack.enter_context(_seekable(given))).iter_batches(columns=[URI])
-            else:
-                system, path = client(given) if is_remote(given) else (None, given)
-                blocks = dataset.dataset(path, filesystem=system, format="parquet").to_batches(columns=[URI])
-            for block in blocks:
-                yield from map(named, block.column(URI).to_pylist())
-    except (ArrowInvalid, KeyError, OSError) as error:
+        if given.lower().endswith(".csv"):
+            with opened(given) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as text:
+                yield from (named(row[URI]) for row in csv.DictReader(text))
+            return
+        with needing_pyarrow():
+            from glocal.bulk.parquet import blocks, parquet_files
+        for block in blocks(parquet_files(given), [URI], BLOCK):
+            yield from map(named, block.column(URI).to_pylist())
+    except (csv.Error, KeyError, OSError, ValueError) as error:
+        if isinstance(error, GlocalError):
+            raise
         raise DataError(
-            f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_what(error)})",
+            f"{given} is no list of photos: it must be a Parquet or CSV file with a column {URI!r} ({_reason(error)})",
             code="bad-list",
         ) from error
 
@@ -202,7 +203,7 @@ def _fetch(uri: str) -> Pixels:
         with opened(uri) as file:
             data = file.read(LARGEST + 1)
     except Exception as error:  # each client has errors of its own
-        raise UnusableImage(uri, f"it cannot be read ({_what(error)}); check the address and your access") from error
+        raise UnusableImage(uri, f"it cannot be read ({_reason(error)}); check the address and your access") from error
     if len(data) > LARGEST:
         raise UnusableImage(uri, f"its file has more than {LARGEST >> 20} MiB; make the picture smaller")
     return decode(data, name=uri)
@@ -220,5 +221,5 @@ def _is_picture(name: str) -> bool:
     return is_picture(name) and not os.path.basename(name).startswith(".")
 
 
-def _what(error: BaseException) -> str:
+def _reason(error: BaseException) -> str:
     return str(error).partition("\n")[0] or type(error).__name__

@@ -23,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from glocal.bulk.addresses import URI, addresses, named
+from glocal.bulk.parquet import blocks, open_parquet, read_group
 from glocal.bulk.store import Store
 from glocal.common.errors import DataError
 from glocal.recognizer.encoder import BATCH
@@ -92,10 +93,9 @@ class JobFolder:
 
     def photos(self, parts: Iterable[int]) -> Iterator[tuple[int, list[str]]]:
         """The uris of these parts, one part in memory at a time."""
-        with self.store.opened(PHOTOS) as file:
-            listed = pq.ParquetFile(file)
+        with open_parquet(self.store.address(PHOTOS)) as listed:
             for part in parts:
-                yield part, listed.read_row_group(part).column(URI).to_pylist()
+                yield part, read_group(listed, part, URI).column(URI).to_pylist()
 
     def write(self, part: int, rows: pa.Table) -> None:
         with self.store.writing(_part(part)) as file:
@@ -104,32 +104,35 @@ class JobFolder:
     def finish(self) -> Counts:
         """Count what is there, by the footers of the parts; all of it must be."""
         listed = self._listed()
-        expected = [listed.row_group(i).num_rows for i in range(listed.num_row_groups)]
-        found = [self._rows(part) for part in range(len(expected))]
-        for part, (rows, wanted) in enumerate(zip(found, expected, strict=True)):
-            if rows[0] != wanted:
-                raise DataError(f"{_part(part)} holds {rows[0]} rows of {wanted}; delete it and --resume", code="part")
-        counts = Counts(sum(expected), sum(errors for _, errors in found), len(expected))
+        sizes = [listed.row_group(i).num_rows for i in range(listed.num_row_groups)]
+        errors = 0
+        for part, size in enumerate(sizes):
+            rows, bad = self._counted(part)
+            if rows != size:
+                raise DataError(f"{_part(part)} holds {rows} rows of {size}; delete it and --resume", code="part")
+            errors += bad
+        counts = Counts(sum(sizes), errors, len(sizes))
         self.store.sweep()
         self.store.write(SUCCESS, json.dumps(asdict(counts) | {"answered": counts.answered}).encode())
         return counts
 
     def first_error(self) -> str:
+        """A sentence about the first photo without an answer, or nothing."""
         for part in range(self.parts()):
-            if self._rows(part)[1]:
-                with self.store.opened(_part(part)) as file:
-                    rows = pq.ParquetFile(file).read(columns=[URI, ERROR]).to_pylist()
+            if self._counted(part)[1]:
+                files = [self.store.address(_part(part))]
+                rows = (row for block in blocks(files, [URI, ERROR], PART) for row in block.to_pylist())
                 return next(f"cannot use picture {row[URI]}: {row[ERROR]}" for row in rows if row[ERROR] is not None)
         return ""
 
     def _listed(self) -> pq.FileMetaData:
-        with self.store.opened(PHOTOS) as file:
-            return pq.ParquetFile(file).metadata
+        with open_parquet(self.store.address(PHOTOS)) as listed:
+            return listed.metadata
 
-    def _rows(self, part: int) -> tuple[int, int]:
+    def _counted(self, part: int) -> tuple[int, int]:
         """How many rows a part has, and how many of them are errors."""
-        with self.store.opened(_part(part)) as file:
-            about = pq.ParquetFile(file).metadata
+        with open_parquet(self.store.address(_part(part))) as file:
+            about = file.metadata
         groups = [about.row_group(i).column(about.schema.names.index(ERROR)) for i in range(about.num_row_groups)]
         return about.num_rows, sum(each.num_values - each.statistics.null_count for each in groups)
 
@@ -158,20 +161,19 @@ class JobFolder:
         rows = part_rows(len(first))
         hashes = array("q")
         self._write_groups(_noted(chain(first, uris), hashes), rows)
-        seen = np.sort(np.frombuffer(hashes, np.int64))
-        doubles = set(np.unique(seen[1:][seen[1:] == seen[:-1]]).tolist())
-        if doubles:  # written once more without them; the set holds what repeats, not all of a long list
-            with self.store.opened(PHOTOS) as file:
-                listed = pq.ParquetFile(file)
-                groups = (listed.read_row_group(i).column(URI).to_pylist() for i in range(listed.num_row_groups))
-                single = _without((uri for group in groups for uri in group), doubles)
-                self._write_groups(single, part_rows(len(set(first))) if rows < PART else rows)
+        ordered = np.sort(np.frombuffer(hashes, np.int64))
+        repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+        if repeated:  # written once more without them; the set holds what repeats, not all of a long list
+            listed = (uri for _, group in self.photos(range(self.parts())) for uri in group)
+            self._write_groups(_once(listed, repeated), part_rows(len(set(first))) if rows < PART else rows)
 
     def _write_groups(self, uris: Iterator[str], rows: int) -> None:
         schema = pa.schema([(URI, pa.string())])
+        group = list(islice(uris, rows))  # before there is a new file: they may come from the one that it replaces
         with self.store.writing(PHOTOS) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
-            while group := list(islice(uris, rows)):
+            while group:
                 writer.write_table(pa.table({URI: group}, schema), row_group_size=rows)
+                group = list(islice(uris, rows))
 
 
 def part_rows(photos: int) -> int:
@@ -185,11 +187,12 @@ def _noted(uris: Iterator[str], hashes: array[int]) -> Iterator[str]:
         yield uri
 
 
-def _without(uris: Iterator[str], doubles: set[int]) -> Iterator[str]:
-    seen: set[str] = set()
+def _once(uris: Iterator[str], repeated: set[int]) -> Iterator[str]:
+    """Without the repetitions of those that have one of these hashes."""
+    before: set[str] = set()
     for uri in uris:
-        if hash(uri) in doubles:
-            if uri in seen:
-                continue
-            seen.add(uri)
-        yield uri
+        if hash(uri) not in repeated:
+            yield uri
+        elif uri not in before:
+            before.add(uri)
+            yield uri

@@ -1,23 +1,26 @@
-"""The engine of many machines: Ray hands parts to actors, and each actor makes them as one machine would.
+"""Ray: it hands parts to actors on many machines, and each actor makes them as one machine would.
 
-An actor has a crew of one process, so a photo that kills ends that process and not the actor; the death of an actor, or
-of its machine, is Ray's to mend: the part is given to another.  Parts, not pictures, travel through Ray, and an actor
-writes what it has made, so photos and results must lie where every machine can reach them.
+An actor has one worker process, so a photo that kills ends that process and not the actor.  Ray gives the part of an
+actor or machine that died to another.  An actor writes the parts it makes; photos and results must lie where every
+machine can reach them.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from contextlib import ExitStack
+import secrets
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from glocal.bulk.job import Job, JobFolder
-from glocal.bulk.local import Done, crew, make_parts
-from glocal.bulk.ray_cluster import cluster
 from glocal.bulk.store import Store
+from glocal.bulk.workers import Done, make_parts, workers_of
+from glocal.common.errors import RecipeError
 
-CORES = 1  # of an actor
+# Ray sends no statistics, warns of nothing, and has the priority of other programs (its workers are nice by 15).
+SETTINGS = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0", "RAY_worker_niceness": "0"}
 
 
 class PartMaker:
@@ -25,11 +28,11 @@ class PartMaker:
 
     def __init__(self, where: str, job: Job, home: str) -> None:
         self._folder, self._stack = JobFolder(Store(where)), ExitStack()
-        self._crew = self._stack.enter_context(crew(job, 1, cores=CORES, home=home))
+        self._workers = self._stack.enter_context(workers_of(job, 1, home=home))
 
     def __call__(self, batch: dict[str, Any]) -> dict[str, Any]:
         parts = [int(part) for part in batch["id"]]
-        make_parts(self._crew, self._folder, parts)
+        make_parts(self._workers, self._folder, parts)
         return {"photos": [self._folder.size([part]) for part in parts]}
 
 
@@ -59,8 +62,42 @@ def work(
             batch_size=1,
             compute=ActorPoolStrategy(size=size, max_tasks_in_flight_per_actor=2),
             fn_constructor_args=(folder.store.where, job, os.getcwd()),
-            num_cpus=CORES,
+            num_cpus=1,
             num_gpus=1 if gpus else None,
         )
         for row in made.iter_rows():
             done(int(row["photos"]))
+
+
+def check_ray() -> None:
+    try:
+        import ray.data  # noqa: F401
+    except ImportError as error:
+        raise RecipeError(f"--engine ray needs {error.name}: pip install 'glocal[ray]'", code="needs-ray") from error
+
+
+@contextmanager
+def cluster(address: str | None, workers: int | None = None) -> Iterator[Any]:
+    """The module ``ray``, connected to the cluster at an address, or to one of ``workers`` cores that ends here."""
+    os.environ.update({name: value for name, value in SETTINGS.items() if name not in os.environ})
+    import ray
+
+    if ray.is_initialized():
+        yield ray
+        return
+    alone: dict[str, Any] = {}
+    if address is None:
+        alone = {"num_cpus": workers, "include_dashboard": False}
+        if "RAY_AUTH_TOKEN_PATH" not in os.environ:  # else Ray would leave a token in the user's home
+            os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    try:
+        ray.init(address=address or "local", log_to_driver=False, logging_level=logging.ERROR, **alone)
+    except Exception as error:  # Ray has no class for it; on a busy machine its parts wait 30 s for each other
+        reason = str(error).partition(". ")[0] or type(error).__name__
+        raise RecipeError(
+            f"Ray at {address or 'this machine'} did not start ({reason}); try again", code="no-ray"
+        ) from error
+    try:
+        yield ray
+    finally:
+        ray.shutdown()

@@ -18,7 +18,7 @@ class Store:
         self.where = where.rstrip("/")
         if where.startswith(OURS):
             raise RecipeError(f"{where} cannot hold results; name a folder, or object storage", code="bad-target")
-        self.system: Any  # of fsspec, for pyarrow too; None is this machine's
+        self.system: Any  # of fsspec, None is this machine's
         self.system, self.path = client(self.where) if is_remote(where) else (None, local_path(self.where))
 
     def __reduce__(self) -> tuple[type[Store], tuple[str]]:
@@ -61,12 +61,12 @@ class Store:
             file.write(data)
 
     def read(self, name: str) -> bytes:
-        with self.opened(name) as file:
-            return file.read()
+        with opened(self.address(name)) as file:
+            data: bytes = file.read()
+        return data
 
-    def opened(self, name: str) -> BinaryIO:
-        found: BinaryIO = opened(f"{self.where}/{name}")
-        return found
+    def address(self, name: str) -> str:
+        return f"{self.where}/{name}"
 
     def sweep(self) -> None:
         """Remove what killed writers left under temporary names."""

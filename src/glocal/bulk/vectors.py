@@ -1,24 +1,23 @@
-"""The vectors of a collection: answers of any recognizer on the same encoder, and the photos most like one.
+"""Stored vectors of many photos: answers of any recognizer on the same encoder, and the photos most like one.
 
-Nothing is looked at again, and no more than a block of rows is in memory.
+No photo is read again, and no more than a block of rows is in memory.
 """
 
 from __future__ import annotations
 
 import heapq
 import json
-import os
 from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.dataset as ds
 
-from glocal.bulk.addresses import URI, is_remote, source_of
+from glocal.bulk.addresses import URI, source_of
 from glocal.bulk.job import ERROR, SUCCESS, Job, JobFolder
-from glocal.bulk.local import Done
-from glocal.bulk.look import ABOUT, ENCODER, LOCAL, VECTOR, answer_rows
+from glocal.bulk.parquet import blocks, open_parquet, parquet_files
+from glocal.bulk.rows import ABOUT, ENCODER, LOCAL, VECTOR, answer_rows
 from glocal.bulk.store import Store
+from glocal.bulk.workers import Done
 from glocal.common.errors import DataError
 from glocal.recognizer.features import Array, Views, unit
 from glocal.recognizer.photos.sources import Unreadable, take
@@ -34,22 +33,27 @@ class Vectors:
         self.where = where
         store = Store(where)
         try:
-            self._data = ds.dataset(store.path, filesystem=store.system, format="parquet")
-            self._about = json.loads((self._data.schema.metadata or {})[ABOUT])
-            self._shape: list[int] | None = self._about["local_shape"]
-        except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError, RecursionError) as error:
+            self._files = parquet_files(where)
+            with open_parquet(self._files[0]) as first:
+                self._about = json.loads((first.schema_arrow.metadata or {})[ABOUT])
+                self._shape: list[int] | None = self._about["local_shape"]
+        except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise DataError(
                 f"{where} holds no vectors; `glocal embed MODEL PHOTOS --out {where}` makes some", code="no-vectors"
             ) from error
-        if (is_remote(where) or os.path.isdir(where)) and SUCCESS not in store.names():
+        if self._files != [where] and SUCCESS not in store.names():
             raise DataError(f"{where} is not finished; continue `glocal embed` with --resume", code="not-finished")
 
     def size(self) -> int:
-        return int(self._data.count_rows())
+        total = 0
+        for file in self._files:
+            with open_parquet(file) as opened:
+                total += opened.metadata.num_rows
+        return total
 
     def encoder(self) -> str:
         """Fingerprint of what made them."""
-        return str(self._data.head(1, columns=[ENCODER]).column(0)[0])
+        return str(next(self._blocks([ENCODER], 1)).column(0)[0])
 
     def answer(
         self, recognizer: Recognizer, folder: JobFolder, name: str, *, resume: bool = False, done: Done = lambda n: None
@@ -69,9 +73,9 @@ class Vectors:
         rest = self._blocks([URI, ERROR, VECTOR, *([LOCAL] if self._shape else [])])
         for part, rows in _cut(rest, listed):
             if part in waiting:
-                found = recognizer.decide(self._views(rows))
+                decided = recognizer.decide(self._views(rows))
                 errors = rows.column(ERROR).to_pylist()
-                answers = answer_rows(rows.column(URI).to_pylist(), errors, found, maker)
+                answers = answer_rows(rows.column(URI).to_pylist(), errors, decided, maker)
                 folder.write(part, pa.Table.from_batches([answers]))
             done(len(rows))
 
@@ -86,16 +90,16 @@ class Vectors:
                 "right one with --model",
                 code="other-encoder",
             )
-        seen = take(source_of(photo), encoder.preprocess)
-        if isinstance(seen, Unreadable):
-            raise DataError(f"cannot use picture {seen.path}: {seen.error}", code="bad-picture")
-        asked = unit(encoder.embed(seen.pixels[None]).vec[0])
+        picture = take(source_of(photo), encoder.preprocess)
+        if isinstance(picture, Unreadable):
+            raise DataError(f"cannot use picture {picture.path}: {picture.error}", code="bad-picture")
+        query = unit(encoder.embed(picture.pixels[None]).vec[0])
         best: list[tuple[float, str]] = []
         for block in self._blocks([URI, VECTOR, ERROR]):
-            alike = unit(_numbers(block.column(VECTOR)).astype(np.float32)) @ asked
+            similarity = unit(_numbers(block.column(VECTOR)).astype(np.float32)) @ query
             names = block.filter(block.column(ERROR).is_null()).column(URI)
-            top = np.argsort(-alike, kind="stable")[:count].tolist()
-            best = heapq.nlargest(count, [*best, *((float(alike[i]), str(names[i])) for i in top)])
+            top = np.argsort(-similarity, kind="stable")[:count].tolist()
+            best = heapq.nlargest(count, [*best, *((float(similarity[i]), str(names[i])) for i in top)])
         if not best:
             raise DataError(
                 f"{self.where} has no vector to compare with: none of its photos could be read, its column {ERROR} "
@@ -104,10 +108,8 @@ class Vectors:
             )
         return [(uri, value) for value, uri in best]
 
-    def _blocks(self, columns: list[str]) -> Iterator[pa.RecordBatch]:
-        """In the order of the files; little is read ahead."""
-        some = self._data.to_batches(columns=columns, batch_size=ROWS, batch_readahead=2, fragment_readahead=1)
-        return (block for block in some if len(block))
+    def _blocks(self, columns: list[str], rows: int = ROWS) -> Iterator[pa.RecordBatch]:
+        return (block for block in blocks(self._files, columns, rows) if len(block))
 
     def _views(self, rows: pa.Table) -> Views:
         """Of those rows that have some."""

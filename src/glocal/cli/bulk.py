@@ -95,13 +95,13 @@ def run_job(
 
     with needing_pyarrow():
         from glocal.bulk.job import Job, JobFolder
-        from glocal.bulk.local import work
         from glocal.bulk.store import Store
+        from glocal.bulk.workers import work
 
     more: dict[str, Any] = {}
     if engine is EngineName.ray:
+        from glocal.bulk.on_ray import check_ray
         from glocal.bulk.on_ray import work as work_on_ray
-        from glocal.bulk.ray_cluster import check_ray
 
         check_ray()
         more["address"] = address

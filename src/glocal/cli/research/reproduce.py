@@ -135,7 +135,7 @@ def reproduce(
 
 def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], Settings], None]:
     """A function that makes runs on Ray."""
-    from glocal.bulk.ray_cluster import check_ray
+    from glocal.bulk.on_ray import check_ray
     from glocal.common.errors import RecipeError
     from glocal.research.reproduce.on_ray import make_runs
 

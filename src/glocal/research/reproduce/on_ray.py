@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from glocal.bulk.ray_cluster import cluster
+from glocal.bulk.on_ray import cluster
 from glocal.common.errors import GlocalError
 from glocal.research.reproduce.runs import Run, Settings, ensure_run
 
