@@ -1,4 +1,4 @@
-"""Write ``docs/methods``: a page per method and an index, from cards, docstrings, signatures and results files.
+"""Write ``docs/methods``: a page per method and an index, from cards, docstrings and signatures.
 
     python tools/method_pages.py docs/methods
 
@@ -8,13 +8,11 @@
 from __future__ import annotations
 
 import inspect
-import json
 import re
 import sys
 import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +28,6 @@ COMMAND = "python tools/method_pages.py docs/methods"
 GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the card of the class instead. -->"
 EMPTY = "–"
 DIM = 64  # of the example that defaults are read from; none of them depends on it
-MAIN = ("acc", "auroc")
 DIFFERS = "Differs from the paper:"
 # Markdown takes a backslash before punctuation for an escape, and a star for emphasis, also within a formula.
 TEX_WORDS = {
@@ -44,17 +41,15 @@ TEX_WORDS = {
     "<": r"\lt ",
     ">": r"\gt ",
 }
-Ours = dict[str, Any]  # a row of a comparison, with its file, data, task, caption and method
 PUNCTUATION = re.compile("|".join(map(re.escape, TEX_WORDS)))
 
 
-def pages(results: Path) -> dict[str, str]:
-    """Every method's page and the index, README.md; our numbers come from the files in ``results``."""
-    ours = read_results(results)
-    return {"README.md": _index()} | {f"{name}.md": _page(name, ours) for name in METHODS}
+def pages() -> dict[str, str]:
+    """Every method's page and the index, README.md."""
+    return {"README.md": _index()} | {f"{name}.md": _page(name) for name in METHODS}
 
 
-def _page(name: str, ours: Sequence[Ours]) -> str:
+def _page(name: str) -> str:
     card, method, file = METHODS[name].card, METHODS[name](DIM), METHODS[name].__module__
     explained = explain(sys.modules[file].__doc__ or "")
     parts = [
@@ -72,10 +67,6 @@ def _page(name: str, ours: Sequence[Ours]) -> str:
         _open_scores(method),
         "## Published numbers",
         _published(card),
-        "## Our numbers",
-        _our_numbers(
-            card, [row for row in ours if (row["method"], row["transductive"]) == (name, method.transductive)]
-        ),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -98,7 +89,7 @@ def _index() -> str:
     parts = [
         "# Methods",
         GENERATED,
-        "What each one computes, where it departs from its paper, and its numbers, published and ours.\n"
+        "What each one computes, where it departs from its paper, and its published numbers.\n"
         "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
         _table(["Method", "Name", "Paper", "Year", "Venue", "Transductive", "Learns"], rows),
         f"These pages are made from the code: `{COMMAND}`.\n"
@@ -168,28 +159,6 @@ def _published(card: MethodCard) -> str:
     return f"{lead}\n\n{_table([*head, *(['Note'] * noted)], lines)}"
 
 
-def _our_numbers(card: MethodCard, ours: Sequence[Ours]) -> str:
-    if not ours:
-        return "No result of ours yet."
-    parts = ["Percent, mean ± 95 % interval. All metrics, paired differences and ranks stand in the linked files."]
-    parts += [f"Ours is a reconstruction: {card.reconstruction}."] if card.reconstruction else []
-    for file, rows in groupby(ours, key=lambda row: row["file"]):
-        here = list(rows)
-        readable = file.with_suffix(".md") if file.with_suffix(".md").exists() else file
-        parts.append(f"[{file.stem}](../{file.parent.name}/{readable.name}), {_plain(here[0]['data'])}:")
-        lines = [
-            [_plain(row["task"]), _plain(row["name"]), f"`{row['open_score']}`"]
-            + [_number(row["values"][metric]) if metric in row["values"] else EMPTY for metric in MAIN]
-            + [_plain(row["note"])]
-            for row in here
-        ]
-        titles = [METRICS[metric].title for metric in MAIN]
-        parts.append(_table(["Task", "Model", "Open score", *titles, "Note"], lines))
-        captions = dict.fromkeys((row["task"], row["caption"]) for row in here)
-        parts.append("\n".join(f"- {_plain(task)}: {_plain(caption)}" for task, caption in captions))
-    return "\n\n".join(parts)
-
-
 def _number(value: Any) -> str:
     mean, half = value["mean"], value["half"]
     if mean is None:
@@ -201,10 +170,6 @@ def _codes(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def _plain(text: str) -> str:
-    return re.sub(r"([\\`*_|~\[\]<>$])", r"\\\1", " ".join(text.split()))
-
-
 def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Cells are Markdown already."""
     return "\n".join(f"| {' | '.join(line)} |" for line in [head, ["---"] * len(head), *rows])
@@ -212,36 +177,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def _title(name: str) -> str:
     return METHODS[name].card.title or METHODS[name].__name__
-
-
-# Our own numbers: rows of the compare.json files that ``glocal compare --out`` wrote, by method.
-
-
-def read_results(folder: Path) -> list[Ours]:
-    """Every row of every comparison in ``folder``; other files there are left alone."""
-    found: list[Ours] = []
-    for file in sorted(folder.glob("*.json")):
-        record = json.loads(file.read_text("utf-8"))
-        if isinstance(record, dict) and {"models", "tables"} <= record.keys():
-            found += _rows(file, record)
-    return found
-
-
-def _rows(file: Path, record: Mapping[str, Any]) -> Iterator[Ours]:
-    method_of = {model["name"]: model["method"] for model in record["models"]}
-    data = f"{Path(record['dataset']).name.removesuffix('.zip')}/{record['split']}"
-    for table in record["tables"]:  # a transductive one may have the reference of the other kind as a guest
-        about = {"file": file, "data": data, "task": _task(table), "caption": table["caption"]}
-        for row in table["rows"]:
-            yield row | about | {"method": method_of[row["name"]], "transductive": table["transductive"]}
-
-
-def _task(table: Mapping[str, Any]) -> str:
-    spec, views = table["spec"], table["support_views"]
-    task = (
-        f"{spec['way']}-way {spec['shot']}-shot, {100 * table['unknown_share']:.0f} % unknown, {table['tasks']} tasks"
-    )
-    return task + (f", {views} support views" if views > 1 else "")
 
 
 # The docstring of a method as Markdown: reStructuredText in, what GitHub shows out.
@@ -320,7 +255,7 @@ def main(arguments: list[str]) -> int:
         print(f"usage: {COMMAND}", file=sys.stderr)
         return 2
     out = Path(arguments[0])
-    for name, text in pages(out.resolve().parent / "results").items():
+    for name, text in pages().items():
         write_text(out / name, text)
     readme = out.resolve().parents[1] / "README.md"
     if readme.is_file():

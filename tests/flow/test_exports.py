@@ -82,7 +82,7 @@ def photos() -> Path:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("model", ["photos-gel", "tiered-64-cpu/ahead-5shot"])
+@pytest.mark.parametrize("model", ["photos-gel", "tiered-64-cpu/gel-5shot"])
 def test_the_same_labels_on_500_photos(model: str, tmp_path: Path) -> None:
     if "/" in model:
         pytest.importorskip("glocal_models", reason="the research heads are not installed: pip install ./models")

@@ -5,27 +5,22 @@ from __future__ import annotations
 import re
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from glocal.common.errors import DataError
-from glocal.research.engine.checkpoint import save_model
 from glocal.research.methods import METHODS
 from glocal.research.methods.base import MethodCard
 from glocal.research.methods.protonet import ProtoNet
 from glocal.research.report.comparable import published
 from method_pages import COMMAND, explain, main, pages, with_methods
-from tiny_models import tiny_model
-from tiny_runs import make_dataset
 
 ROOT = Path(__file__).parents[2]
-NO_RESULTS = Path("nowhere")
 
 
 @pytest.fixture(scope="module")
 def bare() -> dict[str, str]:
-    return pages(NO_RESULTS)
+    return pages()
 
 
 def section(page: str, heading: str) -> str:
@@ -33,7 +28,7 @@ def section(page: str, heading: str) -> str:
 
 
 def test_the_pages_are_current_and_the_command_wants_a_folder(capsys: pytest.CaptureFixture[str]) -> None:
-    made = pages(ROOT / "docs/results")
+    made = pages()
     kept = {path.name: path.read_text("utf-8") for path in (ROOT / "docs/methods").glob("*.md")}
     stale = [name for name in made if made[name] != kept.get(name)]
     assert not stale, f"{', '.join(stale)} out of date in docs/methods; run {COMMAND}"
@@ -61,7 +56,7 @@ class TestCards:
 
     def test_a_method_without_one_is_called_by_its_class(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ProtoNet, "card", MethodCard())
-        made = pages(NO_RESULTS)
+        made = pages()
         assert made["protonet.md"].startswith("# ProtoNet\n")
         assert "| Paper | none, ours |" in made["protonet.md"]
 
@@ -96,28 +91,3 @@ class TestPage:
 def test_a_docstring_of_another_kind(text: str) -> None:
     with pytest.raises(DataError, match="must begin with 'Author et al"):
         explain(text)
-
-
-def test_our_numbers_from_a_comparison(tmp_path: Path, glocal: Any) -> None:
-    """The file is what ``glocal compare`` writes; the reference's visit to the other table is not a second result."""
-    data = make_dataset(tmp_path / "toy_data")
-    for method in ("protonet", "oslo"):
-        save_model(tmp_path / f"{method}.safetensors", tiny_model(method))
-    models = [f"my_base={tmp_path / 'protonet.safetensors'}", tmp_path / "oslo.safetensors"]
-    shape, out = (
-        ["--way", "2", "--query", "3", "--tasks", "3", "--shots", "1", "--device", "cpu"],
-        tmp_path / "docs/results",
-    )
-    assert glocal("compare", *models, "--dataset", data, *shape, "--out", out)[0] == 0
-    (out / "other.json").write_text("[]", "utf-8")
-
-    assert main([str(tmp_path / "docs/methods")]) == 0
-    made = {path.name: path.read_text("utf-8") for path in (tmp_path / "docs/methods").iterdir()}
-    assert made.keys() == {"README.md", *(f"{name}.md" for name in METHODS)}
-    for method, row in (("protonet", r"my\_base | `distance`"), ("oslo", "oslo | `outlier`")):
-        ours = section(made[f"{method}.md"], "Our numbers")
-        assert r"[compare](../results/compare.md), toy\_data/test:" in ours
-        assert ours.count("| 2-way 1-shot, 50 % unknown, 3 tasks |") == 1
-        assert re.search(rf"tasks \| {re.escape(row)} \| \d+\.\d\d ± \d+\.\d\d \| \d+\.\d\d ± \d+\.\d\d \|", ours)
-        assert re.search(r"6 known \+ 6 unknown queries per task .* Not comparable with the paper", ours)
-    assert section(made["gel.md"], "Our numbers") == "No result of ours yet."
