@@ -45,7 +45,7 @@ def test_the_answers_of_the_file_before_and_after_the_same_changes(tmp_path: Pat
     assert all(each.same for each in theirs.verify())
     assert [str(each) for each in theirs.findings()] == [str(each) for each in ours.findings()]
     model = read_manifest(place)["model"]
-    assert (model["method"], model["precision"]) == ("glocal-head", "float32")
+    assert (model["method"], model["precision"]) == ("frozen-gel", "float32")
     assert model["report"]["difference"] <= TOLERANCE
     assert str(Path(exporting.__file__).parent).encode() not in place.read_bytes(), "no path of this machine"
     images = [np.asarray(who.explain(some("one", 20, 21)[0])).astype(int) for who in (ours, theirs)]

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from conformance.suite import DIM, double_task, toy_task
-from glocal.research.methods import METHODS, build_method, current_name
 from glocal.research.methods.frozen_gel import FrozenGEL
 from glocal.research.methods.gel import GEL, VARIANTS
 from glocal.research.methods.protonet import ProtoNet
@@ -145,22 +144,3 @@ def test_without_its_own_settings_the_head_is_gel_from_the_same_seed():
         assert torch.equal(gel.attend.fc.weight, head.attend.fc.weight)
         head.load_state_dict(gel.state_dict())  # the calibration starts elsewhere
         assert torch.equal(gel(small_task()).open_score, head(small_task()).open_score)
-
-
-@pytest.mark.parametrize(
-    ("name", "settings", "today"),
-    [
-        ("gel", {}, "gel"),
-        ("gel", {"top_k": 2, "temperature": 32, "distance": "cosine", "centre": True}, "gel"),
-        ("gel", {"adapter": True}, "frozen-gel"),
-        ("gel", {"adapter": False, "local_scale": "sum"}, "frozen-gel"),  # as a --set once wrote them
-        ("gel", {"tomorrow": 1}, "gel"),
-        ("feat", {"adapter": True}, "feat"),
-    ],
-)
-def test_files_from_before_the_head_had_a_name_resolve_to_it(name: str, settings: dict, today: str):
-    assert current_name(name, settings) == today
-    if "tomorrow" not in settings:
-        assert current_name(today, settings) == today
-        method = build_method(name, DIM, settings)
-        assert isinstance(getattr(method, "inner", method), METHODS[today])

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from glocal.common.errors import RecipeError
 from glocal.common.validation import shown
@@ -24,7 +24,7 @@ from glocal.research import plugins
 from glocal.research.backbones import BACKBONES
 from glocal.research.data.augment import Augment
 from glocal.research.data.episodes import EpisodeSpec
-from glocal.research.methods import METHODS, SWITCHES, current_name
+from glocal.research.methods import METHODS, SWITCHES
 
 DEEPEST = 16  # sections and lists in one another; a recipe has two, a setting of a plugin may have more
 LARGEST = 2**63  # whole numbers are below it, as TOML says
@@ -173,11 +173,6 @@ class Recipe(Section):
     train: MetaTraining = MetaTraining()
     validation: Validation = Validation()
     speed: Speed = Speed()
-
-    @field_validator("method")
-    @classmethod
-    def _name_of_today(cls, method: Component) -> Component:
-        return method.model_copy(update={"name": current_name(method.name, method.settings)})
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Recipe:

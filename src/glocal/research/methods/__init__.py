@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,22 +43,13 @@ METHODS: dict[str, type[Method]] = {
 
 SWITCHES = ("centre",)  # settings that are off or on for every method
 """Settings that every method takes beside its own."""
-ADDED_TO_GEL = inspect.signature(FrozenGEL).parameters.keys() - inspect.signature(GEL).parameters.keys()
-
-
-def current_name(name: str, settings: Mapping[str, Any]) -> str:
-    """The name under which METHODS has what a recipe or a checkpoint calls ``name``.
-
-    In files from before the two were told apart ``gel`` also has the settings of ``frozen-gel``.
-    """
-    return "frozen-gel" if name == "gel" and ADDED_TO_GEL & settings.keys() else name
 
 
 def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:
     """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
     own = {**settings}
     centre = own.pop("centre", False)
-    method = plugins.find(plugins.METHODS, METHODS, current_name(name, own))(dim, **own)
+    method = plugins.find(plugins.METHODS, METHODS, name)(dim, **own)
     return Centred(method, dim) if centre else method
 
 

@@ -13,8 +13,7 @@ lets the embedding turn, x + W x with W = 0 at the start; ``channel_gains`` brin
 one size first, by the base pictures; ``attention_width`` and ``local_width`` keep the head of a wide backbone small.
 
 Differs from the paper: in all of that.  With every setting off it is ``gel``, but for the numbers that the calibration
-starts with.  Models and tables from before the two
-were told apart call it ``gel``; those models load as this method.
+starts with.
 
 >>> import torch
 >>> from glocal.research.types import Episode
