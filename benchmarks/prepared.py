@@ -15,7 +15,6 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +28,6 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader
 from glocal.research.data.prepare import prepare
 from glocal.research.data.prepared import open_prepared
-from glocal.research.data.prepared_writer import Sample
 from glocal.research.engine.recipe import load_recipe
 from glocal.research.ops.similarity import pool
 
@@ -46,11 +44,6 @@ def write_jpegs(folder: Path, images: int) -> None:
         path = folder / f"class {i % CLASSES}" / f"{i}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         coarse.resize((SIZE, SIZE), Image.Resampling.BICUBIC).save(path, quality=90)
-
-
-def samples(folder: Path) -> Iterator[Sample]:
-    for path in sorted(folder.glob("*/*.jpg")):
-        yield Sample(path.parent.name, path.read_bytes(), str(path))
 
 
 def seconds(data: ClassDataset, indices: np.ndarray) -> float:
@@ -116,11 +109,11 @@ def main() -> None:
         files, folder = Path(home, "files"), Path(home, "prepared")
         write_jpegs(files, images)
         begin = time.perf_counter()
-        prepare(folder, {"all": lambda: samples(files)}, name="jpegs", packing="files", key="")
+        prepare(folder, "jpegs", files, shares=(1, 0, 0))
         preparing = time.perf_counter() - begin
         jpeg = ClassDataset.from_folder(files)
         begin = time.perf_counter()
-        prepared = open_prepared(folder, "all")
+        prepared = open_prepared(folder, "train")
         opening = time.perf_counter() - begin
         if prepared.manifest != jpeg.manifest:
             raise SystemExit("the two forms are not the same data set")

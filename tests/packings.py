@@ -163,11 +163,6 @@ def cifar_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: 
     dump(root / f"CIFAR_FS_{split}.pickle", value, protocol=3)
 
 
-@per_split("cifar-fs: pickles by split with names")
-def named_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
-    dump(root / f"{split}.pickle", {"data": [*pictures], "labels": names}, protocol=5)
-
-
 @per_split("cifar-fs: pickles numbered in no known order")
 def numbered_pickles(root: Path, split: str, classes: dict[str, Pixels], pictures: Pixels, names: list[str]) -> None:
     number = {name: 90 + i for i, name in enumerate(classes)}  # 90 is rose, of the test split
@@ -196,14 +191,6 @@ def cifar100_python(root: Path, content: Content) -> Path:
     meta = {b"fine_label_names": [name.encode() for name in CIFAR100], b"coarse_label_names": [*SUPERCLASSES]}
     dump(root / "cifar-100-python" / "meta", meta)
     write_file(root / "cifar-100-python" / "file.txt~", b"as in the original")
-    return root
-
-
-@packing("fc100: folders of superclasses")
-def by_superclass(root: Path, content: Content) -> Path:
-    home = {name: each for each, names in SUPERCLASSES.items() for name in names}
-    for _, name, file, pixels in rows(content):
-        write_file(root / home[name] / name / f"{file}.png", png(pixels))
     return root
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import os
+import struct
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -48,6 +50,13 @@ def png(pixels: np.ndarray) -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(pixels).save(buffer, "PNG", compress_level=1)
     return buffer.getvalue()
+
+
+def png_claiming(width: int, height: int) -> bytes:
+    """A PNG whose header promises more than is there."""
+    black = png(np.zeros((8, 8, 3), np.uint8))
+    head = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return black[:8] + struct.pack(">I", 13) + head + struct.pack(">I", zlib.crc32(head)) + black[33:]
 
 
 def count_decodes(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:

@@ -11,8 +11,7 @@ import pytest
 from PIL import ImageFile
 
 from glocal.research.data.dataset import ClassDataset
-from hostile_files import png_claiming
-from pictures import png, write_classes, write_file
+from pictures import png, png_claiming, write_classes, write_file
 
 NOISE = png(np.random.default_rng(1).integers(0, 256, (48, 64, 3), dtype=np.uint8))
 BAD = {  # file -> content, the reason told

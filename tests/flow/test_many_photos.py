@@ -21,8 +21,8 @@ from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.store import Store
 from glocal.bulk.workers import work
 from glocal.recognizer.enrolled import TOLERANCE, relative
-from hostile_files import png_claiming
 from photos import WORDS, recognizer, write
+from pictures import png_claiming
 from refusal import one_sentence, refused
 from web import served
 

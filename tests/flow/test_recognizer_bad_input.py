@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 import pytest
 from PIL import Image
 
-from hostile_files import png_claiming
 from photos import recognizer, write, write_classes
-from pictures import write_file
+from pictures import png_claiming, write_file
 
 
 class Place(NamedTuple):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Force, Json, SkipBad, bars, check_free, meter, show, stages
+from glocal.cli.console import Force, Json, SkipBad, bars, check_free, show, stages
 from glocal.cli.printing import tell
 from glocal.common.errors import DataError
 from glocal.common.words import counted
@@ -48,7 +48,7 @@ def list_(json: Json = False) -> None:
 @data.command()
 def prepare(
     name: Name,
-    source: Annotated[Path, typer.Option("--from", help="Folder, zip, tar, CSV, pickle or npz that you have.")],
+    source: Annotated[Path, typer.Option("--from", help="Folder, zip or tar that you have.")],
     out: Annotated[Path | None, typer.Option("--out", "-o", help="New folder; NAME below GLOCAL_DATA.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="How classes without a split are divided.")] = 0,
     shares: Annotated[str, typer.Option(help="Their shares for train, val and test.")] = "60,16,24",
@@ -56,26 +56,21 @@ def prepare(
     json: Json = False,
 ) -> None:
     """Recognise what you have of a data set and convert it once; stopped, the same command goes on."""
-    from glocal.research.data.packings import recognise
     from glocal.research.data.prepare import prepare as run
 
     _refuse_ready(name)
-    parts = _shares(shares)
-    # Looking into a large archive takes time, so what is missing is said first.
-    target = _folder(name, "--out DIR") if out is None else out
-    packing = recognise(name, source, seed=seed, shares=parts)
+    target, parts = _folder(name, "--out DIR") if out is None else out, _shares(shares)
     with bars() as progress:
-        totals, told = packing.counts or {}, stages(progress)
+        report = stages(progress)
         try:
             index = run(
                 target,
-                packing.splits,
-                name=packing.dataset,
-                packing=packing.words,
-                variant=packing.variant,
-                key=packing.key,
+                name,
+                source,
+                seed=seed,
+                shares=parts,
                 skip_bad=skip_bad,
-                progress=lambda split, done: told(split, done, totals.get(split)),
+                progress=lambda split, done, *, total: report(split, done, total),
             )
         except KeyboardInterrupt:
             progress.stop()
@@ -91,17 +86,15 @@ def prepare(
 def verify(
     name: Name,
     folder: Annotated[Path | None, typer.Argument(help="The prepared folder; NAME below GLOCAL_DATA.")] = None,
-    deep: Annotated[bool, typer.Option("--deep", help="Read every picture again and compare it.")] = False,
     json: Json = False,
 ) -> None:
-    """Hold a prepared data set against what is published; exit code 1 when something is wrong with it."""
+    """Compare a prepared data set with what is published; exit code 1 when something is wrong with it."""
     from glocal.research.data.verify import verify as run
 
     if folder is None:
         _refuse_ready(name)
     where = _folder(name, "DIR") if folder is None else folder
-    with bars() as progress:
-        verdict = run(where, name, deep=deep, progress=meter(progress, "reading"))
+    verdict = run(where, name)
     show(verdict.to_json(), as_json=json, otherwise=lambda: _verdict_lines(verdict))
     if verdict.problems:
         raise typer.Exit(1)

@@ -242,20 +242,6 @@ def pixels_of(data: bytes) -> int:
         return 0
 
 
-def picture_size(data: bytes, *, name: str) -> tuple[int, int]:
-    """(H, W) of a picture once it is upright, as its header says."""
-    try:
-        with _stream(data, name) as stream, Image.open(stream, formats=_formats()) as image:
-            if image.format == "TIFF":
-                image.load()  # Pillow turns these itself, before or while it loads them, by version
-            turned = _orientation(image) in (5, 6, 7, 8)
-            return (image.width, image.height) if turned else (image.height, image.width)
-    except UnusableImage:
-        raise
-    except Exception as error:
-        raise UnusableImage(name, f"its header cannot be read ({error}); copy it again") from error
-
-
 def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
     """(H, W, 3) -> (size, size, 3): short side resized, centre cut out; what needs neither passes untouched."""
     size, height, width = preprocess.size, *image.shape[:2]

@@ -16,7 +16,7 @@ from glocal.recognizer.photos.images import fit
 from glocal.recognizer.photos.sources import made_ahead
 from glocal.research.data.augment import shift
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.prepared import MappedBlobs, MappedImages
+from glocal.research.data.prepared import MappedPictures
 from glocal.research.types import Encoder, Preprocess
 
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
@@ -42,7 +42,7 @@ class ImageLoader:
         They are decoded once and stay in memory, unless they come from a prepared data set and would take more than
         ``HELD_UP_TO`` bytes there: then each is read through the memory map whenever it is asked for.
         """
-        mapped = isinstance(self.dataset.source, MappedImages | MappedBlobs)
+        mapped = isinstance(self.dataset.source, MappedPictures)
         if mapped and len(indices) * 3 * self.preprocess.size**2 > HELD_UP_TO:
             return ReadThrough(self, indices)
         return self(indices)
