@@ -86,7 +86,12 @@ def test_too_few_photos_in_one_line_each_and_nothing_about_good_ones() -> None:
     assert recognizer({"zero": 8, "one": 8}).findings() == []
 
 
-@pytest.mark.parametrize("name", ["", " ", " x", "a/b", "a\\b", "..", ".", "x\ny", "x" * 201, "unknown", "UNKNOWN"])
+INVISIBLE = ["no\u200bnut", "\u202enut", "nut\ufeff", "nut\u00ad", "\u3164"]
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", " x", "a/b", "a\\b", "..", ".", "x\ny", "x" * 201, "unknown", "UNKNOWN", *INVISIBLE]
+)
 def test_names_that_are_refused(name: str) -> None:
     with refused("class-name"):
         check_class_name(name)
@@ -95,11 +100,17 @@ def test_names_that_are_refused(name: str) -> None:
 def test_names_that_are_fine() -> None:
     assert check_class_name("u\u0308ber") == "\u00fcber"
     assert check_class_name("螺栓 M6 (old)") == "螺栓 M6 (old)"
-    check_distinct(["a", "b"])
+    check_distinct(["a", "b", "ä", "м", "m"])
     with refused("same-class-name", "'Bolt' and 'bolt'"):
         check_distinct(["Bolt", "bolt"])
     with refused("same-class-name", "two classes called 'bolt'"):
         check_distinct(["bolt", "nut", "bolt"])
+
+
+@pytest.mark.parametrize("other", ["b\u043elt", "\uff42olt", "bolt\ufe0f", "B\u043eLT"])
+def test_names_that_look_the_same_are_refused(other: str) -> None:
+    with refused("same-class-name", "'bolt'", "look the same"):
+        check_distinct(["bolt", check_class_name(other)])
 
 
 USUAL = {"E_c": (-9.0, -7.0), "E_f": (1.0, 3.0), "patches": (20.0, 45.0), "open_score": (-6.0, -4.0)}

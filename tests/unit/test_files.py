@@ -61,6 +61,10 @@ def test_a_file_is_on_the_disk_before_it_gets_its_name_and_the_name_before_anybo
     done.clear()
     remove(target)
     assert done == [f"sync {tmp_path.name}"]
+    done.clear()
+    write_text(tmp_path / "new" / "below" / "note.txt", "kept")
+    assert done[:2] == ["sync new", f"sync {tmp_path.name}"]
+    assert done[-1] == "sync below"
 
 
 def test_permissions_and_links_stay(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from glocal.common.errors import DataError
-from glocal.common.files import alone_at, begin, or_not_written, put, there_already
+from glocal.common.files import alone_at, begin, make_folder, or_not_written, put, there_already
 from glocal.recognizer.encoder import BATCH
 from glocal.recognizer.file import check_target
 from glocal.recognizer.photos.sources import Unreadable
@@ -89,7 +89,7 @@ class ResultFile:
 
         What a failed run has answered stays for the next one; if that is nothing, nothing stays.
         """
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self.path.parent)
         header = self._format.header
         kept = f"what was answered so far is kept in {self.partial.name}, continue with --resume when there is room"
         ours = partial(or_not_written, self.path, kept)  # not around what the caller does between two batches

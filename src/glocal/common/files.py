@@ -29,7 +29,7 @@ def replacing(
     ``lasting`` a power cut may leave nothing, or anything, under the name: for what can be had again.
     """
     path = Path(os.path.realpath(path)) if os.path.islink(path) else Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     partial = path.with_name(f".{uuid4().hex}.partial")  # short: path.name itself may be near the length limit
     try:
         begin(partial, path)
@@ -41,6 +41,14 @@ def replacing(
             os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """With its parents; after a power cut they are there."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(mode=mode, parents=True, exist_ok=True)
+    for each in missing:
+        sync(each.parent)
 
 
 def begin(partial: Path, path: Path) -> None:
@@ -98,7 +106,7 @@ def alone_at(path: Path) -> Iterator[None]:
         return
     lock = path.with_name(f".{path.name}.lock")
     with or_not_written(path, "check the permissions of its folder, or choose another place"):
-        lock.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(lock.parent)
         opened = os.open(lock, os.O_CREAT | os.O_RDWR, 0o666)
     try:
         if not _takes(opened):

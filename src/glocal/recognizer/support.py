@@ -29,6 +29,10 @@ LONGEST = 200  # characters of a name
 THUMBNAIL = 112  # pixels a side
 CELLS = 16
 NEAR = 0.99  # correlation
+_UNPRINTED = ("Cc", "Cf", "Cs", "Zl", "Zp")  # Unicode: control, format (zero width, bidi), surrogate, line, paragraph
+_INVISIBLE = "\u034f\u115f\u1160\u2800\u3164\uffa0"  # of other categories
+# Cyrillic and Greek letters that look like Latin ones.
+_LATIN = str.maketrans("АВЕЅІЈКМНОРСТУХаеѕіјорсухԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧονρ", "ABESIJKMHOPCTYXaesijopcyxqwABEZHIKMNOPTYXovp")
 
 
 @dataclass(frozen=True)
@@ -169,8 +173,8 @@ def check_class_name(name: str) -> str:
             f"the name of a class may have at most {LONGEST} characters, got {len(clean)} ({clean[:30]!r}...); "
             "shorten it"
         )
-    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in clean):
-        raise _bad_name(f"the name of a class must be one line of printable letters, got {name!r}; rename it")
+    if any(unicodedata.category(letter) in _UNPRINTED or letter in _INVISIBLE for letter in clean):
+        raise _bad_name(f"the name of a class must be one line of visible letters, got {name!a}; rename it")
     if "/" in clean or "\\" in clean or clean in (".", ".."):
         raise _bad_name(f"the name of a class must not be a path, got {name!r}; leave out slashes, '.' and '..'")
     if clean.casefold() == UNKNOWN_NAME:
@@ -187,20 +191,27 @@ def _bad_name(sentence: str) -> DataError:
 
 def check_distinct(names: Iterable[str]) -> None:
     """Refuse names that people, and some file systems, take for the same."""
-    seen: dict[str, str] = {}
+    earlier: dict[str, str] = {}
     for name in names:
-        folded = name.casefold()
-        if seen.get(folded) == name:
+        key = _appearance(name)
+        other = earlier.get(key)
+        if other == name:
             raise DataError(
                 f"there are two classes called {name!r}; names must differ, rename one", code="same-class-name"
             )
-        if folded in seen:
-            raise DataError(
-                f"the classes {seen[folded]!r} and {name!r} differ only in upper and lower case; merge them or rename "
-                "one",
-                code="same-class-name",
-            )
-        seen[folded] = name
+        if other is not None:
+            alike = f"{other!a} and {name!a} look the same"
+            if other.casefold() == name.casefold():
+                alike = f"{other!r} and {name!r} differ only in upper and lower case"
+            raise DataError(f"the classes {alike}; merge them or rename one", code="same-class-name")
+        earlier[key] = name
+
+
+def _appearance(name: str) -> str:
+    """Equal for names that look equal but for upper and lower case."""
+    plain = unicodedata.normalize("NFKC", name).translate(_LATIN)
+    shown = (letter for letter in plain if not "\ufe00" <= letter <= "\ufe0f")  # variants of a sign
+    return " ".join("".join(shown).casefold().split())
 
 
 def signature(pixels: Pixels) -> Pixels:

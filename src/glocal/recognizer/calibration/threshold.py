@@ -51,6 +51,11 @@ class Threshold:
         rest = (self.expected, self.spread, *(self.interval or ()), *(self.per_class or ()))
         if not all(each is None or math.isfinite(each) for each in rest):
             raise RecipeError("what belongs to a threshold must be finite, got a number that is not", code="not-finite")
+        for name in ("max_false_unknown", "expected", "interval"):
+            rate = getattr(self, name)
+            rates = rate if isinstance(rate, tuple) else (rate,)
+            if not all(each is None or 0 <= each <= 1 for each in rates):
+                raise RecipeError(f"{name} of a threshold must lie between 0 and 1, got {rate}", code="bad-rate")
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; an infinite threshold is written as None, because JSON has no infinity."""

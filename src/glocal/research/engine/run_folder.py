@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor
 
 from glocal.common.errors import GlocalError, RecipeError
-from glocal.common.files import write_text
+from glocal.common.files import make_folder, write_text
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.distributed import world
 from glocal.research.engine.recipe import Recipe, parse_recipe
@@ -80,7 +80,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     if not world().first:  # of several ranks one writes
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     try:
         with FileLock(folder / LOCK, timeout=0):
             try:
