@@ -38,8 +38,7 @@ def _ask(server: Server) -> APIRouter:
         now = await server.now()
         now.enrolled()
         images, _ = await read_form(request, settings)
-        waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
-        results = await while_connected(request, waiting)
+        results = await while_connected(request, server.answers(now, images))
         for each in results:
             metrics.pictures.labels(_kind(each)).inc()
             if remember and not isinstance(each, Unreadable):
@@ -55,8 +54,7 @@ def _ask(server: Server) -> APIRouter:
         now = await server.now()
         classes = now.enrolled().classes
         images, _ = await read_form(request, settings, folders=True)
-        waiting = server.worker.predict(now, images, settings.limits.answer_seconds)
-        results = await while_connected(request, waiting)
+        results = await while_connected(request, server.answers(now, images))
         filed = [each.name.split("/")[0] for each in images]
         answers = [each if isinstance(each, Unreadable) else each.answer for each in results]
         return Json({"version": now.version, **judged(classes, filed, answers).to_json()})
@@ -139,7 +137,8 @@ def _teach(server: Server) -> APIRouter:
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:
         """A new class from its photos."""
         images, fields = await read_form(request, server.settings, fields=["name"])
-        return await server.change(workspace.add_class, fields["name"], images, expected=if_match)
+        photos = await server.sources(images)
+        return await server.change(workspace.add_class, fields["name"], photos, expected=if_match)
 
     @router.post("/example", response_model=schemas.ChangedBody)
     async def add_example(if_match: IfMatch = None) -> Response:
@@ -165,13 +164,14 @@ def _teach(server: Server) -> APIRouter:
     async def add_photos(request: Request, if_match: IfMatch = None) -> Response:
         """Photos for a class that is there."""
         images, fields = await read_form(request, server.settings, fields=["class"])
-        return await server.change(workspace.add_photos, fields["class"], images, expected=if_match)
+        photos = await server.sources(images)
+        return await server.change(workspace.add_photos, fields["class"], photos, expected=if_match)
 
     @router.post("/unknowns", response_model=schemas.ChangedBody, openapi_extra=form_schema())
     async def add_unknown(request: Request, if_match: IfMatch = None) -> Response:
         """Known unknowns: photos of other things, which it is to call unknown."""
         images, _ = await read_form(request, server.settings)
-        return await server.change(workspace.add_unknown, images, expected=if_match)
+        return await server.change(workspace.add_unknown, await server.sources(images), expected=if_match)
 
     @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
     async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:

@@ -44,9 +44,7 @@ class Limits:
     request_bytes: int = 128 << 20
     waiting_bytes: int = 512 << 20  # of all uploads that are being received or decoded
     json_bytes: int = 64 << 10  # of a body that is no upload
-    pixels: int = 64_000_000  # of one picture; a phone takes 50 million
-    request_pixels: int = 400_000_000  # of all pictures of a request: a few bytes can unpack to many pixels
-    queue_pixels: int = 800_000_000  # of all pictures that wait or are being answered
+    pixels: int = 64_000_000  # of one picture; a JPEG of more is decoded at reduced size
     images: int = 64  # of one request
     upload_seconds: float = 60.0  # until a body has arrived
     answer_seconds: float = 60.0  # until a picture is answered

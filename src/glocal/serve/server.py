@@ -7,18 +7,18 @@ fill by themselves, and a lone picture waits for nobody.
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NoReturn
 
 from fastapi import Header
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
@@ -27,14 +27,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glocal.recognizer.encoder import BATCH
-from glocal.recognizer.photos.images import Pixels, UnusableImage
-from glocal.recognizer.photos.sources import Source
+from glocal.recognizer.photos.images import UnusableImage
+from glocal.recognizer.photos.sources import Picture, Source, Unreadable
+from glocal.serve.decoder import Decoder, Upload
 from glocal.serve.problems import Json, busy
-from glocal.serve.security import Limits, Settings
+from glocal.serve.security import Settings
 from glocal.serve.snapshot import Result, Snapshot
 from glocal.serve.workspace import Changed, Workspace
 
-LONGEST_WAIT = 60  # seconds that a client is told to wait at most
+RETRY = 5  # seconds after which a client may ask again
 IfMatch = Annotated[
     str | None, Header(alias="If-Match", description="The version that the change is meant for; 409 when it is another")
 ]
@@ -46,65 +47,31 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 @dataclass(frozen=True)
 class _Job:
-    """The pictures of one request, all answered by one version of the recognizer."""
+    """The photos of one request, all answered by one version of the recognizer."""
 
     snapshot: Snapshot
-    sources: Sequence[Source]
+    photos: Sequence[Picture | Unreadable]
     future: Future[list[Result]] = field(default_factory=Future)
-    abandoned: threading.Event = field(default_factory=threading.Event)  # nobody waits for it any more
-
-    @property
-    def pixels(self) -> int:
-        return sum(each.pixels for each in self.sources)
-
-    def wanted(self) -> list[Source]:
-        """The pictures, which are not decoded any more when nobody waits."""
-        return [replace(each, read=partial(self._read, each)) for each in self.sources]
-
-    def _read(self, source: Source) -> Pixels:
-        if self.abandoned.is_set():
-            raise UnusableImage(source.name, "nobody waits for the answer any more")
-        return source.read()
 
 
 class Worker:
-    def __init__(self, *, queue: int, on_batch: Callable[[int], None], pixels: int = Limits.queue_pixels) -> None:
-        self._most, self._most_pixels, self._on_batch = queue, pixels, on_batch  # which is told the number of pictures
+    """The thread that answers."""
+
+    def __init__(self, on_batch: Callable[[int], None] = lambda n: None) -> None:
+        self._on_batch = on_batch  # is called with the number of photos
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
-        self._speed = 0.0  # pictures per second, of late
-        self.pending = 0  # pictures accepted and not yet answered
-        self._pending_pixels = 0
         self._thread = threading.Thread(target=self._run, name="glocal-answer", daemon=True)
         self._thread.start()
 
-    async def predict(self, snapshot: Snapshot, sources: Sequence[Source], seconds: float) -> list[Result]:
-        """Answers in the order of the pictures; a request that takes too long is not computed any more."""
-        job = self._take(snapshot, sources)
-        try:
-            async with asyncio.timeout(seconds):
-                return await asyncio.wrap_future(job.future)
-        except TimeoutError:
-            raise busy("the pictures were not answered in time", self._retry_after()) from None
-        finally:
-            job.abandoned.set()  # also when the client hung up
-
-    def submit(self, snapshot: Snapshot, sources: Sequence[Source]) -> Future[list[Result]]:
-        """All of them or none; busy when there is no room.  A future that is cancelled in time costs nothing."""
-        return self._take(snapshot, sources).future
-
-    def _take(self, snapshot: Snapshot, sources: Sequence[Source]) -> _Job:
-        job = _Job(snapshot, sources)
+    def submit(self, snapshot: Snapshot, photos: Sequence[Picture | Unreadable]) -> Future[list[Result]]:
+        """Answers in the order of the photos; a future that is cancelled in time costs nothing."""
+        job = _Job(snapshot, photos)
         with self._changed:
-            crowded = self.pending and self._pending_pixels + job.pixels > self._most_pixels
-            if self._closed or crowded or self.pending + len(sources) > self._most:
-                raise busy("too many pictures at once", self._retry_after())
-            self.pending += len(sources)
-            self._pending_pixels += job.pixels
             self._jobs.append(job)
             self._changed.notify()
-        return job
+        return job.future
 
     def close(self) -> None:
         """Finish what was accepted, then stop."""
@@ -114,49 +81,39 @@ class Worker:
         self._thread.join()
 
     def _run(self) -> None:
-        while jobs := self._arrived():
+        while jobs := self._next_jobs():
             wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
-            started, n = time.perf_counter(), sum(len(job.sources) for job in wanted)
-            outcomes = self._outcomes(wanted)
             if wanted:
-                speed = n / (time.perf_counter() - started)
-                self._speed = 0.8 * (self._speed or speed) + 0.2 * speed
-                self._on_batch(n)
-            with self._changed:
-                self.pending -= sum(len(job.sources) for job in jobs)
-                self._pending_pixels -= sum(job.pixels for job in jobs)
-            for job, outcome in zip(wanted, outcomes, strict=True):
+                self._on_batch(sum(len(job.photos) for job in wanted))
+            for job, outcome in zip(wanted, _outcomes(wanted), strict=True):
                 if isinstance(outcome, Exception):
                     job.future.set_exception(outcome)
                 else:
                     job.future.set_result(outcome)
 
-    def _arrived(self) -> list[_Job]:
+    def _next_jobs(self) -> list[_Job]:
         """The oldest request, and those after it that fit into its batch; none when closed and all is done."""
         with self._changed:
             self._changed.wait_for(lambda: self._jobs or self._closed)
             jobs: list[_Job] = []
             room = BATCH
             while self._jobs and (not jobs or self._jobs[0].snapshot is jobs[0].snapshot):
-                if jobs and len(self._jobs[0].sources) > room:
+                if jobs and len(self._jobs[0].photos) > room:
                     break
                 jobs.append(self._jobs.popleft())
-                room -= len(jobs[-1].sources)
+                room -= len(jobs[-1].photos)
             return jobs
 
-    def _outcomes(self, jobs: list[_Job]) -> list[list[Result] | Exception]:
-        """Of each request its answers; bad pictures are among them, a mistake of ours must stop nobody else."""
-        if not jobs:
-            return []
-        try:
-            results = iter(jobs[0].snapshot.predict([source for job in jobs for source in job.wanted()]))
-            return [list(islice(results, len(job.sources))) for job in jobs]
-        except Exception as error:
-            return [error] if len(jobs) == 1 else [self._outcomes([job])[0] for job in jobs]
 
-    def _retry_after(self) -> int:
-        """Seconds until there is room again, as far as one can tell."""
-        return min(LONGEST_WAIT, max(1, math.ceil(self.pending / self._speed))) if self._speed else 1
+def _outcomes(jobs: list[_Job]) -> list[list[Result] | Exception]:
+    """The answers of each request, or the exception of this one alone."""
+    if not jobs:
+        return []
+    try:
+        results = iter(jobs[0].snapshot.predict([photo for job in jobs for photo in job.photos]))
+        return [list(islice(results, len(job.photos))) for job in jobs]
+    except Exception as error:
+        return [error] if len(jobs) == 1 else [_outcomes([job])[0] for job in jobs]
 
 
 class Metrics:
@@ -182,16 +139,16 @@ class Server:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace, self.settings, self._started = workspace, settings, time.monotonic()
         self.metrics = Metrics()
-        self.worker = Worker(
-            queue=settings.queue, on_batch=self.metrics.batches.observe, pixels=settings.limits.queue_pixels
-        )
+        self.worker = Worker(self.metrics.batches.observe)
+        self.decoder = Decoder(workers=workspace.workers, max_pixels=settings.limits.pixels)
+        self._accepted = 0  # photos that wait or are being decoded and answered
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="glocal-change")
         self._waiting = 0
         gauge = self.metrics.gauge
         gauge("version", "Of what is taught.", lambda: workspace.snapshot.version)
         gauge("classes", "Classes taught.", lambda: len(workspace.snapshot.classes))
         gauge("photos", "Support photos.", lambda: len(workspace.snapshot.photos))
-        gauge("queue_pictures", "Pictures that wait or are being answered.", lambda: self.worker.pending)
+        gauge("queue_pictures", "Pictures that wait or are being answered.", lambda: self._accepted)
         gauge("queue_limit", "Pictures that may.", lambda: settings.queue)
         gauge("uptime_seconds", "Since the start.", self.uptime)
         if STATM.exists():
@@ -203,6 +160,32 @@ class Server:
         if self.workspace.is_current:
             return self.workspace.snapshot
         return await run_in_threadpool(self.workspace.take_in)
+
+    async def answers(self, now: Snapshot, uploads: Sequence[Upload]) -> list[Result]:
+        """In the order of the photos; a request that takes too long is not computed any more."""
+        with self._room(len(uploads)):
+            try:
+                async with asyncio.timeout(self.settings.limits.answer_seconds):
+                    photos = await self.decoder.take(uploads, now.enrolled().encoder.preprocess)
+                    return await asyncio.wrap_future(self.worker.submit(now, photos))
+            except TimeoutError:
+                raise busy("the photos were not answered in time", RETRY) from None
+
+    async def sources(self, uploads: Sequence[Upload]) -> list[Source]:
+        """Photos for a change, decoded before its turn comes."""
+        with self._room(len(uploads)):
+            preprocess = await run_in_threadpool(self.workspace.preprocess)
+            return [_source(each) for each in await self.decoder.take(uploads, preprocess)]
+
+    @contextmanager
+    def _room(self, n: int) -> Iterator[None]:
+        if self._accepted + n > self.settings.queue:
+            raise busy("too many photos at once", RETRY)
+        self._accepted += n
+        try:
+            yield
+        finally:
+            self._accepted -= n
 
     def uptime(self) -> float:
         return time.monotonic() - self._started
@@ -222,9 +205,20 @@ class Server:
 
     def close(self) -> None:
         """Finish what was accepted."""
+        self.decoder.close()
         self.worker.close()
         self._changes.shutdown()
         self.workspace.close()
+
+
+def _source(photo: Picture | Unreadable) -> Source:
+    if isinstance(photo, Unreadable):
+        return Source(photo.path, partial(_raise, UnusableImage(photo.path, photo.error)), photo)
+    return Source(photo.name, lambda: photo.pixels, photo)
+
+
+def _raise(error: Exception) -> NoReturn:
+    raise error
 
 
 class Measured:

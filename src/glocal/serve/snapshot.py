@@ -20,7 +20,7 @@ from glocal.recognizer.encoder import BATCH, Batch
 from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Views, join
 from glocal.recognizer.photos.images import encoded
-from glocal.recognizer.photos.sources import Picture, Source, Unreadable
+from glocal.recognizer.photos.sources import Picture, Unreadable
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
@@ -109,20 +109,21 @@ class Snapshot:
             "threshold": None if who is None else who.threshold.to_json(),
         }
 
-    def predict(self, sources: Sequence[Source]) -> list[Result]:
-        """One result per picture, in order."""
-        who, found = self.enrolled(), list[Result]()
-        for batch, answers in who.batches(sources):
-            place = 0  # among the readable ones
-            for picture, answer in zip(batch.pictures, answers, strict=True):
+    def predict(self, photos: Sequence[Picture | Unreadable]) -> list[Result]:
+        """One result per photo, in order."""
+        who, results = self.enrolled(), list[Result]()
+        for start in range(0, len(photos), BATCH):
+            batch = who.encoder.batch(photos[start : start + BATCH])
+            row = 0  # of the features: unreadable photos have none
+            for photo, answer in zip(batch.pictures, who.answer(batch), strict=True):
                 if isinstance(answer, Unreadable):
-                    found.append(answer)
-                elif isinstance(picture, Picture):
-                    views = batch.views.rows(slice(place, place + 1)).stored()
+                    results.append(answer)
+                elif isinstance(photo, Picture):
+                    views = batch.views.rows(slice(row, row + 1)).stored()
                     own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
-                    found.append(QueryAnswer(Query(picture, own, time.time()), answer))
-                    place += 1
-        return found
+                    results.append(QueryAnswer(Query(photo, own, time.time()), answer))
+                    row += 1
+        return results
 
     def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
         """About pictures that were encoded before."""

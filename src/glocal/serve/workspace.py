@@ -24,6 +24,7 @@ from glocal.recognizer import Recognizer
 from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
 from glocal.recognizer.file import check_target, read_manifest
 from glocal.recognizer.model import DEFAULT
+from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import find_model
 from glocal.recognizer.support import Bank
@@ -55,11 +56,12 @@ class Workspace:
     def __init__(self, file: Path, *, model: str = DEFAULT, device: str = "auto", workers: int = 2) -> None:
         check_target(file)
         file = file.resolve() if file.is_symlink() else file  # its history is beside the file, and the link stays
+        self._first_preprocess: Preprocess | None = None
         if file.exists():
             read_manifest(file)  # nothing is written beside a file that is none of ours
         else:
-            find_model(model, device=device)  # a misspelt model is told of now, not at the first class
-        self.file, self.model, self._device, self._workers = file, model, device, workers
+            self._first_preprocess = find_model(model, device=device).preprocess  # a misspelt model is refused now
+        self.file, self.model, self._device, self.workers = file, model, device, workers
         self._changing, self._answering = threading.Lock(), threading.Lock()
         self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
         self._unsure = False  # whether a change that failed on the disk is in the file or not
@@ -75,6 +77,14 @@ class Workspace:
             except BaseException:
                 self._owned.release()
                 raise
+
+    def preprocess(self) -> Preprocess:
+        """What the encoder takes, also when it is the one of a first class that is still to come."""
+        if self.snapshot.recognizer is not None:
+            return self.snapshot.recognizer.encoder.preprocess
+        if self._first_preprocess is None:
+            self._first_preprocess = find_model(self.model, device=self._device).preprocess
+        return self._first_preprocess
 
     def close(self) -> None:
         with self._changing:
@@ -215,7 +225,7 @@ class Workspace:
                 changed = copy.copy(self.snapshot.recognizer)
                 findings = change(changed)
             elif first is not None:
-                how: dict[str, Any] = {"model": self.model, "device": self._device, "workers": self._workers}
+                how: dict[str, Any] = {"model": self.model, "device": self._device, "workers": self.workers}
                 changed = Recognizer.enroll(first, skip_bad=True, **how)
                 findings = changed.findings()
             else:
@@ -298,7 +308,7 @@ class Workspace:
     def _load(self, file: Path | None) -> Recognizer | None:
         if file is None or not file.exists():
             return None
-        return Recognizer.load(file, device=self._device, workers=self._workers)
+        return Recognizer.load(file, device=self._device, workers=self.workers)
 
 
 def _owned(file: Path) -> FileLock:

@@ -233,15 +233,6 @@ def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
     return buffer.getvalue()
 
 
-def pixels_of(data: bytes) -> int:
-    """As the header says; 0 where there is no telling."""
-    try:
-        with Image.open(io.BytesIO(data), formats=_formats()) as image:
-            return image.width * image.height
-    except Exception:  # whatever is wrong with it is told when it is decoded
-        return 0
-
-
 def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
     """(H, W, 3) -> (size, size, 3): short side resized, centre cut out; what needs neither passes untouched."""
     size, height, width = preprocess.size, *image.shape[:2]

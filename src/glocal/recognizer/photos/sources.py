@@ -36,11 +36,11 @@ U = TypeVar("U")
 
 @dataclass(frozen=True)
 class Source:
-    """A picture not yet opened."""
+    """A picture not yet opened, or one that was opened elsewhere."""
 
     name: str  # what a person would look for
     read: Callable[[], Pixels]  # (H, W, 3)
-    pixels: int = 0  # that it will have, where that is known before
+    taken: Picture | Unreadable | None = None  # as an encoder sees it, where that is known already
 
 
 Image_: TypeAlias = "str | Path | bytes | Image.Image | np.ndarray[Any, Any] | Source"
@@ -91,6 +91,9 @@ def _raise(error: UnusableImage) -> NoReturn:
 
 def take(source: Source, preprocess: Preprocess) -> Picture | Unreadable:
     """Decode and cut one picture; what is wrong with it is an answer too, because a folder must not stop at it."""
+    taken = source.taken
+    if isinstance(taken, Unreadable) or (taken is not None and len(taken.pixels) == preprocess.size):
+        return taken
     try:
         pixels = fit(source.read(), preprocess)
     except UnusableImage as bad:
