@@ -23,7 +23,6 @@ from glocal.common.errors import RecipeError, WeightsError
 from glocal.common.words import listed
 from glocal.research.backbones import build_backbone
 from glocal.research.engine.checkpoint import Model, check_outline
-from glocal.research.engine.torch_file import check_torch_file
 from glocal.research.engine.weight_layouts import (
     BASE_ROWS,
     IMAGES,
@@ -40,6 +39,7 @@ from glocal.research.methods.att import ATTG
 _some = partial(listed, most=3)  # weights in a sentence
 OUR_OWN = re.compile(r"layer[34]\.drop\.step")
 CONTAINERS = ("params", "cls_params", "state_dict")  # where the programs put the weights; or at the top
+DTYPES = (torch.float16, torch.float32, torch.float64, torch.int64, torch.int32, torch.int16, torch.uint8, torch.bool)
 # Harmless objects that programs saved beside the weights: scores and the command line.
 BYSTANDERS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "numpy.dtype", "argparse.Namespace")
 
@@ -292,7 +292,6 @@ def _load(content: bytes, path: Path) -> Any:
     """Only tensors and plain values are rebuilt; a file that asks for anything else is refused."""
     inert: list[Any] = [(_Bystander, name) for name in BYSTANDERS]
     try:
-        check_torch_file(content)
         with torch.serialization.safe_globals(inert), warnings.catch_warnings():
             warnings.simplefilter("ignore")  # what they say is in the sentences below
             return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
@@ -318,6 +317,12 @@ def _weights_of(tree: Any, path: Path) -> tuple[dict[str, Tensor], str, list[str
     for key, value in weights.items():
         if not isinstance(key, str) or not isinstance(value, Tensor):
             raise WeightsError(f"{path}: entry {key!r} is a {type(value).__name__}, and weights must be tensors")
+        if value.layout is not torch.strided or value.dtype not in DTYPES:
+            kind = f"{str(value.layout).removeprefix('torch.')} tensor of {str(value.dtype).removeprefix('torch.')}"
+            raise WeightsError(
+                f"{path}: entry {key!r} is a {kind}, and weights must be dense float16, 32 or 64 or whole numbers; "
+                "convert it before saving"
+            )
         if value.numel() * value.element_size() > value.untyped_storage().nbytes():
             raise WeightsError(f"{path}: entry {key!r} is larger than what the file holds of it")
         # DataParallel around the whole model, or around its backbone alone.
