@@ -79,7 +79,7 @@ def _index() -> str:
             [
                 f"[{_title(name)}]({name}.md)" + (" (reconstruction)" if card.reconstruction else ""),
                 f"`{name}`",
-                f"{paper.authors}, {paper.title}" if paper else "ours",
+                f"{paper.authors}, {paper.title}" if paper else "not read" if card.reconstruction else "ours",
                 str(paper.year) if paper else EMPTY,
                 paper.venue if paper else EMPTY,
                 "yes" if METHODS[name](DIM).transductive else "no",
@@ -105,7 +105,7 @@ def _facts(name: str, card: MethodCard, method: Method, file: str) -> str:
     needs += [f"tasks of at least {method.min_way} classes"] if method.min_way > 1 else []
     rows = [
         ["Name", f"`{name}`, in [{path}](../../{path})"],
-        ["Paper", _cite(card.paper) if card.paper else "none, ours"],
+        ["Paper", _cite(card.paper) if card.paper else "not read" if card.reconstruction else "none, ours"],
         ["Queries", "seen all at once (transductive)" if method.transductive else "judged one by one"],
         ["Learns", card.learns or "nothing of its own"],
         ["Needs", "; ".join(needs) or "support and queries alone"],

@@ -56,11 +56,14 @@ def double_task(seed: int = 0, **sizes: Any) -> Episode:
 
 
 def toy_base() -> BaseClasses:
-    """Twenty base classes: more than any toy task draws."""
+    """Twenty base classes of eight images: more than any toy task draws."""
     rng = torch.Generator().manual_seed(7)
     centre = torch.randn(20, DIM, generator=rng)
     weight = centre + 0.1 * torch.randn(20, DIM, generator=rng)
-    return BaseClasses(tuple(f"base {b}" for b in range(20)), weight, centre, centre.mean(dim=0))
+    spread = torch.randn(20, 8, DIM, generator=rng)
+    vec = (centre[:, None] + spread - spread.mean(dim=1, keepdim=True)).flatten(0, 1)
+    label = torch.arange(20).repeat_interleave(8)
+    return BaseClasses(tuple(f"base {b}" for b in range(20)), weight, centre, centre.mean(dim=0), vec, label)
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 1e-4) -> bool:

@@ -36,6 +36,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("frozen-gel", {"local_width": 0}, "local_width must be at least 1 channel, got 0"),
     ("frozen-gel", {"background": 0.3}, "needs distance 'cosine', got 'sq-euclidean'"),
     ("frozen-gel", {"distance": "cosine", "background": -1}, "background must be 0 (off) or positive, got -1"),
+    ("ascm", {"neighbours": 1}, "neighbours must be at least 2"),
+    ("ascm", {"open_score": "snatcher"}, "got 'snatcher'"),
+    ("dnpg", {"negatives": 0}, "negatives and epochs must be at least 1, got 0 and 50"),
+    ("knn", {"k": 0}, "k must be at least 1 (support images), got 0"),
+    ("mahalanobis", {"shrinkage": 1.5}, "shrinkage must lie in 0..1, got 1.5"),
     ("oslo", {"steps": 0}, "steps must be at least 1"),
     ("eol", {"unknown_share": 1.0}, "unknown_share must lie between 0 and 1"),
     ("eol", {"steps": -1}, "steps must be 0"),
@@ -63,7 +68,7 @@ def test_numbers_below_zero_are_refused(name: str, setting: str):
         METHODS[name](DIM, **{setting: -1.0})
 
 
-@pytest.mark.parametrize("case", ["att-g", "rfdnet", "eol", "protonet/centred"])
+@pytest.mark.parametrize("case", ["att-g", "rfdnet", "dnpg", "mahalanobis", "eol", "protonet/centred"])
 def test_without_the_base_classes_it_says_so(case: str):
     with refused("recipe", "has not met them"):
         build_method(case.split("/")[0], DIM, METHOD_CASES[case]).eval()(toy_task(0))

@@ -201,6 +201,14 @@ class BaseClasses:
     weight: Tensor  # (B, C) rows of the base classifier; the class means where there is no such classifier
     centre: Tensor  # (B, C) mean embedding of each class
     mean: Tensor  # (C,) mean embedding of all base pictures
+    vec: Tensor | None = None  # (I, C) the embedding of every base image, for methods that need more than means
+    label: Tensor | None = None  # (I,) the class of each
+
+    def images(self) -> tuple[Tensor, Tensor]:
+        """The embeddings (I, C) of all base images and their labels (I,), or a sentence where they are not kept."""
+        if self.vec is None or self.label is None:
+            raise DataError("this method needs the embeddings of all base images; BaseClasses has vec and label for it")
+        return self.vec, self.label
 
     def __post_init__(self) -> None:
         b, c = len(self.names), self.mean.shape[-1]

@@ -164,7 +164,7 @@ def base_classes(
     classifier = model.extra.get("base.weight")
     if classifier is None or classifier.shape != centre.shape:
         classifier = centre
-    return BaseClasses(tuple(data.classes), classifier.detach().cpu().float(), centre, vec.mean(dim=0))
+    return BaseClasses(tuple(data.classes), classifier.detach().cpu().float(), centre, vec.mean(dim=0), vec, label)
 
 
 train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> Model

@@ -6,13 +6,17 @@ from collections.abc import Mapping
 from typing import Any
 
 from glocal.research import plugins
+from glocal.research.methods.ascm import ASCM
 from glocal.research.methods.att import ATT, ATTG
 from glocal.research.methods.base import Method
 from glocal.research.methods.blocks import Centred
+from glocal.research.methods.dnpg import DNPG
 from glocal.research.methods.eol import EOL
 from glocal.research.methods.feat import FEAT
 from glocal.research.methods.frozen_gel import FrozenGEL
 from glocal.research.methods.gel import GEL
+from glocal.research.methods.knn import KNN
+from glocal.research.methods.mahalanobis import Mahalanobis
 from glocal.research.methods.open_prototype import OpenPrototype
 from glocal.research.methods.oslo import OSLO
 from glocal.research.methods.peeler import Peeler
@@ -35,6 +39,10 @@ METHODS: dict[str, type[Method]] = {
     "open-prototype": OpenPrototype,
     "gel": GEL,
     "frozen-gel": FrozenGEL,
+    "ascm": ASCM,
+    "dnpg": DNPG,
+    "knn": KNN,
+    "mahalanobis": Mahalanobis,
     "ridge": KernelRidge,
     "oslo": OSLO,
     "eol": EOL,

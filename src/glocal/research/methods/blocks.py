@@ -217,6 +217,8 @@ class Centred(Method):
                 weight=self.centring.rows(base.weight),
                 centre=self.centring.rows(base.centre),
                 mean=torch.zeros_like(base.mean),
+                vec=None if base.vec is None else self.centring.rows(base.vec),
+                label=base.label,
             )
         )
 
