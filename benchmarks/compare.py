@@ -48,8 +48,9 @@ def bank(data: ClassDataset) -> FeatureBank:
 def everybody() -> list[NamedModel]:
     torch.manual_seed(0)
     backbone = build_backbone("resnet12", width=(24, 48, 96, CHANNELS), image_size=32)
-    rows = torch.randn(BASE, CHANNELS).relu()
-    base = BaseClasses(tuple(f"base {i}" for i in range(BASE)), rows, rows, rows.mean(dim=0))
+    rows, label = torch.randn(BASE, CHANNELS).relu(), torch.arange(BASE).repeat_interleave(60)
+    vec = rows[label] + torch.randn(len(label), CHANNELS).relu()
+    base = BaseClasses(tuple(f"base {i}" for i in range(BASE)), rows, rows, rows.mean(dim=0), vec, label)
     found = []
     for name, build in METHODS.items():
         method = build(CHANNELS)

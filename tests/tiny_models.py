@@ -9,6 +9,7 @@ import torch
 from glocal.research.backbones import build_backbone
 from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import METHODS
+from glocal.research.types import BaseClasses
 
 
 def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> Model:
@@ -20,3 +21,10 @@ def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> M
     backbone = build_backbone("conv4", **eye)
     record = {"backbone": {"name": "conv4", "settings": eye}, "method": {"name": method, "settings": settings}}
     return Model(backbone, METHODS[method](backbone.channels, **settings), record)
+
+
+def tiny_base(channels: int) -> BaseClasses:
+    """Six base classes of ten images, whose classifier is not their means."""
+    vec, label = torch.rand(60, channels), torch.arange(60) % 6
+    centre = torch.stack([vec[label == b].mean(dim=0) for b in range(6)])
+    return BaseClasses(tuple("abcdef"), centre.flip(0), centre, vec.mean(dim=0), vec, label)

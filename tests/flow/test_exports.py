@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from glocal.recognizer import Recognizer
 from glocal.recognizer.enrolled import TOLERANCE
@@ -18,8 +17,7 @@ from glocal.research.convert.onnx import export
 from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import METHODS
 from glocal.research.torch_model import TorchHead
-from glocal.research.types import BaseClasses
-from tiny_models import tiny_model
+from tiny_models import tiny_base, tiny_model
 
 SUPPORTS = ((3, 1, 2), (2, 2), (1,) * 8, (5,))
 EXACT = 1e-5
@@ -29,8 +27,7 @@ def ready(name: str) -> Model:
     model = tiny_model(name)
     model.backbone.eval(), model.method.eval()
     if model.method.needs_base:
-        rows = torch.randn(6, model.backbone.channels)
-        model.method.set_base(BaseClasses(tuple("abcdef"), rows, rows, rows.mean(dim=0)))
+        model.method.set_base(tiny_base(model.backbone.channels))
     return model
 
 

@@ -43,6 +43,7 @@ def negatives(method: DNPG, r: list[Tensor]) -> list[Tensor]:
     return found
 
 
+@torch.no_grad()
 def similarities(method: DNPG, episode: Episode, hidden: tuple[int, ...] = ()) -> list[list[float]]:
     p, r = task(method, episode, hidden)
     t1, t2, _ = method.scales.tolist()
@@ -53,6 +54,7 @@ def similarities(method: DNPG, episode: Episode, hidden: tuple[int, ...] = ()) -
     ]
 
 
+@torch.no_grad()
 def side(method: DNPG, episode: Episode, hidden: tuple[int, ...] = ()) -> tuple[float, float]:
     """Cross-entropy over N + 1 and binary cross-entropy of the r_n."""
     p, r = task(method, episode, hidden)
@@ -66,6 +68,7 @@ def side(method: DNPG, episode: Episode, hidden: tuple[int, ...] = ()) -> tuple[
     return sum(classes) / len(classes), sum(away) / len(away)
 
 
+@torch.no_grad()
 def alignment(method: DNPG, episode: Episode, hidden: tuple[int, ...] = ()) -> float:
     total = 0.0
     for one, other in ((episode, episode.mirrored()), (episode.mirrored(), episode)):

@@ -24,9 +24,9 @@ from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import RowStore, code_hash
 from glocal.research.methods import METHODS
 from glocal.research.metrics import task_metrics
-from glocal.research.types import BaseClasses, to_one_hot
+from glocal.research.types import to_one_hot
 from refusal import refused
-from tiny_models import tiny_model
+from tiny_models import tiny_base, tiny_model
 
 SPEC = EpisodeSpec(2, 1, 3, 2, 3)
 SHAPE = {"way": 2, "query": 3, "device": "cpu"}
@@ -70,8 +70,7 @@ def plain(rows: Any) -> dict[str, list[float]]:
 def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> None:
     model = tiny_model(method)
     if model.method.needs_base:
-        rows = torch.rand(6, model.backbone.channels)
-        model.method.set_base(BaseClasses(tuple("abcdef"), rows, rows.flip(0), rows.mean(dim=0)))
+        model.method.set_base(tiny_base(model.backbone.channels))
     tasks = EpisodeSampler(data, SPEC, seed=3).take(3)
     (bank,) = build_banks(model.backbone, data, [tasks], workers=1)
     found = evaluate_tasks(model.method, tasks, bank)
