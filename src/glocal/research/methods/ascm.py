@@ -7,26 +7,24 @@ With GEL's attended prototypes :math:`p_n` and the mean maps :math:`F_n` of the 
 
 .. math:: p^*_n = p_n + 0.1\,\sigma\Big(\sum_m w_{nm} F_{n,u_{nm}}\Big)
 
-Logits, energies, open scores and the energy loss are GEL's, s_f that of the raw maps.  A third loss,
-``similarity_weight`` times :math:`L_x`, shapes the neighbourhoods of the embeddings of the whole task, unknown classes
-and their support included.  With cosines c, :math:`D = (2 - 2c)_+` and :math:`D_i^{(k)}` the k-th smallest of row i:
+Everything else is GEL's, with s_f of the raw maps, and a third loss, ``similarity_weight`` times :math:`L_x`, on all
+embeddings of the task, unknown classes and their support included.  With cosines c, :math:`D = (2 - 2c)_+` and
+:math:`D_i^{(k)}` the k-th smallest of row i:
 
-.. math:: M_{ij} = [D_{ij} \le D_i^{(\kappa)} + 0.05], \quad
-    H_{ij} = [D_{ij} \le D_i^{(\lfloor\kappa/2\rfloor)} + 0.05], \quad \bar M = 1 - M
+.. math:: M_{ij} = [D_{ij} \le D_i^{(\kappa)} + 0.05], \quad H_{ij} = [D_{ij} \le D_i^{(\lfloor\kappa/2\rfloor)} + 0.05]
 
-.. math:: A = \tfrac12 \Big(\frac{M M^T}{|M_i|} + \frac{\bar M \bar M^T}{|\bar M_i|}\Big) \odot M, \qquad
-    R = H \odot H^T, \qquad J = \frac{R A}{|R_i|} \text{ made symmetric}
+.. math:: A = \tfrac12 \Big(\frac{M M^T}{|M_i|} + \frac{\bar M \bar M^T}{|\bar M_i|}\Big) \odot M, \quad \bar M = 1 - M,
+    \quad R = H \odot H^T, \quad J = \frac{R A}{|R_i|} \text{ made symmetric}
 
-.. math:: L_x = \frac{0.4}{B^2} \sum_{i \ne j} \big(y_{ij} - J_{ij}\big)^2 + 0.1\,(\bar c - 0.25)^2 + 0.5\,L_m
+.. math:: L_x = \frac{0.4}{B^2} \sum_{i \ne j} (y_{ij} - J_{ij})^2 + 0.1\,(\bar c - 0.25)^2 + 0.5\,L_m
 
-where y is 1 within a class, and :math:`L_m` the mean of what exceeds 0 in 0.75 - c within classes, and in c - 0.6
-between them.  Each bracket passes the gradient -10 to D.  ``neighbours`` is κ.  The program has ``top_k`` 10 for 5x5
-maps.  ``shift = 0`` leaves the prototypes alone.
+y is 1 within a class; :math:`L_m` is the mean excess of 0.75 - c within classes plus that of c - 0.6 between them.
+Each bracket passes the gradient -10 to D.  ``neighbours`` is κ; the program has ``top_k`` 10.
 
 This is a **reconstruction**: the paper could not be read, only its program, which documents miniImageNet alone.
 
-Differs from the paper: nothing known in the numbers; where program and its notes differ (λ 1 and 0.7) the notes are
-followed.  On a frozen backbone :math:`L_x` has nothing to move.
+Differs from the paper: λ is 0.7 as the program's notes say, not its default 1.  On a frozen backbone :math:`L_x` has
+nothing to move.
 
 >>> import torch
 >>> from glocal.research.types import Episode
@@ -124,14 +122,14 @@ def salient(proto: Tensor, class_map: Tensor) -> Tensor:
 
 def labelled(episode: Episode) -> tuple[Tensor, Tensor]:
     """Embeddings and classes of a task's images whose class is told; the unknown classes come behind the others."""
-    maps, label, mirror_label = episode.query, episode.query_label, episode.mirror_query_label
-    if mirror_label is not None:
-        label = torch.where(episode.known, label, episode.n_way + mirror_label)
-    maps, label = [episode.support, maps[label >= 0]], [episode.support_label, label[label >= 0]]
+    label = episode.query_label
+    if episode.mirror_query_label is not None:
+        label = torch.where(episode.known, label, episode.n_way + episode.mirror_query_label)
+    maps, labels = [episode.support, episode.query[label >= 0]], [episode.support_label, label[label >= 0]]
     if episode.mirror_support is not None and episode.mirror_support_label is not None:
         maps.append(episode.mirror_support)
-        label.append(episode.n_way + episode.mirror_support_label)
-    return pool(torch.cat(maps)), torch.cat(label)
+        labels.append(episode.n_way + episode.mirror_support_label)
+    return pool(torch.cat(maps)), torch.cat(labels)
 
 
 def neighbourhood_loss(vec: Tensor, label: Tensor, neighbours: int) -> Tensor:

@@ -1,7 +1,7 @@
 r"""Zhang et al. 2024, DNPG: several negatives of a task, mixed from what base classes learned to be far from.
 
-Every base class b has two vectors, fitted to its fixed embeddings before the first task (``BaseFit``) and learned from
-then on: :math:`c_b`, near its images, and :math:`o_b`, far from them.  With the class means :math:`s_n` of the support:
+Every base class has a vector :math:`c_b` near its images and :math:`o_b` far from them, fitted to fixed embeddings
+(``BaseFit``) and then learned.  With the class means :math:`s_n` of the support:
 
 .. math:: \alpha_n = \mathrm{softmax}_b(W_q s_n \cdot W_k c_b / \sqrt D), \qquad
     p_n = s_n + W_o \sum_b \alpha_{nb} W_v c_b, \qquad r_n = W'_o \sum_b \alpha_{nb} W'_v o_b
@@ -9,22 +9,19 @@ then on: :math:`c_b`, near its images, and :math:`o_b`, far from them.  With the
 .. math:: m_j = \mathrm{MLP}_j\Big(\frac1N \sum_n r_n\Big), \qquad l_n(q) = \tau_1 \cos(q, p_n), \qquad
     l_-(q) = \max_j \tau_2 \cos(q, m_j) + \beta
 
-Logits: :math:`l_1 .. l_N`.  Open score "negative": the last of softmax(:math:`l_1 .. l_N, l_-`), or any of
-``OPEN_SCORES`` on the logits.
+Logits: :math:`l_1 .. l_N`.  Open score "negative": the last of softmax(:math:`l_1 .. l_N, l_-`).
 
-Loss, over both sides of the task (as known and as unknown classes): cross-entropy over N + 1 classes, and the binary
-cross-entropy of :math:`\sigma(1 - \tau_3 \cos(q, r_n))` with 1[y = n].  Swap alignment brings the negatives
-:math:`m'_j` of one side and the prototypes of the other together, in both directions:
+Loss, over both sides of the task: cross-entropy over N + 1 classes, the binary cross-entropy of
+:math:`\sigma(1 - \tau_3 \cos(q, r_n))` with 1[y = n], and, of one side's negatives and the other's prototypes,
 
 .. math:: L_{SA} = -\tfrac12 \sum_{\text{directions}} \Big(\operatorname{mean}_j \max_n \cos(m'_j, p_n)
     + \operatorname{mean}_n \max_j \cos(p_n, m'_j)\Big)
 
-In training the base classes that a task draws are hidden.  ``offset = false`` keeps :math:`\beta` at 0, as published
-for miniImageNet; CIFAR-FS has 8 ``negatives`` and 60 ``epochs`` of the fit.
+In training the base classes of the task are hidden.  Published: ``offset = false`` for miniImageNet, 8 ``negatives``
+and 60 ``epochs`` for CIFAR-FS.
 
-Differs from the paper: the released program fits 60 base classes under augmentation, with rows of other classes in one
-term and a radius that starts as memory left it; here all classes, plain images, each class's own rows, a radius of 1.
-Its numbers were chosen on the test tasks they are reported on, with five crops of each support image.
+Differs from the paper: the program fits 60 base classes under augmentation, one term by rows of other classes, its
+radius as memory left it.  Here all classes, plain images, each class's own rows and a radius of 1.
 
 >>> import torch
 >>> from glocal.research.types import BaseClasses, Views
@@ -203,7 +200,7 @@ class BaseFit(nn.Module):
         optimiser = torch.optim.Adam(self.parameters(), lr=0.05)
         with torch.enable_grad():
             for _ in range(epochs):
-                for rows in torch.randperm(len(x)).split(128):
+                for rows in torch.split(torch.randperm(len(x)), 128):
                     optimiser.zero_grad()
                     self.loss(x[rows], label[rows]).backward()  # type: ignore[no-untyped-call]
                     optimiser.step()

@@ -95,6 +95,7 @@ class Mahalanobis(Method):
         covariance = moved.mT @ moved / n
         scale = covariance.trace() / dim
         covariance = (1 - self.shrinkage) * covariance + self.shrinkage * scale * torch.eye(dim).to(covariance)
+        factor: Tensor
         factor, failed = torch.linalg.cholesky_ex(covariance)
         if failed or factor.diagonal().min() ** 2 < 1e-10 * scale:
             raise RecipeError(
@@ -118,7 +119,7 @@ class Mahalanobis(Method):
         logits = neg_sq_euclidean(query.vec, state.proto) * state.factor / 2
 
         def relative() -> Tensor:
-            of_all = (query.vec @ self.rewhiten().mT - self.origin()).square().sum(dim=-1)
+            of_all: Tensor = (query.vec @ self.rewhiten().mT - self.origin()).square().sum(dim=-1)
             return distance(logits) - of_all / 2
 
         return Comparison(logits, {"relative": relative})
