@@ -13,11 +13,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from glocal.bulk.workers import Task, Workers
+from glocal.bulk.workers import Workers
 from glocal.common.errors import DataError
 from refusal import refused
 
-BATCH = 8
+PART = 40
 
 
 class Lengths:
@@ -43,17 +43,9 @@ class Lengths:
         return pa.table({"uri": uris, "length": list(map(len, uris)), "error": pa.array([error] * len(uris), "str")})
 
 
-def tasks(uris: list[str]) -> list[Task]:
-    return [Task(0, at, tuple(uris[at : at + BATCH])) for at in range(0, len(uris), BATCH)]
-
-
 def rows_of(workers: Workers, uris: list[str]) -> list[dict[str, object]]:
-    """In the order of the uris; a place that comes twice fails."""
-    rows: dict[int, dict[str, object]] = {}
-    for task, table in workers.run(tasks(uris)):
-        for i, row in enumerate(table.to_pylist()):
-            assert rows.setdefault(task.at + i, row) is row
-    return [rows[i] for i in range(len(uris))]
+    parts = [uris[at : at + PART] for at in range(0, len(uris), PART)]
+    return [row for table in workers.tables(parts) for row in table.to_pylist()]
 
 
 def test_photos_that_kill_are_errors_and_a_killed_process_is_replaced(tmp_path: Path) -> None:
@@ -83,7 +75,7 @@ def test_a_model_that_cannot_be_loaded_stops_the_job(tmp_path: Path, state: str,
     workers = Workers(partial(Lengths, tmp_path), 2)
     try:
         with refused(code):
-            rows_of(workers, ["photo"] * 40)
+            rows_of(workers, ["photo"] * 80)
     finally:
         workers.close()
 

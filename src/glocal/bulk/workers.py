@@ -1,17 +1,16 @@
-"""Worker processes of this machine: a process that dies costs its own task a try, and nothing else.
+"""Worker processes of this machine: a process that dies costs its own part a try, and nothing else.
 
-A decoder can crash, memory can run out, somebody can kill a process.  Its task is done again; a task that ends a second
-process is divided, and a photo that ends one by itself becomes an error in the results.
+A decoder can crash, memory can run out, somebody can kill a process.  Its part is done again; a part that ends a second
+process is divided, and a photo that ends two by itself becomes an error in the results.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, wait
-from concurrent.futures.process import BrokenProcessPool
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -26,23 +25,11 @@ from glocal.bulk.rows import Rows, rows_of
 from glocal.common.errors import DataError, GlocalError
 from glocal.recognizer.encoder import BATCH
 
-STRETCH = 4 * BATCH  # photos of a task: while one batch is computed, the next ones are read
 TRIES = 2
-PATIENCE = 900.0  # seconds that a task may take
+PATIENCE = 900.0  # seconds that a part may take
 DEATHS = 20  # from which on there must be more finished tasks than deaths
 
 Done = Callable[[int], None]  # called with the number of photos that were answered since
-
-
-@dataclass(frozen=True)
-class Task:
-    """A stretch of one part, from row ``at`` on."""
-
-    part: int
-    at: int
-    uris: tuple[str, ...]
-    tries: int = 0  # processes that ended with it
-    error: str = ""  # of a photo that ended too many
 
 
 class Workers:
@@ -51,66 +38,73 @@ class Workers:
     def __init__(self, load: Callable[[], Rows], size: int, *, patience: float = PATIENCE) -> None:
         self._load, self._size, self._patience = load, size, patience
         self._deaths = self._finished = 0
+        self._ahead: deque[tuple[Sequence[str], Any]] = deque()  # with their futures
         self._pool: Any = self._start()
 
-    def run(self, tasks: Iterable[Task]) -> Iterator[tuple[Task, pa.Table]]:
-        """Every task once, or its pieces, in the order in which they are done; tasks are taken as they are needed."""
-        fresh, again = iter(tasks), list[Task]()
-        running: dict[Any, Task] = {}
-        while True:
-            while len(running) < 2 * self._size and (task := again.pop() if again else next(fresh, None)):
-                running[self._schedule(task)] = task
-            if not running:
-                return
-            done, _ = wait(running, timeout=2 * self._patience, return_when=FIRST_COMPLETED)
-            if not done:  # the pool itself hangs: a process died at a bad moment
-                self.close()
-                again += running.values()
-                running.clear()
-            for future in done:
-                task, failure = running.pop(future), future.exception()
-                if failure is None:
-                    self._finished += 1
-                    yield task, future.result()
-                elif isinstance(failure, GlocalError):
-                    raise failure  # no other process could do better
-                else:
-                    again += self._after_death(task, failure)
+    def tables(self, parts: Iterable[Sequence[str]]) -> Iterator[pa.Table]:
+        """The rows of each part, in order; a few parts are taken ahead."""
+        for uris in parts:
+            self._ahead.append((uris, self._scheduled(uris)))
+            if len(self._ahead) > 2 * self._size:
+                yield self._rows(*self._ahead.popleft())
+        while self._ahead:
+            yield self._rows(*self._ahead.popleft())
 
     def close(self) -> None:
         self._pool.stop()
         self._pool.join()
 
+    def _rows(self, uris: Sequence[str], future: Any = None, error: str = "") -> pa.Table:
+        reason = ""
+        for _ in range(TRIES):
+            future = future or self._scheduled(uris, error)
+            try:
+                rows = future.result(2 * self._patience)
+                self._finished += 1
+                return rows
+            except GlocalError:
+                raise  # no other process could do better
+            except Exception as failure:
+                if not future.done():
+                    self._drop_pool()
+                reason, future = self._after_death(failure), None
+        if len(uris) == 1:
+            return self._rows(uris, error=f"it ended {TRIES} worker processes ({reason}); leave it out")
+        step = BATCH if len(uris) > BATCH else 1
+        return pa.concat_tables([self._rows(uris[at : at + step]) for at in range(0, len(uris), step)])
+
+    def _scheduled(self, uris: Sequence[str], error: str = "") -> Any:
+        if not self._pool.active:
+            self.close()
+            self._pool = self._start()
+        return self._pool.schedule(worker.run, (self._load, uris, error), timeout=self._patience)
+
     def _start(self) -> ProcessPool:
         # A fork of a process with threads may hang.
         return ProcessPool(self._size, initializer=worker.begin, context=get_context("spawn"))
 
-    def _schedule(self, task: Task) -> Any:
-        if not self._pool.active:
-            self.close()
-            self._pool = self._start()
-        return self._pool.schedule(worker.run, (self._load, task.uris, task.error), timeout=self._patience)
+    def _drop_pool(self) -> None:
+        """A process that was killed in the middle of a message keeps the others from theirs."""
+        self.close()
+        for _, future in self._ahead:
+            future.cancel()
 
-    def _after_death(self, task: Task, failure: BaseException) -> list[Task]:
-        reason = _reason(failure, self._patience)
-        self._deaths += 1
-        if self._deaths >= max(DEATHS, self._finished):
+    def _after_death(self, failure: Exception) -> str:
+        """Why the process ended, in a few words."""
+        reason = f"{type(failure).__name__}: {failure}".partition("\n")[0]
+        if isinstance(failure, TimeoutError):
+            reason = f"no answer within {self._patience:g} s"
+        elif isinstance(failure, ProcessExpired):
+            code = failure.exitcode or 0
+            reason = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        self._deaths += not isinstance(failure, CancelledError)
+        if self._deaths >= max(DEATHS, self._finished, 4 * self._size):  # a pool that breaks fails what is ahead
             raise DataError(
                 f"the worker processes keep ending ({reason}); if memory ran out, use fewer --workers; "
                 "what is finished stays, continue with --resume",
                 code="workers-die",
             )
-        if isinstance(failure, BrokenProcessPool):
-            return [task]  # it had not begun
-        if task.tries + 1 < TRIES:
-            return [replace(task, tries=task.tries + 1)]
-        if len(task.uris) == 1:
-            return [replace(task, error=f"it ended {TRIES} worker processes ({reason}); leave it out")]
-        step = BATCH if len(task.uris) > BATCH else 1
-        return [
-            replace(task, at=task.at + start, uris=task.uris[start : start + step])
-            for start in range(0, len(task.uris), step)
-        ]
+        return reason
 
 
 def work(folder: JobFolder, job: Job, *, workers: int | None = None, done: Done = lambda n: None) -> None:
@@ -131,22 +125,9 @@ def workers_of(job: Job, size: int, *, home: str | None = None) -> Iterator[Work
         pool.close()
 
 
-def make_parts(workers: Workers, folder: JobFolder, parts: Iterable[int], done: Done = lambda n: None) -> None:
-    """Each part is written when its last row has come; one or two are in memory at a time."""
-    sizes: dict[int, int] = {}
-    pieces: dict[int, dict[int, pa.Table]] = {}
-
-    def tasks() -> Iterator[Task]:
-        for part, uris in folder.photos(parts):
-            sizes[part], pieces[part] = len(uris), {}
-            for at in range(0, len(uris), STRETCH):
-                yield Task(part, at, tuple(uris[at : at + STRETCH]))
-
-    for task, rows in workers.run(tasks()):
-        pieces[task.part][task.at] = rows
-        if sum(map(len, pieces[task.part].values())) == sizes[task.part]:
-            ordered = sorted(pieces.pop(task.part).items())
-            folder.write(task.part, pa.concat_tables([table for _, table in ordered]).combine_chunks())
+def make_parts(workers: Workers, folder: JobFolder, parts: Sequence[int], done: Done = lambda n: None) -> None:
+    for part, rows in zip(parts, workers.tables(uris for _, uris in folder.photos(parts)), strict=True):
+        folder.write(part, rows.combine_chunks())
         done(len(rows))
 
 
@@ -158,12 +139,3 @@ def gpus() -> int:
     """By the driver's folder: a process per core would be too many for one."""
     folder = Path("/proc/driver/nvidia/gpus")
     return len(list(folder.iterdir())) if folder.is_dir() else 0
-
-
-def _reason(failure: BaseException, patience: float) -> str:
-    if isinstance(failure, TimeoutError):
-        return f"no answer within {patience:g} s"
-    if isinstance(failure, ProcessExpired) and failure.exitcode is not None:
-        code = failure.exitcode
-        return f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-    return f"{type(failure).__name__}: {failure}".partition("\n")[0]
