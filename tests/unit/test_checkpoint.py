@@ -25,9 +25,9 @@ from glocal.research.engine.checkpoint import (
     load_strictly,
     read_checkpoint,
     save_model,
-    shipped_models,
     write_checkpoint,
 )
+from glocal.research.engine.records import shipped_models
 from glocal.research.methods import METHODS
 from glocal.research.types import Episode, Preprocess
 from refusal import refused

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from glocal.research.engine.checkpoint import WEIGHTS, read_checkpoint
+from glocal.research.engine.checkpoint import read_checkpoint
 from glocal.research.engine.recipe import load_recipe, parse_recipe
+from glocal.research.engine.records import WEIGHTS
 from glocal.research.methods import build_method
 from glocal.research.methods.blocks import ScaleCalibration, SetAttention
 from glocal.research.methods.frozen_gel import ChannelGains

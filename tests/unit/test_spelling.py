@@ -7,8 +7,9 @@ import pytest
 from glocal.common.errors import GlocalError
 from glocal.common.words import meant, nearest
 from glocal.research.data import open_dataset
-from glocal.research.engine.checkpoint import load_model, shipped_models
+from glocal.research.engine.checkpoint import load_model
 from glocal.research.engine.recipe import load_recipe
+from glocal.research.engine.records import shipped_models
 
 
 def test_nearest_and_meant() -> None:

@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -23,6 +24,14 @@ class Kind(StrEnum):
     metrics = "metrics"
     recipes = "recipes"
     models = "models"
+
+
+_REGISTRIES = {
+    Kind.methods: ("Methods", "method.name of a recipe", "glocal.research.methods"),
+    Kind.backbones: ("Backbones", "backbone.name of a recipe", "glocal.research.backbones"),
+    Kind.datasets: ("Data sets", "--dataset", "glocal.research.data"),
+    Kind.metrics: ("Metrics", "columns of evaluate and compare", "glocal.research.metrics"),
+}
 
 
 class Group(NamedTuple):
@@ -51,41 +60,33 @@ def inventory(
         raise RecipeError(
             f"none of the {kind} holds {part!r} in its name; {meant(part, known, see=f'glocal list {kind}')}"
         )
-    found: dict[str, Any] = {each.value: list(group.names) for each, group in chosen.items()}
-    found["plugins"] = {
+    names: dict[str, Any] = {each.value: list(group.names) for each, group in chosen.items()}
+    names["plugins"] = {
         each.value: {name: origin for name, origin in group.names.items() if origin}
         for each, group in chosen.items()
         if each is not Kind.models
     }
-    show(found, as_json=json, otherwise=lambda: _listing(chosen, every=kind is not None, part=part))
+    show(names, as_json=json, otherwise=lambda: _listing(chosen, every=kind is not None, part=part))
 
 
 def _group(kind: Kind) -> Group:
-    from glocal.research import plugins
-    from glocal.research.backbones import BACKBONES
-    from glocal.research.data import DATASETS
-    from glocal.research.engine.checkpoint import shipped_models
-    from glocal.research.methods import METHODS
-    from glocal.research.metrics import METRICS
+    if kind is Kind.models:
+        from glocal.research.engine.records import shipped_models
 
-    registries: dict[Kind, tuple[str, str, Any]] = {
-        Kind.methods: ("Methods", "method.name of a recipe", METHODS),
-        Kind.backbones: ("Backbones", "backbone.name of a recipe", BACKBONES),
-        Kind.datasets: ("Data sets", "--dataset", DATASETS),
-        Kind.metrics: ("Metrics", "columns of evaluate and compare", METRICS),
-    }
-    if kind in registries:
-        title, use, registry = registries[kind]
-        plugins.load_all(f"glocal.{kind}", registry)
-        origins = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in sorted(registry)}
-        return Group(title, use, origins, lambda name: _about_object(registry[name]))
+        models = shipped_models()
+        use = "glocal evaluate, compare, enroll --model"
+        return Group("Models", use, dict.fromkeys(models, ""), lambda name: _about_model(models[name]))
+    from glocal.research import plugins
+
     if kind is Kind.recipes:
         recipes = plugins.recipes()
         origins = {name: "" if recipes[name][0] == "glocal" else recipes[name][0] for name in sorted(recipes)}
         return Group("Recipes", "glocal pretrain, glocal train", origins, lambda name: _about_recipe(recipes[name][1]))
-    models = shipped_models()
-    use = "glocal evaluate, compare, enroll --model"
-    return Group("Models", use, dict.fromkeys(models, ""), lambda name: _about_model(models[name]))
+    title, use, module = _REGISTRIES[kind]
+    registry = getattr(import_module(module), kind.upper())
+    plugins.load_all(f"glocal.{kind}", registry)
+    origins = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in sorted(registry)}
+    return Group(title, use, origins, lambda name: _about_object(registry[name]))
 
 
 def _about_object(value: Any) -> str:
@@ -109,7 +110,7 @@ def _about_model(file: Path) -> str:
     if card.is_file():
         text = card.read_text(encoding="utf-8").split("\n\n")[1]
         return _sentence(re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", text))
-    from glocal.research.engine.checkpoint import read_record
+    from glocal.research.engine.records import read_record
 
     record = read_record(file)
     return f"{record['method']['name']} on {record['backbone']['name']}"

@@ -276,8 +276,9 @@ def convert(
 ) -> None:
     """Turn published weights into a checkpoint; the file is read without running anything in it."""
     from glocal.common.errors import RecipeError
-    from glocal.research.engine.checkpoint import SUFFIX, save_model
+    from glocal.research.engine.checkpoint import save_model
     from glocal.research.engine.import_weights import import_weights
+    from glocal.research.engine.records import SUFFIX
 
     if out.suffix != SUFFIX:
         raise RecipeError(f"the checkpoint to write must be named *{SUFFIX}, got {out.name}")

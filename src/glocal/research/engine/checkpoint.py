@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -27,15 +26,13 @@ from glocal.common.files import replacing
 from glocal.common.words import meant
 from glocal.research import plugins
 from glocal.research.backbones import BACKBONES, Backbone, build_backbone
+from glocal.research.engine.records import MODELS, SUFFIX, record_of, shipped_models
 from glocal.research.methods import Method, build_method
 from glocal.research.types import Preprocess, tensor_hash
 
 FORMAT = 1
 SLACK = 1 << 20  # numbers that a module may have beside its weights in the file
-SUFFIX = ".safetensors"
 BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
-WEIGHTS = Path(str(resources.files("glocal.research"))) / "weights"  # what ships with this package
-MODELS = "glocal_models"  # the data-only package with the research heads
 LAST = f"last{SUFFIX}"  # of a run folder: where to resume
 
 
@@ -94,7 +91,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - not a dict
     except (OSError, SafetensorError) as error:
         raise WeightsError(f"checkpoint {path} is damaged or no safetensors file: {error}", code="damaged") from error
-    record = _record(path, header)
+    record = record_of(path, header)
     written_as, version, digest = record["format"], record["version"], record["sha256"]
     if written_as != FORMAT:
         raise WeightsError(
@@ -116,25 +113,6 @@ def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
         about = {key: value for key, value in record.get("backbone", {}).items() if key not in ("packaged", "model")}
         record = record | {"backbone": about}
     write_checkpoint(path, tensors, record, half=half)
-
-
-def read_record(path: Path) -> dict[str, Any]:
-    """The record alone, in a moment; nothing but the header is looked at."""
-    with safe_open(path, framework="pt") as file:
-        return _record(path, file.metadata() or {})
-
-
-def _record(path: str | Path, header: Mapping[str, str]) -> dict[str, Any]:
-    try:
-        record: dict[str, Any] = json.loads(header["glocal"])
-        if not {"format", "version", "sha256"} <= record.keys():
-            raise KeyError("format")
-        return record
-    except (AttributeError, KeyError, TypeError, ValueError, RecursionError) as error:
-        raise WeightsError(
-            f"{path} is a safetensors file, but not a checkpoint of glocal: its header has no record of ours",
-            code="foreign",
-        ) from error
 
 
 def load_model(source: str | Path) -> Model:
@@ -229,18 +207,6 @@ def find_checkpoint(source: str | Path) -> Path:
         "is not installed: pip install ./models in the repository, or its wheel",
         code="models-not-installed",
     )
-
-
-def shipped_models() -> dict[str, Path]:
-    """Their files by name, the path below a weights folder without its ending: of this package and of glocal-models."""
-    spec = find_spec(MODELS)
-    folders = [WEIGHTS, *map(Path, (spec and spec.submodule_search_locations) or [])]
-    found = {
-        path.relative_to(folder).with_suffix("").as_posix(): path
-        for folder in folders
-        for path in folder.rglob(f"*{SUFFIX}")
-    }
-    return dict(sorted(found.items()))
 
 
 def _plain(value: Tensor, half: bool, name: str) -> Tensor:

@@ -19,7 +19,8 @@ from typing import Any
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones import Backbone
-from glocal.research.engine.checkpoint import BEST, LAST, Model, load_model, shipped_models
+from glocal.research.engine.checkpoint import BEST, LAST, Model, load_model
+from glocal.research.engine.records import shipped_models
 from glocal.research.methods.base import check_choice
 from glocal.research.types import tensor_hash
 

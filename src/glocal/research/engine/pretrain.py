@@ -18,10 +18,11 @@ from glocal.research.data.ahead import Ahead
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader, on_device
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import Model, load_model, shipped_models
+from glocal.research.engine.checkpoint import Model, load_model
 from glocal.research.engine.distributed import world
 from glocal.research.engine.loop import run_stage, step_seed
 from glocal.research.engine.recipe import Recipe
+from glocal.research.engine.records import shipped_models
 from glocal.research.methods import build_method
 from glocal.research.ops.similarity import pool
 
