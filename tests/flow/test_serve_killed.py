@@ -6,7 +6,6 @@ import hashlib
 import itertools
 import json
 import os
-import shutil
 import signal
 import zipfile
 from pathlib import Path
@@ -37,15 +36,16 @@ def change_and_undo(file: Path, moment: int) -> None:
 
         return written
 
-    def copyfile(source: Path, target: Path) -> None:
-        data = source.read_bytes()
-        target.write_bytes(data[: len(data) // 2])
-        step()
-        target.write_bytes(data)
+    def write_bytes(path: Path, data: bytes) -> None:
+        with path.open("wb") as opened:
+            opened.write(data[: len(data) // 2])
+            opened.flush()
+            step()
+            opened.write(data[len(data) // 2 :])
 
     # A zip that is not closed lacks its end.
-    shutil.copyfile, os.replace, zipfile.ZipFile.close = (  # type: ignore
-        copyfile,
+    Path.write_bytes, os.replace, zipfile.ZipFile.close = (  # type: ignore
+        write_bytes,
         stepwise(os.replace),
         stepwise(zipfile.ZipFile.close),
     )
@@ -80,7 +80,7 @@ def test_killed_at_every_step_of_a_change_and_of_its_undo(tmp_path: Path) -> Non
         assert Recognizer.load(file, device="cpu").classes == known[found]
         assert set(home.iterdir()) == {file, history, home / ".digits.glocal.lock"}
         journal = json.loads((history / "journal.json").read_text())
-        ahead = journal["entries"][journal["at"]]["sha256"] != found
+        ahead = journal["versions"][journal["at"]]["sha256"] != found
         cut += ahead or bool(list(home.rglob("*.partial")))
         again = Workspace(file, device="cpu")  # a lock of the dead holds nobody up
         assert (again.snapshot.classes, sha(file)) == (known[found], found)

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from glocal.common.files import write_text
 from glocal.recognizer import Recognizer
 from glocal.recognizer.photos.sources import as_source
-from glocal.serve import workspace
-from glocal.serve.history import History
+from glocal.serve import history, workspace
 from glocal.serve.workspace import Workspace
 from photos import some
 from refusal import refused
@@ -197,17 +197,17 @@ def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
 
 
 def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file, write = tmp_path / "new.glocal", History._write
+    file = tmp_path / "new.glocal"
     theirs = tiny_file(tmp_path).read_bytes()
     served = Workspace(file, model="embedded-gel", device="cpu")
     served.add_class("zero", [as_source(pixels, "a") for pixels in some("zero", 0, 2)])
 
-    def written(history: History, journal: Any) -> None:
-        write(history, journal)
+    def written(path: Path, text: str) -> None:
+        write_text(path, text)
         file.write_bytes(theirs)  # in the last moment
 
     with monkeypatch.context() as patch:
-        patch.setattr(History, "_write", written)
+        patch.setattr(history, "write_text", written)
         with refused("changed-meanwhile", str(file)):
             served.undo()
     assert file.read_bytes() == theirs

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import zipfile
+from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from faults import full, killed
 from glocal.serve import history
-from glocal.serve.history import History
+from glocal.serve.history import History, fingerprint
 from refusal import refused
 
 
@@ -17,8 +20,18 @@ def push(versions: History, *texts: str) -> None:
         versions.push(text, lambda path, text=text: path.write_text(text) and None)
 
 
+def step(versions: History, by: int) -> None:
+    with versions.step(by):
+        pass
+
+
+def parts(file: Path) -> dict[str, Path]:
+    """By content."""
+    return {path.read_text("latin-1"): path for path in (file.parent / "parts.glocal.history/parts").iterdir()}
+
+
 def copies(file: Path) -> list[str]:
-    return sorted(path.read_text() for path in (file.parent / "parts.glocal.history/versions").iterdir())
+    return sorted(parts(file))
 
 
 @pytest.fixture
@@ -28,36 +41,36 @@ def file(tmp_path: Path) -> Path:
 
 def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Path) -> None:
     versions = History(file)
-    assert (versions.version, versions.undo_label, versions.redo_label) == (1, None, None)
+    assert (versions.number, versions.undo_label, versions.redo_label) == (1, None, None)
     push(versions, "one", "two")
-    assert (file.read_text(), versions.version, versions.undo_label) == ("two", 3, "two")
-    versions.step(-1)
+    assert (file.read_text(), versions.number, versions.undo_label) == ("two", 3, "two")
+    step(versions, -1)
     versions = History(file)
     assert (file.read_text(), versions.undo_label, versions.redo_label) == ("one", "one", "two")
-    versions.step(-1)
+    step(versions, -1)
     assert not file.exists()
     with refused("nothing-to-undo"):
-        versions.step(-1)
-    versions.step(+1)
-    versions.step(+1)
-    assert (file.read_text(), versions.version) == ("two", 7)
+        step(versions, -1)
+    step(versions, +1)
+    step(versions, +1)
+    assert (file.read_text(), versions.number) == ("two", 7)
     with refused("nothing-to-redo"):
-        versions.step(+1)
+        step(versions, +1)
 
 
 def test_a_file_that_was_there_is_the_first_version(file: Path) -> None:
     file.write_text("first")
     versions = History(file)
     push(versions, "one")
-    versions.step(-1)
+    step(versions, -1)
     assert (file.read_text(), versions.undo_label) == ("first", None)
 
 
 def test_a_new_change_ends_what_was_undone(file: Path) -> None:
     versions = History(file)
     push(versions, "one", "two", "three")
-    versions.step(-1)
-    versions.step(-1)
+    step(versions, -1)
+    step(versions, -1)
     push(versions, "four")
     assert versions.redo_label is None
     assert copies(file) == ["four", "one"]
@@ -68,7 +81,7 @@ def test_it_is_bounded(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     push(versions, *map(str, range(history.MOST + 5)))
     assert len(copies(file)) == history.MOST + 1
     for _ in range(history.MOST):
-        versions.step(-1)
+        step(versions, -1)
     assert file.read_text() == "4"
     monkeypatch.setattr(history, "MOST_BYTES", 100)
     push(versions, "x" * 90, "y" * 90)
@@ -85,16 +98,16 @@ def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.Mo
     monkeypatch.undo()
     again = History(file)
     assert (file.read_text(), again.undo_label, again.redo_label) == ("one", "one", "two")
-    assert again.version > 3
-    again.step(+1)
+    assert again.number > 3
+    step(again, +1)
     assert file.read_text() == "two"
 
 
 def test_killed_before_the_journal(file: Path) -> None:
     push(History(file), "one")
-    (file.parent / "parts.glocal.history/versions/00000099.glocal").write_text("nobody knows of it")
+    (file.parent / "parts.glocal.history/parts/99").write_text("nobody knows of it")
     (file.parent / "parts.glocal.history/.3.partial").write_text("half")
-    assert History(file).version == 2
+    assert History(file).number == 2
     assert copies(file) == ["one"]
     assert not list(file.parent.rglob("*.partial"))
 
@@ -105,13 +118,13 @@ def test_another_program_wrote_the_file(file: Path) -> None:
     file.write_text("by hand")
     assert not versions.is_current
     again = History(file)
-    assert (again.is_current, again.version, again.undo_label) == (True, 3, "a change by another program")
-    again.step(-1)
+    assert (again.is_current, again.number, again.undo_label) == (True, 3, "a change by another program")
+    step(again, -1)
     assert file.read_text() == "one"
     file.unlink()
     gone = History(file)
-    assert gone.version > again.version
-    gone.step(+1)  # there was none at first, so that is the version it is taken for
+    assert gone.number > again.number
+    step(gone, +1)  # there was none at first, so that is the version it is taken for
     assert file.read_text() == "one"
 
 
@@ -122,7 +135,7 @@ def test_a_damaged_journal_costs_the_history_and_not_the_file(file: Path, journa
     again = History(file)
     assert (file.read_text(), again.undo_label) == ("one", None)
     push(again, "two")
-    again.step(-1)
+    step(again, -1)
     assert file.read_text() == "one"
 
 
@@ -131,51 +144,71 @@ def test_a_damaged_copy_replaces_nothing(file: Path, damage: bytes | None) -> No
     """As a power cut leaves it that the disk was not told to be ready for."""
     versions = History(file)
     push(versions, "one", "two")
-    first = file.parent / "parts.glocal.history/versions/00000002.glocal"
+    first = parts(file)["one"]
     first.unlink() if damage is None else first.write_bytes(damage)
     before = (file.parent / "parts.glocal.history/journal.json").read_bytes()
-    with refused("damaged-version", "version 2"):
-        versions.step(-1)
+    with refused("damaged-version"):
+        step(versions, -1)
     assert file.read_text() == "two"
     assert (file.parent / "parts.glocal.history/journal.json").read_bytes() == before
     push(versions, "three")
-    versions.step(-1)
+    step(versions, -1)
     assert file.read_text() == "two"
 
 
 def test_a_damaged_copy_of_the_file_that_is_there_is_made_anew(file: Path) -> None:
     push(History(file), "one", "two")
-    (file.parent / "parts.glocal.history/versions/00000003.glocal").write_bytes(b"")
+    parts(file)["two"].write_bytes(b"")
     again = History(file)
-    again.step(-1)
-    again.step(+1)
+    step(again, -1)
+    step(again, +1)
     assert file.read_text() == "two"
 
 
-@pytest.mark.parametrize("step", ["save", "copyfile", "write_text", "put"])
-@pytest.mark.parametrize("by", [0, -1, +1])
-def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(file: Path, step: str, by: int, monkeypatch):
+@pytest.mark.parametrize(
+    ("by", "where"),
+    [(0, "save"), (0, "replacing"), *((by, name) for by in (0, -1, +1) for name in ("write_text", "put"))],
+)
+def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(
+    file: Path, by: int, where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     versions = History(file)
     push(versions, "one", "two", "three")
-    versions.step(-1)
-
-    def change(text: str) -> None:
-        save = full if step == "save" and text == "lost" else lambda path: path.write_text(text) and None
-        versions.push(text, save) if by == 0 else versions.step(by)
-
-    if step == "save" and by:
-        pytest.skip("nothing is saved by a step")
+    step(versions, -1)
+    save = full if where == "save" else lambda path: path.write_text("lost") and None
     with monkeypatch.context() as patch:
-        if step != "save":
-            patch.setattr(history.shutil if step == "copyfile" else history, step, full)
+        if where != "save":
+            patch.setattr(history, where, full)
         with pytest.raises(OSError, match="No space"):
-            change("lost")
+            versions.push("lost", save) if by == 0 else step(versions, by)
     assert file.read_text() == "two"
     assert not list(file.parent.rglob("*.partial"))
+    assert "lost" not in copies(file) or where == "put"
     again = versions if versions.is_current else History(file)
-    assert "lost" not in copies(file) or step == "put"
-    again.push("later", lambda path: path.write_text("later") and None)
+    push(again, "later")
     assert (file.read_text(), again.undo_label) == ("later", "later")
+    assert "lost" not in copies(file)
+
+
+@pytest.mark.parametrize("members", [1, 3])
+def test_what_stays_the_same_in_an_archive_is_kept_once(file: Path, members: int) -> None:
+    graph = np.random.default_rng(0).bytes(300_000)
+    versions = History(file)
+
+    def save(path: Path, text: str) -> None:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, data in (("graph", graph), *((f"text {i}", f"{text} {i}".encode()) for i in range(members))):
+                archive.writestr(zipfile.ZipInfo(name), data)
+
+    whole = []
+    for i in range(10):
+        versions.push(str(i), partial(save, text=str(i)))
+        whole.append(file.read_bytes())
+    kept = sum(path.stat().st_size for path in versions.folder.rglob("*") if path.is_file())
+    assert len(graph) < kept < 1.2 * len(graph)
+    for data in whole[-2::-1]:
+        step(versions, -1)
+        assert file.read_bytes() == data
 
 
 def test_what_another_program_writes_in_the_same_moment_is_kept(file: Path) -> None:
@@ -196,7 +229,7 @@ def test_copies_are_as_private_as_the_file(file: Path) -> None:
     file.chmod(0o600)
     versions = History(file)
     push(versions, "one")
-    versions.step(-1)
+    step(versions, -1)
     assert file.stat().st_mode & 0o777 == 0o600
 
 
@@ -205,25 +238,26 @@ def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, 
     versions = History(file)
     push(versions, "one")
     file.chmod(mode)
-    versions.step(-1)
+    step(versions, -1)
     assert not file.exists()
-    versions.step(+1)
+    step(versions, +1)
     assert file.stat().st_mode & 0o777 == mode
 
 
-def test_what_another_program_writes_while_a_copy_is_made_is_no_version(file: Path, monkeypatch: pytest.MonkeyPatch):
+def test_what_another_program_writes_while_a_copy_is_made_is_no_version(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The journal would call one content by the fingerprint of another."""
     file.write_text("first")
-    copyfile = history.shutil.copyfile
 
-    def late(source: Path, to: Path) -> None:
+    def late(path: Path) -> str | None:
+        before = fingerprint(path)
         file.write_text("theirs")
-        copyfile(source, to)
+        return before
 
     with monkeypatch.context() as patch:
-        patch.setattr(history.shutil, "copyfile", late)
+        patch.setattr(history, "fingerprint", late)
         with refused("changed-meanwhile", str(file)):
             History(file)
-    assert copies(file) == []
     assert History(file).is_current
     assert copies(file) == ["theirs"]

@@ -241,11 +241,9 @@ class Workspace:
             self._check(expected)
             now = self.snapshot
             label = now.undo_label if by < 0 else now.redo_label
-            with _disk_errors(self.file):
-                recognizer = self._load(self._history.copy(by))  # what cannot be read does not replace what can
-            compared = self._compared(recognizer)
-            with self._writing():
-                self._history.step(by)
+            with self._writing(), self._history.step(by) as copied:
+                recognizer = self._load(copied)  # what cannot be read or compared does not replace what can
+                compared = self._compared(recognizer)
             self._become(recognizer)
             return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}", *compared)
 
@@ -303,7 +301,7 @@ class Workspace:
 
     def _snapshot_of(self, recognizer: Recognizer | None) -> Snapshot:
         history = self._history
-        return Snapshot(history.version, recognizer, history.undo_label, history.redo_label)
+        return Snapshot(history.number, recognizer, history.undo_label, history.redo_label)
 
     def _load(self, file: Path | None) -> Recognizer | None:
         if file is None or not file.exists():
