@@ -53,7 +53,11 @@ def scores(method: GEL, task: Episode, a: float = 1.0, b: float = 1.0) -> dict[s
     if method.variant.pixel:
         found["E_f"] = [energy(row) for row in pixel_similarity(method, task).tolist()]
         found["E"] = [a * e_c + b * e_f for e_c, e_f in zip(found["E_c"], found["E_f"], strict=True)]
-        found["delay"] = [e_f - max(row) for e_f, row in zip(found["E_f"], s_c.tolist(), strict=True)]
+    nearest = [-max(row) for row in s_c.tolist()]
+    for name in [name for name in ("E_m", "E_f", "E") if name in found]:
+        for other, more in (("distance", nearest), ("snatcher", found["snatcher"])):
+            both = "delay" if (name, other) == ("E_f", "distance") else f"{name}+{other}"
+            found[both] = [e + m for e, m in zip(found[name], more, strict=True)]
     return found
 
 

@@ -91,7 +91,7 @@ class ASCM(GEL):
         self.similarity_weight = check_weight("similarity_weight", similarity_weight)
         self.neighbours, self.needs_mirror = neighbours, similarity_weight > 0
         self.calibrate = None
-        self.score_names = tuple(name for name in self.score_names if name != "snatcher")  # it would see the shift
+        self.score_names = tuple(name for name in self.score_names if "snatcher" not in name)  # it would see the shift
         self.choose_score(open_score or "E")
 
     def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
@@ -102,7 +102,7 @@ class ASCM(GEL):
 
     def compare(self, state: Any, query: Views) -> Comparison:
         comparison = super().compare(state, query)
-        return Comparison(comparison.logits, {k: v for k, v in comparison.own.items() if k != "snatcher"})
+        return Comparison(comparison.logits, {k: v for k, v in comparison.own.items() if k in self.score_names})
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         terms = super().loss(episode)

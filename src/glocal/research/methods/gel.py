@@ -26,9 +26,12 @@ ahead        E                   E           + Combine = Ahead Combine: the full
 is the energy of the maps as they are, neither calibrated nor compared pixel by pixel; ``map_temperature`` is T_m, 640
 as published for 640 channels.
 
-``open_score`` names another score: snatcher, E_c, E_m of energy-maps, with the pixel branch E_f, E and delay, or any of
-``OPEN_SCORES``.  ``reduce``: a stride-2 1x1 convolution and BN before the maps are compared, for the 11x11 maps that
-ResNet-18 makes of 84 pixels; the embedding is the mean of the unreduced map.
+The authors' program prints three numbers of each run: its energy, the smallest distance (with their flag SnaTCHer's
+movement in its place), and the sum of the two.  Every variant reports them: energy-maps E_m, distance, E_m+distance;
+pixel E_f, distance, delay; ahead E, distance, E+distance; and snatcher beside each, E_m+snatcher and so on.
+``open_score`` names one of these, E_c, or any of ``OPEN_SCORES``.  ``reduce``: a stride-2 1x1 convolution and BN before
+the maps are compared, for the 11x11 maps that ResNet-18 makes of 84 pixels; the embedding is the mean of the unreduced
+map.
 ``coefficients`` of ahead: a = b = 1 fixed; two learnable numbers; or task-adaptive, a linear layer on the mean of the
 prototypes.  All three start at 1.  ``top_k`` as the authors set it (1-shot, 5-shot): miniImageNet 10, 1;
 tieredImageNet 2, 5; CIFAR-FS 1, 1.
@@ -49,6 +52,7 @@ before the class mean is taken.  What we add for small and frozen backbones is a
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -83,6 +87,11 @@ class Variant(NamedTuple):
     @property
     def local(self) -> bool:
         return self.pixel or self.maps
+
+    @property
+    def energies(self) -> tuple[str, ...]:
+        """Those of maps."""
+        return ("E_f", "E") if self.pixel else ("E_m",) * self.maps
 
 
 VARIANTS = {
@@ -147,8 +156,8 @@ class GEL(Method):
         if top_k < 1:
             raise RecipeError(f"top_k must be at least 1 (pixels of one class map), got {top_k}")
         self.top_k = top_k
-        own = ("snatcher", "E_c", *(("E_f", "E", "delay") if self.variant.pixel else ("E_m",) * self.variant.maps))
-        self.score_names = (*own, *OPEN_SCORES)
+        sums = [name for energy in self.variant.energies for name in (energy, *sums_of(energy))]
+        self.score_names = ("snatcher", "E_c", *sums, *OPEN_SCORES)
         self.choose_score(open_score or self.variant.open_score)
         if reduce and not self.variant.local:
             raise RecipeError(f"reduce = true is for variants that compare maps, {variant!r} compares none; drop it")
@@ -205,21 +214,27 @@ class GEL(Method):
 
     def compare(self, state: Any, query: Views) -> Comparison:
         s_class, s_local = self.similarities(state, query)
-        e_class = energy(s_class)
-        own: dict[str, Callable[[], Tensor]] = {
-            "snatcher": lambda: movement(self.attend.swapped, state, query.vec, s_class),
-            "E_c": lambda: e_class,
-        }
-        if s_local is not None and self.variant.maps:
-            own["E_m"] = lambda: energy(s_local)
-        elif s_local is not None:
-            e_pixel, (a, b) = energy(s_local), state.coefficient
+        e_class, nearest = energy(s_class), partial(smallest_distance, s_class)
+        moved = cache(lambda: movement(self.attend.swapped, state, query.vec, s_class))
+        own: dict[str, Callable[[], Tensor]] = {"snatcher": moved, "E_c": lambda: e_class}
+        for name, e in self.map_energies(state, e_class, s_local).items():
+            with_distance, with_movement = sums_of(name)
             own |= {
-                "E_f": lambda: e_pixel,
-                "E": lambda: a * e_class + b * e_pixel,
-                "delay": lambda: e_pixel + smallest_distance(s_class),
+                name: partial(add, e),
+                with_distance: partial(add, e, nearest),
+                with_movement: partial(add, e, moved),
             }
         return Comparison(s_class, own)
+
+    def map_energies(self, state: Any, e_class: Tensor, s_local: Tensor | None) -> dict[str, Tensor]:
+        """(Q,) each: E_m, or E_f and E."""
+        if s_local is None:
+            return {}
+        e_local = energy(s_local)
+        if self.variant.maps:
+            return {"E_m": e_local}
+        a, b = state.coefficient
+        return {"E_f": e_local, "E": a * e_class + b * e_local}
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         support, query = self.views(episode)
@@ -229,6 +244,16 @@ class GEL(Method):
             margin = energy_margin(comparison.open_score(self.variant.trained), episode.known, *self.margins)
             terms["energy"] = self.energy_weight * margin
         return terms
+
+
+def sums_of(energy: str) -> tuple[str, str]:
+    """Names of its sums with the smallest distance and with SnaTCHer's movement."""
+    return "delay" if energy == "E_f" else f"{energy}+distance", f"{energy}+snatcher"
+
+
+def add(e: Tensor, *others: Callable[[], Tensor]) -> Tensor:
+    """An energy and other open scores, (Q,)."""
+    return torch.stack([e, *(other() for other in others)]).sum(dim=0)
 
 
 class Coefficients(nn.Module):
