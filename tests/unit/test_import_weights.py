@@ -13,7 +13,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 import typer
-from torch import Tensor
+from torch import Tensor, nn
 from typer.testing import CliRunner
 
 from glocal.cli.research.studies import convert
@@ -22,6 +22,7 @@ from glocal.research.engine.checkpoint import load_model, save_model
 from glocal.research.engine.import_weights import import_weights
 from glocal.research.types import Episode, Preprocess
 from reference.published import WIDTHS, Feat, Gel, Pretrained, Tane, shaken, write
+from refusal import refused
 
 MEAN = (120.39586422 / 255, 115.59361427 / 255, 104.54012653 / 255)
 STD = (70.68188272 / 255, 68.27635443 / 255, 72.54505529 / 255)
@@ -272,3 +273,59 @@ def test_the_command_writes_a_checkpoint_and_a_report(tmp_path):
     assert report["tensors"]["conv.2.weight"] == {"to": "method.calibrate.2.weight", "shape": [1]}
     assert report["checkpoint"] == str(out)
     assert report["parameters"]["backbone"] == sum(p.numel() for p in source.encoder.parameters())
+
+
+PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "published"
+
+
+def conv4() -> nn.Sequential:
+    """As the program that published it builds it."""
+    layers: list[nn.Module] = []
+    for inside in (3, 64, 64, 64):
+        layers += [nn.Conv2d(inside, 64, 3, padding=1), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(2)]
+    return nn.Sequential(*layers, nn.Flatten()).double().eval()
+
+
+def assert_computes_what_the_source_computes(file: Path, source: nn.Sequential, tmp_path: Path) -> None:
+    imported = import_weights(file)
+    model = stored(imported, tmp_path / "m.safetensors")
+    pictures = images(8, 84)
+    with torch.no_grad():
+        vec = source(pictures.double())
+        maps = model.backbone(pictures)
+        assert maps.shape == (8, 1600, 1, 1)
+        torch.testing.assert_close(maps[:, :, 0, 0].double(), vec, rtol=1e-4, atol=1e-4)
+        out = model.method(task(maps))
+    proto = torch.stack([vec[:2].mean(dim=0), vec[2], vec[3]])
+    torch.testing.assert_close(out.logits.double(), -sq_distance(vec[4:], proto), rtol=1e-4, atol=1e-3)
+    report = imported.report
+    assert (report.layout, report.backbone, report.method, report.dataset) == (
+        "conv4",
+        "conv4",
+        "protonet",
+        "mini-imagenet",
+    )
+    assert (report.widths, report.parameters) == ([64] * 4, {"backbone": 113_088, "method": 0})
+    assert report.counts == {"backbone": 28, "method": 0, "extra": 0, "ignored": 0}
+    assert "24 tensors are float64 in the file and float32 here." in report.notes
+    assert model.backbone.preprocess == Preprocess(84)
+
+
+def test_a_prototypical_network_computes_what_the_source_computes(tmp_path: Path) -> None:
+    source = shaken(conv4())
+    torch.save(source.state_dict(), tmp_path / "protonet.pth")
+    assert_computes_what_the_source_computes(tmp_path / "protonet.pth", source, tmp_path)
+    torch.save({**source.state_dict(), "17.weight": torch.ones(5, 1600)}, tmp_path / "more.pth")
+    with refused("weights", "has 17.weight, which has no place here"):
+        import_weights(tmp_path / "more.pth")
+    with refused("recipe", "dataset must be one of mini-imagenet, got 'cifar-fs'"):
+        import_weights(tmp_path / "protonet.pth", dataset="cifar-fs")
+
+
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published files are not in ../shared/data/published")
+@pytest.mark.parametrize("shot", [1, 5])
+def test_the_published_prototypical_networks(tmp_path: Path, shot: int) -> None:
+    file = PUBLISHED / f"protonet-mini-conv4-{shot}shot.pth"
+    source = conv4()
+    source.load_state_dict(torch.load(file, map_location="cpu", weights_only=True))
+    assert_computes_what_the_source_computes(file, source, tmp_path)

@@ -130,7 +130,7 @@ def test_what_is_no_pickle_is_refused(tmp_path, content):
 
 def test_files_that_cannot_be_opened_and_wrong_choices(tmp_path):
     file = write(tmp_path / "f.pth", Feat())
-    layouts = "auto, feat, snatcher, gel-maps, gel, att-g, att, tane, pretrained"
+    layouts = "auto, feat, snatcher, gel-maps, gel, att-g, att, tane, pretrained, conv4"
     for path, wrong, error, match in (
         (tmp_path / "none.pth", {}, WeightsError, "cannot be read: No such file"),
         (tmp_path, {}, WeightsError, "cannot be read: Is a directory"),

@@ -262,10 +262,10 @@ def _terminal(found: Comparison, out: Path | None) -> Any:
 
 
 def convert(
-    file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL or TANE.")],
+    file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL, TANE or a Conv-4.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
     layout: Annotated[
-        str, typer.Option(help="auto, feat, snatcher, gel, gel-maps, att-g, att, tane or pretrained.")
+        str, typer.Option(help="auto, feat, snatcher, gel, gel-maps, att-g, att, tane, pretrained or conv4.")
     ] = "auto",
     dataset: Annotated[
         str | None, typer.Option(help="mini-imagenet, tiered-imagenet or cifar-fs; needed unless the file tells it.")
@@ -306,7 +306,7 @@ def _import_table(out: Path, report: Report) -> Any:
         ("pictures", f"{resized} {prepare['size']} px"),
         (
             "backbone",
-            f"resnet12 {'-'.join(map(str, report.widths))}: {counts['backbone']} tensors, "
+            f"{report.backbone} {'-'.join(map(str, report.widths))}: {counts['backbone']} tensors, "
             f"{report.parameters['backbone']:,} parameters",
         ),
         ("method", f"{report.method}: {counts['method']} tensors, {report.parameters['method']:,} parameters"),
@@ -318,7 +318,8 @@ def _import_table(out: Path, report: Report) -> Any:
     for name, why in report.ignored.items():
         reasons.setdefault(why, []).append(name)
     rows += [("ignored", f"{len(names)}: {', '.join(names)} ({why})") for why, names in reasons.items()]
-    rows.append(("set to zero", f"{', '.join(report.added)} (counters that only this package has)"))
+    if report.added:
+        rows.append(("set to zero", f"{', '.join(report.added)} (counters that only this package has)"))
     rows += [("note", note) for note in report.notes]
     rows.append(("written", str(out)))
 

@@ -1,4 +1,4 @@
-"""Import of published ``.pth`` files (FEAT, SnaTCHer, GEL, TANE): strict, and nothing in the file is executed.
+"""Import of published ``.pth`` files (FEAT, SnaTCHer, GEL, TANE, Conv-4): strict, and nothing in a file is executed.
 
 Every weight of our modules must be in the file and every entry of the file must have a place here, in the base memory
 or on the list of entries that are knowingly ignored; only DropBlock's counters, which no other program has, may lack.
@@ -31,6 +31,7 @@ from glocal.research.engine.weight_layouts import (
     TIERED_CLASSES,
     Layout,
     images_of,
+    published_name,
     settings_of,
 )
 from glocal.research.methods import build_method
@@ -56,6 +57,7 @@ class Report:
     layout_why: str
     dataset: str
     dataset_why: str
+    backbone: str
     method: str
     settings: dict[str, Any]
     preprocess: dict[str, Any]
@@ -88,17 +90,23 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
     _check_choices(layout, dataset, shot)
     state, container, beside, sha256 = read_pickled(path)
     layout, layout_why = (layout, "asked for") if layout != "auto" else _recognise(state, path)
+    _check_choices(layout, dataset, shot)
     form = LAYOUTS[layout]
     dataset, dataset_why = (dataset, "asked for") if dataset else _dataset_of(state, path)
 
     settings, images = settings_of(form, dataset, shot, state), images_of(form, dataset)
     where = f"{path} in the layout of {form.title}"
-    widths = [_width(state, form, stage, where) for stage in ("layer1", "layer2", "layer3", "layer4")]
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in images.items()}  # as in JSON
-    backbone_settings: dict[str, Any] = {"width": widths, **plain}
-    check_outline(partial(build_backbone, "resnet12", **backbone_settings), state.values(), "backbone")
+    if form.backbone == "conv4":
+        widths = [_width(state, "0.weight", where)] * 4
+        backbone_settings: dict[str, Any] = {"width": widths[0], "flat": True, **plain}
+    else:
+        names = [form.stage.format(f"layer{i}", "conv1.weight") for i in (1, 2, 3, 4)]
+        widths = [_width(state, name, where) for name in names]
+        backbone_settings = {"width": widths, **plain}
+    check_outline(partial(build_backbone, form.backbone, **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
-        backbone = build_backbone("resnet12", **backbone_settings)
+        backbone = build_backbone(form.backbone, **backbone_settings)
         method = build_method(form.method, backbone.channels, settings)
     if isinstance(method, ATTG) and TANE_BASE[0] in state:
         method.base.fill(torch.empty(*state[TANE_BASE[0]].shape[:1], backbone.channels))
@@ -120,6 +128,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         layout_why=layout_why,
         dataset=dataset,
         dataset_why=dataset_why,
+        backbone=form.backbone,
         method=form.method,
         settings=settings,
         preprocess=backbone.preprocess.to_json(),
@@ -128,10 +137,10 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         tensors={name: {"to": ours, "shape": list(state[name].shape)} for name, ours in went.items()},
         ignored=ignored,
         added=added,
-        notes=_notes(form, layout, layout_why, shot, settings),
+        notes=_notes(form, layout, layout_why, shot, settings) + _precision(state.values()),
     )
     record = {
-        "backbone": {"name": "resnet12", "settings": backbone_settings},
+        "backbone": {"name": form.backbone, "settings": backbone_settings},
         "method": {"name": form.method, "settings": settings},
         "preprocess": report.preprocess,
         # A stage that starts from here writes this into its chain, as it does with a recipe.
@@ -143,6 +152,8 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
 
 
 def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
+    if {"0.weight", "4.weight", "8.weight", "12.weight"} <= {*names}:
+        return "conv4", "four times convolution and batch norm in one sequence, 0.weight .. 13.bias"
     heads = sorted({name.partition(".")[0] for name in names})
     if any(name.startswith("feature.layer") for name in names):
         head = "cls_classifier.open_generator.att.fc.weight" in names and not any(".task_visfuse." in n for n in names)
@@ -167,6 +178,8 @@ def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
 
 def _dataset_of(state: Mapping[str, Tensor], path: Path) -> tuple[str, str]:
     rows = [len(state[name]) for name in BASE_ROWS if name in state and state[name].ndim]
+    if "0.weight" in state:
+        return "mini-imagenet", "its program has no other colour pictures"
     if rows == [TIERED_CLASSES]:
         return "tiered-imagenet", f"its classifier has tieredImageNet's {TIERED_CLASSES} base classes"
     reason = f"{rows[0]} base classes do not tell it" if rows else "it holds no classifier of the base classes"
@@ -193,13 +206,16 @@ def _notes(form: Layout, layout: str, why: str, shot: int, settings: Mapping[str
     return notes
 
 
+def _precision(weights: Iterable[Tensor]) -> list[str]:
+    wide = sum(weight.dtype == torch.float64 for weight in weights)
+    return [f"{wide} tensors are float64 in the file and float32 here."] if wide else []
+
+
 def _places(form: Layout, backbone: nn.Module, method: nn.Module) -> tuple[dict[str, str], list[str]]:
     """Published name -> ours for every weight that the file must have, and our own counters."""
     added = [f"backbone.{name}" for name in backbone.state_dict() if OUR_OWN.fullmatch(name)]
     placed = {
-        form.stage.format(*name.split(".", 1)): f"backbone.{name}"
-        for name in backbone.state_dict()
-        if not OUR_OWN.fullmatch(name)
+        published_name(form, name): f"backbone.{name}" for name in backbone.state_dict() if not OUR_OWN.fullmatch(name)
     }
     for name in method.state_dict():
         ours, theirs = next(pair for pair in form.parts.items() if name.startswith(pair[0]))
@@ -207,8 +223,7 @@ def _places(form: Layout, backbone: nn.Module, method: nn.Module) -> tuple[dict[
     return placed, added
 
 
-def _width(state: Mapping[str, Tensor], form: Layout, stage: str, where: str) -> int:
-    name = form.stage.format(stage, "conv1.weight")
+def _width(state: Mapping[str, Tensor], name: str, where: str) -> int:
     if name not in state:
         raise WeightsError(f"{where} lacks {name}; see its entries, or leave the layout to auto")
     if state[name].ndim != 4:
@@ -253,7 +268,7 @@ def _check(
 def _check_choices(layout: str, dataset: str | None, shot: int) -> None:
     for setting, value, choices in (
         ("layout", layout, ("auto", *LAYOUTS)),
-        ("dataset", dataset, (None, *IMAGES)),
+        ("dataset", dataset, (None, "mini-imagenet") if layout == "conv4" else (None, *IMAGES)),
         ("shot", shot, (1, 5)),
     ):
         if value not in choices:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from glocal.research.backbones.resnet12 import MEAN, STD
+from glocal.research.types import IMAGENET_MEAN, IMAGENET_STD
 
 BASE_ROWS = ("fc.weight", "cls_classifier.weight", "cls_classifier.classifier.weight", "cls_classifier.weight_base")
 
@@ -20,9 +21,10 @@ class Layout(NamedTuple):
     base: tuple[tuple[str, str], ...] = (("fc.weight", "fc.bias"),)  # where the base classifier may be
     ignored: Mapping[str, str] = {}  # pattern of names -> why they are not needed
     note: str = ""
+    backbone: str = "resnet12"
 
 
-ENCODER, FEATURE = "encoder.{0}.0.{1}", "feature.{0}.{1}"
+ENCODER, FEATURE, SEQUENCE = "encoder.{0}.0.{1}", "feature.{0}.{1}", ""
 ATTENTION = {"attend.": "slf_attn."}
 TANE_HEAD = {
     "calibrator.": "cls_classifier.calibrator.calibrator.",
@@ -84,6 +86,15 @@ LAYOUTS = {
         ENCODER,
         note="The file has no attention: the backbone is imported under protonet, to start a training from.",
     ),
+    "conv4": Layout(
+        "a prototypical network on Conv-4, all in one sequence",
+        "protonet",
+        SEQUENCE,
+        base=(),
+        note="The program cuts the middle 224 pixels of ImageNet's pictures and resizes them to 84; here the middle "
+        "square of a picture is resized.",
+        backbone="conv4",
+    ),
 }
 
 IMAGES: dict[str, dict[str, Any]] = {  # evaluation transform of FEAT, SnaTCHer and GEL
@@ -101,8 +112,19 @@ CONTRAST = {  # weight, temperature, contrast temperature; CIFAR-FS was not publ
 TIERED_CLASSES = 351
 
 
+def published_name(form: Layout, ours: str) -> str:
+    """The published name of a weight of the backbone."""
+    stage, rest = ours.split(".", 1)
+    if form.stage != SEQUENCE:
+        return form.stage.format(stage, rest)
+    module, weight = rest.split(".", 1)  # four modules per stage: convolution, batch norm, ReLU, pooling
+    return f"{4 * (int(stage.removeprefix('layer')) - 1) + int(module)}.{weight}"
+
+
 def images_of(form: Layout, dataset: str) -> dict[str, Any]:
     """TANE evaluates on the stored 84 or 32 pixels as they are, CIFAR-FS with a normalisation of its own."""
+    if form.stage == SEQUENCE:
+        return {"image_size": 84, "resize": None, "mean": IMAGENET_MEAN, "std": IMAGENET_STD}
     if form.stage == ENCODER:
         return IMAGES[dataset]
     return IMAGES[dataset] | {"resize": None} | (TANE_CIFAR if dataset == "cifar-fs" else {})
@@ -115,6 +137,8 @@ def settings_of(form: Layout, dataset: str, shot: int, names: Iterable[str]) -> 
     if form.method == "gel":
         combined = any(name.startswith("EnergyLoss.") for name in names)  # only --ahead_combine makes any
         return {"variant": "ahead" if combined else "pixel", "top_k": TOP_K[dataset][at]}
+    if form.stage == SEQUENCE:
+        return {"temperature": 1.0}
     if form.method == "protonet":
         return {"distance": "cosine"} if form.stage == FEATURE else {}
     if form.method in ("att", "att-g"):
