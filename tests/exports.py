@@ -15,8 +15,8 @@ from filelock import FileLock
 from glocal.recognizer import Recognizer
 from glocal.recognizer.model import OnnxModel
 from glocal.research.convert import onnx as exporting
-from glocal.research.convert.graphs import trace
 from glocal.research.convert.onnx import Exported, export, with_model
+from glocal.research.convert.tracing import trace
 from photos import recognizer
 
 

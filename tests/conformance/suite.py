@@ -12,11 +12,16 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from glocal.common.errors import RecipeError
+from glocal.recognizer.converted import ENROLL, SCORE, ConvertedModel
+from glocal.recognizer.encoders.session import Graph
+from glocal.research.backbones import Backbone
+from glocal.research.convert import convert
+from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import Method
-from glocal.research.types import UNKNOWN, BaseClasses, Episode, Views, to_one_hot
+from glocal.research.types import UNKNOWN, BaseClasses, Episode, Preprocess, Views, to_one_hot
 
 DIM = 16
 
@@ -199,6 +204,25 @@ class MethodConformance:
         method.score(method.enroll(support, task.support_one_hot, task.drawn), query)
         assert all(torch.equal(buffer, before[name]) for name, buffer in method.named_buffers())
 
+    def test_its_graphs_answer_as_it_does(self, method: Method):
+        """For any number of photos, classes and queries; ``convert`` compares the answers to pictures."""
+        model = Model(Tiles(), method.eval())
+        if method.transductive:
+            with pytest.raises(RecipeError, match="transductive method cannot be converted"):
+                convert(model)
+            return
+        converted = convert(model)
+        for shots in ((1,) * method.min_way, (1, 4, 2, 1, 5, 1, 2)):
+            task = toy_task(2, shots=shots, n_query=3)
+            (support, query), (state, _) = method.views(task), enrolled(method, task)
+            expected = {"logits": method.compare(state, query).logits, **method.scores(state, query)}
+            kept = run_graph(converted, ENROLL, {"label": task.support_one_hot, **arrays(support)})
+            answers = run_graph(converted, SCORE, {**kept, **arrays(query)})
+            assert converted.score_names == tuple(method.score_names)
+            assert answers.keys() == {"logits", *method.score_names}
+            for name, answer in answers.items():
+                assert close(answer, expected[name]), (name, shots)
+
     @pytest.mark.parametrize("training", [True, False])
     def test_loss_terms_are_finite_scalars(self, method: Method, training: bool):
         for n_query, n_unknown in ((4, 5), (4, 0), (0, 5), (1, 1)):
@@ -221,6 +245,30 @@ class MethodConformance:
             train(method, 60, lambda: mean_loss(method, held_out) < enough and accuracy(method, held_out) > 0.8)
             assert mean_loss(method, held_out) < enough
         assert accuracy(method, held_out) > 0.8  # chance is 1/3
+
+
+class Tiles(Backbone):
+    """One convolution: 8-pixel images -> maps (B, 16, 2, 2)."""
+
+    stage_channels = (DIM,)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.preprocess = Preprocess(8)
+        self.conv = nn.Conv2d(3, DIM, 4, stride=4)
+
+    def stages_of(self, images: Tensor) -> list[Tensor]:
+        return [self.conv(images)]
+
+
+def arrays(views: Views) -> dict[str, Tensor]:
+    return {"vec": views.vec} if views.local is None else {"vec": views.vec, "local": views.local}
+
+
+def run_graph(converted: ConvertedModel, name: str, feeds: dict[str, Tensor]) -> dict[str, Tensor]:
+    graph = Graph(lambda: converted.graphs[name], name)
+    found = graph({key: value.detach().numpy() for key, value in feeds.items()}, graph.outputs)
+    return dict(zip(graph.outputs, map(torch.from_numpy, found), strict=True))
 
 
 def enrolled(method: Method, task: Episode) -> tuple[object, Views]:

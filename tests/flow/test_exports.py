@@ -12,8 +12,8 @@ from glocal.recognizer import Recognizer
 from glocal.recognizer.enrolled import TOLERANCE
 from glocal.recognizer.features import Array
 from glocal.recognizer.model import OnnxModel
-from glocal.research.convert.graphs import trace
 from glocal.research.convert.onnx import export
+from glocal.research.convert.tracing import trace
 from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import METHODS
 from glocal.research.torch_model import TorchHead

@@ -211,7 +211,7 @@ class OnnxModel:
             parts = {name: nothing for name in PARTS if name in self._score.outputs}
             return Scores(np.empty((0, int(state["n_way"])), np.float32), nothing, parts)
         found = {name: np.concatenate([each[name] for each in turns]) for name in self._score.outputs}
-        return Scores(found["logits"], found["open_score"], {name: found[name] for name in PARTS if name in found})
+        return Scores(found["logits"], found[self.open_score], {name: found[name] for name in PARTS if name in found})
 
     def trials(self, support: Views, asked: Views) -> Trial:
         return trials(self, support, asked)

@@ -1,1 +1,82 @@
-"""From a ``.glocal`` file to a folder that runs without PyTorch."""
+"""From a trained model to graphs that the recognizer runs without PyTorch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from glocal.common.errors import DataError
+from glocal.recognizer.converted import EMBED, ConvertedModel
+from glocal.recognizer.photos.images import Pixels, Preprocess
+from glocal.recognizer.photos.sources import Picture, sources_of, take
+from glocal.research.backbones import build_backbone
+from glocal.research.convert.check import Agreement, check, compare_answers
+from glocal.research.convert.precision import half_precision, int8_layers
+from glocal.research.convert.tracing import trace
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.methods import build_method
+
+TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
+PLAIN_HEAD = {"distance": "cosine", "open_score": "distance"}
+FEWEST, MOST = 32, 256  # photos that scale the 8-bit layers
+
+
+def convert(source: str | Path | Model) -> ConvertedModel:
+    """A run folder, checkpoint, shipped model, ``timm:NETWORK`` or model as graphs, checked against its modules."""
+    return convert_and_compare(source)[0]
+
+
+def convert_and_compare(
+    source: str | Path | Model, *, half: bool = False, int8: str | Path | None = None
+) -> tuple[ConvertedModel, Agreement]:
+    """``convert``, and how far its answers are from those of the modules.
+
+    ``half`` stores the weights of backbone and embedding in half precision.  ``int8`` names a folder of photos, which
+    scale 8-bit layers; the answers to these photos are compared then.
+    """
+    name, model = ("model", source) if isinstance(source, Model) else (str(source), _load(str(source)))
+    method = model.method
+    converted = ConvertedModel(
+        name=name,
+        method=model.record.get("method", {}).get("name", type(method).__name__),
+        open_score=method.open_score,
+        score_names=tuple(method.score_names),
+        preprocess=Preprocess.from_json(model.backbone.preprocess.to_json()),
+        graphs=trace(model),
+        min_way=method.min_way,
+        takes_unknown=method.takes_unknown,
+    )
+    agreement = check(model, converted)
+    if half:
+        converted = _with_embed(converted, half_precision(converted.graphs[EMBED]), "half")
+        agreement = compare_answers(model, converted)
+    elif int8 is not None:
+        images = _photos(int8, converted.preprocess)
+        converted = _with_embed(converted, int8_layers(converted.graphs[EMBED], images), "int8")
+        agreement = compare_answers(model, converted, images)
+    return converted, agreement
+
+
+def _with_embed(converted: ConvertedModel, graph: bytes, precision: str) -> ConvertedModel:
+    return replace(converted, graphs={**converted.graphs, EMBED: graph}, precision=precision)
+
+
+def _photos(folder: str | Path, preprocess: Preprocess) -> Pixels:
+    """At most ``MOST`` of the photos below a folder, evenly spread over it."""
+    sources = sources_of(folder)
+    taken = [take(each, preprocess) for each in sources[:: 1 + (len(sources) - 1) // MOST]]
+    images = [each.pixels for each in taken if isinstance(each, Picture)]
+    if len(images) < FEWEST:
+        raise DataError(f"8-bit layers are scaled by at least {FEWEST} photos, and {folder} has {len(images)}")
+    return np.stack(images)
+
+
+def _load(source: str) -> Model:
+    if not source.startswith(TIMM):
+        return load_model(source)
+    network = source.removeprefix(TIMM)
+    backbone = build_backbone("timm", trainable=False, model=network)
+    method = build_method("protonet", backbone.channels, PLAIN_HEAD)
+    return Model(backbone, method, {"method": {"name": "protonet", "settings": PLAIN_HEAD}})

@@ -20,8 +20,8 @@ from glocal.recognizer.photos.images import Pixels
 from glocal.recognizer.photos.sources import Labelled, Picture, as_source, take
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME
-from glocal.research.convert.graphs import int8 as quantized
-from glocal.research.convert.graphs import trace
+from glocal.research.convert.precision import int8_layers
+from glocal.research.convert.tracing import trace
 from glocal.research.metrics.openset import auroc
 from glocal.research.torch_model import TorchModel
 
@@ -96,7 +96,7 @@ def export(
             code="other-answers",
         )
     if int8:
-        small = quantized(model.graphs[EMBED], _calibration_pictures(exact))
+        small = int8_layers(model.graphs[EMBED], np.stack(_calibration_pictures(exact)))
         model = replace(model, graphs={**model.graphs, EMBED: small}, precision="int8")
         found = with_model(exact.contents, model)
         difference = _difference(found)

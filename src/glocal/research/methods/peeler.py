@@ -65,6 +65,7 @@ from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.ops.open_scores import entropy
 from glocal.research.ops.packing import last_channels, unpack
 from glocal.research.ops.similarity import class_mean, neg_sq_euclidean, pool
+from glocal.research.ops.turns import in_turns
 from glocal.research.types import BaseClasses, Episode, Views
 
 WEIGHED_FLOATS = 2**22  # numbers of weighed queries held at once: 16 MiB in float32
@@ -185,12 +186,13 @@ def weighed_distance(query: Tensor, mean: Tensor, precision: Tensor) -> Tensor:
     Queries are taken in turns, so memory does not grow with their number.
     """
     n_pixel = precision.shape[2] * precision.shape[3]
-    step = max(1, WEIGHED_FLOATS // max(1, mean.numel()))
-    rows = [
-        torch.linalg.vector_norm(torch.einsum("qchw,nchw->qnc", some, precision) / n_pixel - mean, dim=-1)
-        for some in torch.split(query, step)
-    ]
-    return torch.cat(rows)
+
+    def distance(some: Tensor) -> Tensor:
+        weighed = torch.einsum("qchw,nchw->qnc", some, precision) / n_pixel
+        length: Tensor = torch.linalg.vector_norm(weighed - mean, dim=-1)
+        return length
+
+    return in_turns(distance, query, step=lambda: WEIGHED_FLOATS // max(1, mean.numel()))
 
 
 class Precision(nn.Module):

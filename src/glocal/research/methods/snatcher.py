@@ -25,12 +25,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from glocal.research.methods.base import Comparison, MethodCard, Paper
 from glocal.research.methods.feat import FEAT
 from glocal.research.ops.similarity import class_mean
+from glocal.research.ops.turns import in_turns
 from glocal.research.types import Views
 
 PAPER = Paper("Jeong et al.", "Few-shot Open-set Recognition by Transformation Consistency", "CVPR", 2021, "2103.01537")
@@ -65,10 +65,12 @@ def movement(swapped: Swapped, state: Any, query: Tensor, logits: Tensor) -> Ten
 
     query (Q, D), logits (Q, N) -> (Q,).  Queries are taken in turns, so memory does not grow with their number.
     """
-    nearest = logits.argmax(dim=-1)
-    turns = [(query, nearest)]
-    if not torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
-        step = max(1, min(SWAPPED_QUERIES, SWAPPED_FLOATS // state.raw.numel()))
-        turns = list(zip(torch.split(query, step), torch.split(nearest, step), strict=True))
-    moved = [(swapped(state.raw, some, at) - state.proto).square().sum(dim=(-2, -1)) for some, at in turns]
-    return torch.cat(moved) / SCALE
+
+    def moved(some: Tensor, at: Tensor) -> Tensor:
+        way: Tensor = swapped(state.raw, some, at) - state.proto
+        return way.square().sum(dim=(-2, -1)) / SCALE
+
+    def step() -> int:
+        return min(SWAPPED_QUERIES, SWAPPED_FLOATS // int(state.raw.numel()))
+
+    return in_turns(moved, query, logits.argmax(dim=-1), step=step)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
+import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -30,10 +33,8 @@ def distance(logits: Tensor) -> Tensor:
 
 def margin(logits: Tensor) -> Tensor:
     """-(best - second best): small when one class stands out.  0 for one class, which has no rival."""
-    if logits.shape[-1] < 2:
-        return logits.new_zeros(logits.shape[:-1])
-    best = logits.topk(2, dim=-1).values
-    return best[..., 1] - best[..., 0]
+    best = F.pad(logits, (0, 1), value=-math.inf).topk(2, dim=-1).values  # no branch, because a graph has none
+    return torch.where(best[..., 1].isinf(), 0, best[..., 1] - best[..., 0])
 
 
 OPEN_SCORES: dict[str, Callable[[Tensor], Tensor]] = {

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from glocal.common.errors import DataError, RecipeError
+from glocal.research.ops.turns import in_turns
 
 PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float32, a 5-way task of 150 needs 2
 
@@ -68,16 +69,15 @@ def pixel_similarity(query: Tensor, class_map: Tensor, top_k: int) -> Tensor:
         )
     q = F.normalize(query.flatten(2).mT, dim=-1)  # (Q, P, C)
     c = F.normalize(class_map.flatten(2).mT, dim=-1)  # (N, P', C)
-    if torch.compiler.is_exporting():  # an exported graph has one shape of work; who runs it takes turns
-        return _best_pixels(q, c, top_k)
-    pairs = q.shape[1] * n_pixel  # cosines of one query with one class
-    class_step = max(1, min(n_class, PIXEL_PAIRS // max(1, pairs)))
-    query_step = max(1, PIXEL_PAIRS // max(1, pairs * class_step))
-    rows = [
-        torch.cat([_best_pixels(some_q, some_c, top_k) for some_c in torch.split(c, class_step)], dim=1)
-        for some_q in torch.split(q, query_step)
-    ]
-    return torch.cat(rows)
+    pairs = max(1, q.shape[1] * n_pixel)  # cosines of one query with one class
+
+    def class_step() -> int:
+        return max(1, min(n_class, PIXEL_PAIRS // pairs))
+
+    def best(some_q: Tensor) -> Tensor:
+        return in_turns(lambda some_c: _best_pixels(some_q, some_c, top_k), c, step=class_step, dim=1)
+
+    return in_turns(best, q, step=lambda: PIXEL_PAIRS // (pairs * class_step()))
 
 
 def _best_pixels(q: Tensor, c: Tensor, top_k: int) -> Tensor:
