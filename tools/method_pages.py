@@ -22,7 +22,7 @@ from glocal.research.methods import METHODS, SWITCHES, Method
 from glocal.research.methods.base import MethodCard, Paper
 from glocal.research.metrics import METRICS
 from glocal.research.ops.open_scores import OPEN_SCORES
-from glocal.research.report.comparable import TASKS, published
+from glocal.research.report.published import TASKS, published
 
 COMMAND = "python tools/method_pages.py docs/methods"
 GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the card of the class instead. -->"

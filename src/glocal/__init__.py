@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from glocal.research import backbones, data, methods, metrics
     from glocal.research.data.registry import open_dataset
     from glocal.research.engine.checkpoint import load_model
+    from glocal.research.engine.compare import compare
     from glocal.research.engine.evaluate import evaluate
-    from glocal.research.report.comparison import compare
 
 # Imported when first used, because torch takes seconds.
 _HOMES = {
     "GlocalError": "glocal.common.errors",
     "Recognizer": "glocal.recognizer",
-    "compare": "glocal.research.report.comparison",
+    "compare": "glocal.research.engine.compare",
     "evaluate": "glocal.research.engine.evaluate",
     "load_model": "glocal.research.engine.checkpoint",
     "open_dataset": "glocal.research.data.registry",

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from browser import find_browser, show
+from glocal.research.engine.compare import Conditions
 from glocal.research.metrics import Interval, paired_difference, score_histogram
 from glocal.research.report import plots
-from glocal.research.report.comparable import Conditions
 from glocal.research.report.comparison import Result
 from glocal.research.report.plots import Point, curve, joined
 from glocal.research.report.table import Row, Table

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,14 +15,12 @@ from glocal.research.backbones import Backbone, build_backbone
 from glocal.research.data.episodes import EpisodeSpec, with_unknown_share
 from glocal.research.data.splits import published_split
 from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.compare import Conditions
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import build_method
 from glocal.research.metrics import METRICS, mean_ranks, paired_difference
-from glocal.research.report.comparable import Conditions, about, published, published_beside, why_not
 from glocal.research.report.comparison import COMPARED, results, to_text
-from glocal.research.report.training import published_tasks
-from glocal.research.reproduce.plans import TABLES
-from glocal.research.reproduce.scales import SCALES
+from glocal.research.report.published import CAPTION, about, published, published_beside
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 Rows = dict[str, dict[str, np.ndarray]]  # by model and metric
@@ -34,8 +32,6 @@ def taught(**train: Any) -> dict[str, Any]:
 
 
 TRAIN = taught()
-PRETRAINED = {"stage": "pretrain", "pretrain": {"epochs": 500}}
-FEAT = taught(tasks=20_000) | {"method": {"name": "feat"}}
 
 
 @pytest.fixture(scope="module")
@@ -57,13 +53,11 @@ def made(
     recipe: Mapping[str, Any] = TRAIN,
     trained_on: str = "cifar-fs",
     encoder: str = "resnet12",
-    chain: Sequence[Mapping[str, Any]] = (PRETRAINED, FEAT),
 ) -> NamedModel:
     record = {
         "backbone": {"name": encoder, "settings": {}},
         "method": {"name": method, "settings": dict(settings or {})},
         "recipe": {"method": {"name": method}, **recipe},
-        "chain": list(chain),
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
@@ -71,175 +65,48 @@ def made(
 
 
 class TestBesideThePaper:
-    def test_the_published_number(self, full: Backbone) -> None:
-        found = published_beside(made(full, "snatcher-f"), CIFAR)
-        assert found is not None
-        assert (found.table, found.method, found.shot) == ("table-1", "snatcher-f", 1)
-        five = published_beside(
-            made(full, "snatcher-f", recipe=taught(shot=5)),
-            replace(CIFAR, spec=EpisodeSpec(shot=5)),
+    def test_the_published_number_of_the_same_method_data_shot_and_backbone(self, full: Backbone) -> None:
+        one, five = (
+            published_beside(made(full, "snatcher-f"), replace(CIFAR, spec=EpisodeSpec(shot=shot))) for shot in (1, 5)
         )
+        assert one is not None
         assert five is not None
-        assert five.shot == 5
-        assert five.values["acc"].mean > found.values["acc"].mean
-
-    def test_variants_of_gel_have_rows_of_their_own(self, full: Backbone) -> None:
-        for settings, name in (({}, "gel"), ({"variant": "energy-maps"}, "gel/energy-maps")):
-            found = published_beside(made(full, "gel", settings=settings), CIFAR)
-            assert found is not None
-            assert found.method == name
-        learnable = published_beside(made(full, "gel", settings={"coefficients": "learnable"}), CIFAR)
-        assert learnable is not None
-        assert learnable.values["auroc"].mean == pytest.approx(0.7862)
-
-    def test_imported_weights_are_the_papers(self, full: Backbone) -> None:
-        each = made(full, "snatcher-f", recipe={"stage": "import", "dataset": "cifar-fs"})
-        each.model.record.pop("data")
-        assert why_not(each, CIFAR) == []
-        each.model.record["recipe"] = {"stage": "import", "dataset": "mini-imagenet"}
-        assert why_not(each, CIFAR) == ["trained on mini-imagenet"]
+        assert (one.table, one.method, one.shot, five.shot) == ("table-1", "snatcher-f", 1, 5)
+        assert five.values["acc"].mean > one.values["acc"].mean
 
     @pytest.mark.parametrize(
-        ("change", "reason"),
+        ("settings", "score", "row"),
         [
-            ({"recipe": taught(backbone="frozen")}, "frozen backbone (there fine-tuned)"),
-            ({"method": "rfdnet"}, "fine-tuned backbone (there frozen)"),
-            ({"recipe": taught(shot=5)}, "trained on 5-shot tasks"),
-            ({"method": "gel", "recipe": taught(tasks=10)}, "trained on 10 tasks instead of 60,000"),
-            ({"method": "att-g", "recipe": taught(tasks=10)}, "trained on 10 tasks instead of 39,000"),
-            ({"recipe": taught(tasks=10), "chain": [PRETRAINED]}, "trained on 10 tasks instead of 20,000"),
-            ({"recipe": taught(tasks=0), "chain": [PRETRAINED]}, "not meta-trained"),
-            (
-                {"chain": [PRETRAINED, {"stage": "pretrain", "pretrain": {"epochs": 1, "teacher_weight": 0.5}}]},
-                "pre-trained with itself as teacher",
-            ),
-            ({"method": "gel", "chain": [PRETRAINED]}, "without the FEAT stage"),
-            (
-                {"method": "gel", "chain": [PRETRAINED, taught(tasks=9) | {"method": {"name": "feat"}}]},
-                "FEAT learned from 9 tasks instead of 20,000",
-            ),
-            ({"method": "gel", "chain": [FEAT]}, "not pre-trained on cifar-fs"),
-            (
-                {"method": "peeler", "settings": {"variant": "gaussian"}},
-                "variant gaussian was published on",
-            ),
-            ({"recipe": {"stage": "pretrain"}}, "not meta-trained"),
-            ({"trained_on": "somewhere/embedded"}, "trained on embedded"),
-            ({"settings": {"centre": True}}, "centred features"),
-            ({"settings": {"open_score": "margin"}}, "open score margin instead of"),
-            ({"encoder": "conv4"}, "conv4 backbone instead of resnet12"),
-            ({"method": "oslo"}, "it has no oslo on cifar-fs"),
-            ({"settings": {"adapter": True}}, "not the published form: adapter = True instead of False"),
-            ({"method": "gel", "settings": {"m_known": -5.0}}, "not the published form: m_known = -5.0 instead of -1"),
-            ({"method": "gel", "settings": {"top_k": 3}}, "not the published form: top_k = 3 instead of 1"),
-            (
-                {"method": "gel", "settings": {"distance": "cosine", "temperature": 0.1}},
-                "not the published form: distance = cosine instead of sq-euclidean, temperature = 0.1 instead of 64.0",
-            ),
-            (
-                {"method": "gel", "settings": {"distance": "cosine"}},
-                "not the published form: distance = cosine instead of",
-            ),
-            ({"method": "frozen-gel", "settings": {"gentle_attention": True}}, "not the published form: gentle_att"),
-            ({"method": "gel", "settings": {"reduce": True}}, "not the published form: reduce = True instead of False"),
-            (
-                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 13, "widen": "narrow"}}]},
-                "pre-trained for 13 epochs, from narrow instead of 500",
-            ),
-            (
-                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": n, "widen": None}} for n in (13, 6)]},
-                "pre-trained for 19 epochs instead of 500",
-            ),
-            (
-                {"chain": [{"stage": "pretrain", "pretrain": {"epochs": 500}, "data": {"holdout": 0.1}}]},
-                "pre-trained without 10 % of the base pictures",
-            ),
-            ({"method": "att-g", "settings": {"rows": "means"}}, "not the published form: rows = means instead of"),
+            ({}, "E", "gel"),
+            ({"variant": "energy-maps"}, "E_m", "gel/energy-maps"),
+            ({"coefficients": "learnable"}, "E", "gel/learnable"),
+            ({"variant": "pixel"}, "E_f", "gel/pixel"),
+            ({"variant": "pixel"}, "delay", "gel/delay"),
         ],
     )
-    def test_reasons_that_lie_in_the_model(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
-        each = made(full, **({"method": "snatcher-f"} | change))
-        (found,) = why_not(each, CIFAR)
-        assert found.startswith(reason)
-        assert published_beside(each, CIFAR) is None
-
-    def test_published_settings_and_the_frozen_backbone_of_rfdnet_speak_not_against_it(self, full: Backbone) -> None:
-        regularised = {"temperature": 64.0, "contrast_weight": 0.01, "contrast_temperature": 64.0}
-        for method, settings in (
-            ("feat", regularised),
-            ("gel", {"temperature": 64.0, "top_k": 1}),
-            ("gel", {"variant": "energy-maps", "top_k": 7}),  # of pixels, which it does not compare
-            ("frozen-gel", {"adapter": False}),
-            ("att-g", {"negative": "mlp"}),
-        ):
-            assert why_not(made(full, method, settings=settings), CIFAR) == [], method
-        frozen = taught(backbone="frozen")
-        assert why_not(made(full, "rfdnet", recipe=frozen), CIFAR) == []
-        assert why_not(made(full, "att-g", recipe=frozen), CIFAR) == ["frozen backbone (there fine-tuned)"]
-
-    @pytest.mark.parametrize(
-        ("change", "reason"),
-        [
-            ({"split": "val"}, "other classes than the published test split"),
-            ({"classes": ("a", "b")}, "other classes than the published test split"),
-            ({"spec": EpisodeSpec(way=20)}, "5 + 5 classes with 15 queries of each and 1 or 5 shots"),
-            ({"spec": EpisodeSpec(query=27, unknown_query=3)}, "5 + 5 classes"),
-            ({"support_views": 2}, "it shows each support picture once"),
-        ],
-    )
-    def test_reasons_that_lie_in_the_tasks(self, full: Backbone, change: dict[str, Any], reason: str) -> None:
-        (found,) = why_not(made(full, "snatcher-f"), replace(CIFAR, **change))
-        assert reason in found
-
-    def test_what_one_score_has_learned_is_the_others_and_stages_alike_add_up(self, full: Backbone) -> None:
-        assert why_not(made(full, "snatcher-f", recipe=taught(tasks=0)), CIFAR) == []
-        assert why_not(made(full, "att-g", recipe=taught(tasks=0)), CIFAR) == ["not meta-trained"]
-        halves = [
-            taught(tasks=30_000, backbone=kind) | {"method": {"name": "gel"}} for kind in ("fine-tuned", "frozen")
-        ]
-        for half, reasons in zip(halves, ([], ["trained on 30,000 tasks instead of 60,000"]), strict=True):
-            again = made(full, "gel", recipe=halves[0], chain=[PRETRAINED, FEAT, half])
-            assert why_not(again, CIFAR) == reasons
-
-    def test_of_a_start_that_was_imported_nothing_is_known(self, full: Backbone) -> None:
-        imported = [{"stage": "import", "dataset": "cifar-fs"}]
-        assert why_not(made(full, "gel", chain=imported), CIFAR) == []
-        assert why_not(made(full, "snatcher-f", recipe=taught(tasks=0), chain=imported), CIFAR) == []
-        frozen = made(full, "gel", recipe=taught(backbone="frozen"), chain=imported)
-        assert why_not(frozen, CIFAR) == ["frozen backbone (there fine-tuned)"]
-
-    def test_a_temperature_that_follows_from_the_distance_is_not_named(self, full: Backbone) -> None:
-        (found,) = why_not(made(full, "gel", settings={"distance": "cosine"}), CIFAR)
-        assert "temperature" not in found
-
-    def test_delay_combine_is_the_model_of_the_pixel_branch_under_another_score(self, full: Backbone) -> None:
-        each = replace(made(full, "gel", settings={"variant": "pixel"}), score="delay")
-        assert why_not(each, CIFAR) == []
-        found = published_beside(each, CIFAR)
+    def test_variants_of_gel_have_rows_of_their_own(
+        self, full: Backbone, settings: dict[str, Any], score: str, row: str
+    ) -> None:
+        found = published_beside(replace(made(full, "gel", settings=settings), score=score), CIFAR)
         assert found is not None
-        assert (found.table, found.method) == ("combine", "gel/delay")
+        assert found.method == row
 
-    def test_each_peeler_was_published_on_one_backbone(self, full: Backbone) -> None:
-        mini = replace(CIFAR, dataset="mini-imagenet", classes=published_split("mini-imagenet")["test"])
-        for variant, encoder, said in (("prototype", "resnet18", True), ("gaussian", "resnet18", False)):
-            each = made(full, "peeler", settings={"variant": variant}, encoder=encoder, trained_on="mini-imagenet")
-            assert any("published on resnet12 alone" in reason for reason in why_not(each, mini)) == said
+    def test_our_form_of_gel_has_no_published_number(self, full: Backbone) -> None:
+        assert published_beside(made(full, "frozen-gel"), CIFAR) is None
 
-    def test_the_paper_scale_trains_for_as_long_as_was_published(self) -> None:
-        scale = SCALES["paper"]
-        for dataset in scale.datasets:
-            for line in TABLES["table-1"].lines(scale, dataset, 1):
-                stages = [step.resolved(start="?") for step in line.run.chain()]
-                recipe = [stage for stage in stages if stage.stage == "train" and stage.train.tasks][-1]
-                full = recipe.method.settings.get("variant") == "gaussian"
-                usual = published_tasks("peeler-full" if full else recipe.method.name, dataset)
-                assert recipe.train.tasks == usual, (dataset, line.label)
-
-    def test_a_narrow_backbone_and_other_data(self, narrow: Backbone) -> None:
-        widths = "narrow backbone (4-4-8-8 channels instead of 64-160-320-640)"
-        assert why_not(made(narrow, "snatcher-f"), CIFAR) == [widths]
-        on = replace(CIFAR, dataset="tiered-64.zip", classes=())
-        assert why_not(made(narrow, "snatcher-f"), on) == ["it has no results on tiered-64"]
+    @pytest.mark.parametrize(
+        "change",
+        [
+            {"split": "val"},
+            {"spec": EpisodeSpec(way=20)},
+            {"spec": EpisodeSpec(query=27, unknown_query=3)},
+            {"support_views": 2},
+            {"dataset": "tiered-64"},
+        ],
+    )
+    def test_other_tasks_have_none(self, full: Backbone, change: dict[str, Any]) -> None:
+        assert published_beside(made(full, "snatcher-f"), replace(CIFAR, **change)) is None
+        assert published_beside(made(full, "snatcher-f", encoder="conv4"), CIFAR) is None
 
 
 def rows(quality: float, seed: int) -> dict[str, np.ndarray]:
@@ -269,7 +136,6 @@ def test_tables(full: Backbone, measured: Rows) -> None:
     assert (proto.open_score, gel.open_score) == (models[0].score, "E")
     assert gel.published["auroc"].mean == pytest.approx(0.7867)
     assert transductive.table.rows[1].published == {}
-    assert "not comparable with the paper: it has no oslo on cifar-fs" in transductive.table.rows[1].note
     plain = inductive.to_json()
     assert (plain["tasks"], plain["seed"], plain["unknown_share"]) == (50, 3, 0.5)
     assert plain["rows"][1]["difference"]["acc"]["p_value"] == gel.difference["acc"].p_value
@@ -287,15 +153,17 @@ def test_shares_of_unknown_queries_have_titles_of_their_own(narrow: Backbone, me
     assert titles[2].endswith("90 % of the queries unknown")
 
 
-def test_what_all_rows_share_stands_under_the_table(narrow: Backbone, measured: Rows) -> None:
-    frozen = taught(backbone="frozen")
-    models = [made(narrow), made(narrow, "gel", recipe=frozen)]
+def test_the_caption_says_what_the_published_numbers_are(full: Backbone, narrow: Backbone, measured: Rows) -> None:
+    frozen = taught(backbone="frozen", tasks=600)
+    models = [made(full), made(narrow, "gel", recipe=frozen)]
     (found,) = results(models, measured, CIFAR, reference="gel", seed=0, fingerprint="f" * 64)
-    assert "Not comparable with the paper: narrow backbone" in found.table.caption
-    assert found.table.rows[1].note.count("narrow") == 0
-    assert "frozen backbone (there fine-tuned)" in found.table.rows[1].note
+    assert found.table.caption.endswith(CAPTION)
+    assert "4-4-8-8 channels, frozen backbone, 600 tasks" in found.table.rows[1].note
+    assert found.table.rows[1].published["auroc"].mean == pytest.approx(0.7867)
     assert found.table.reference == "gel"
     assert found.table.rows[0].difference["acc"].mean < 0
+    (found,) = results(models, measured, replace(CIFAR, dataset="mine"), reference="gel", seed=0, fingerprint="f" * 64)
+    assert CAPTION not in found.table.caption
 
 
 def test_a_model_that_knows_the_test_classes_and_tasks_without_unknown(full: Backbone, measured: dict[str, Any]):
@@ -326,12 +194,14 @@ def test_formats(full: Backbone, measured: Rows) -> None:
 
 
 def test_what_is_said_about_a_model(full: Backbone) -> None:
-    assert about(made(full)) == "fine-tuned backbone"
-    assert about(made(full, "gel", "run-7", settings={"centre": True})) == "gel, centred features, fine-tuned backbone"
-    assert about(made(full, recipe={"stage": "pretrain"})) == "pre-trained backbone, no meta-training"
-    assert about(made(full, recipe={"stage": "none"})) == ""
-    assert about(made(full, "snatcher-l", recipe={"stage": "none"})) == "reconstruction"
-    assert about(made(full, "peeler", settings={"variant": "gaussian"}, recipe={"stage": "none"})) == ""
+    widths = "64-160-320-640 channels"
+    assert about(made(full)) == f"{widths}, fine-tuned backbone, 60,000 tasks"
+    centred = made(full, "gel", "run-7", settings={"centre": True})
+    assert about(centred) == f"gel, centred features, {widths}, fine-tuned backbone, 60,000 tasks"
+    assert about(made(full, recipe={"stage": "pretrain"})) == f"{widths}, pre-trained backbone, no meta-training"
+    assert about(made(full, recipe={"stage": "none"}, encoder="conv4")) == ""
+    assert about(made(full, "snatcher-l", recipe={"stage": "none"})) == f"reconstruction, {widths}"
+    assert about(made(full, "peeler", settings={"variant": "gaussian"}, recipe={"stage": "none"})) == widths
 
 
 def value(*wanted: str | int, metric: str, backbone: str = "resnet12") -> float:

@@ -12,7 +12,7 @@ from glocal.common.errors import DataError
 from glocal.research.methods import METHODS
 from glocal.research.methods.base import MethodCard
 from glocal.research.methods.protonet import ProtoNet
-from glocal.research.report.comparable import published
+from glocal.research.report.published import published
 from method_pages import COMMAND, explain, main, pages, with_methods
 
 ROOT = Path(__file__).parents[2]

@@ -33,7 +33,7 @@ def test_an_evaluation_and_a_comparison() -> None:
     assert repr(one).startswith("<Evaluation of embedded-gel on embedded/test, 3-way 1-shot, 4 tasks: ACC ")
     assert one._repr_html_().count("<tr>") == 1 + len(one.rows)
     both = glocal.compare(["embedded-protonet", "embedded-gel"], "embedded", shots=[1, 5], **SHAPE)
-    assert repr(both) == "<Comparison of embedded-protonet, embedded-gel on embedded/test: 2 tables>"
+    assert repr(both) == "<ModelComparison of embedded-protonet, embedded-gel on embedded/test: 2 task lists>"
     shown = both._repr_html_()
     assert shown.count("<table") == 2
-    assert "Δ" in shown
+    assert shown.count("<tr>") == 2 * (1 + 2)

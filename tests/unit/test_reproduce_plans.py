@@ -13,7 +13,7 @@ import pytest
 from glocal.common.errors import GlocalError
 from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.methods import build_method
-from glocal.research.report.comparable import published
+from glocal.research.report.published import published
 from glocal.research.reproduce import reproduction
 from glocal.research.reproduce.measurement import published_row
 from glocal.research.reproduce.pixel_examples import Example, _Candidate, _choose, _places

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,7 +41,7 @@ from glocal.cli.printing import tell
 if TYPE_CHECKING:
     from glocal.research.engine.evaluate import Evaluation
     from glocal.research.engine.import_weights import Report
-    from glocal.research.report.comparison import Comparison
+    from glocal.research.report.comparison import Result
 
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
 Out = Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")]
@@ -165,8 +166,8 @@ def compare(
     json: Json = False,
 ) -> None:
     """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
-    from glocal.research.report.comparison import SUFFIXES, to_text
-    from glocal.research.report.comparison import compare as run
+    from glocal.research.engine.compare import compare as run
+    from glocal.research.report.comparison import SUFFIXES, comparison_json, tables_of, to_text, write_comparison
 
     if out is not None:
         check_ours(out / "compare.json", *(f"compare{suffix}" for suffix in SUFFIXES.values()))
@@ -180,12 +181,14 @@ def compare(
     for bad in found.data.skipped:
         tell(f"left out {bad.where}: {bad.reason}")
     if out is not None and FIRST:
-        found.write(out, runs=runs)
+        write_comparison(found, out, runs=runs)
     show(
-        found.to_json() | {"runs": runs},
+        comparison_json(found) | {"runs": runs},
         as_json=json or format is Format.json,
         otherwise=lambda: (
-            to_text(format.value, found.results).rstrip("\n") if format.value in SUFFIXES else _terminal(found, out)
+            to_text(format.value, tables_of(found)).rstrip("\n")
+            if format.value in SUFFIXES
+            else _terminal(tables_of(found), out)
         ),
     )
 
@@ -235,7 +238,7 @@ def _table(checkpoint: str, found: Evaluation) -> Any:
     return table
 
 
-def _terminal(found: Comparison, out: Path | None) -> Any:
+def _terminal(results: Sequence[Result], out: Path | None) -> Any:
     """The two main metrics, one below the other to fit a terminal; the files have them all, notes in a column."""
     from dataclasses import replace
 
@@ -246,7 +249,7 @@ def _terminal(found: Comparison, out: Path | None) -> Any:
     from glocal.research.report.table import to_rich
 
     parts: list[Any] = []
-    for table in (result.table for result in found.results):
+    for table in (result.table for result in results):
         rows = tuple(replace(row, note="") for row in table.rows)
         main = [metric for metric in table.metrics if metric in COMPARED]
         for metric in main:

@@ -1,4 +1,4 @@
-"""Several models on the same tasks, and the tables of that: intervals, paired differences, ranks, published numbers.
+"""Tables of a comparison: intervals, paired differences, ranks, published numbers.
 
 Transductive methods, which see all queries of a task at once, stand in a table of their own.
 """
@@ -13,17 +13,12 @@ from typing import Any
 
 from glocal import __version__
 from glocal.common.files import write_text
-from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, unknown_share, with_unknown_share
-from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import Model
-from glocal.research.engine.distributed import joined
-from glocal.research.engine.evaluate import Evaluation, Progress, evaluate_models
-from glocal.research.engine.named_models import NamedModel, check_reference, load_models
-from glocal.research.engine.row_store import Rows, RowStore
+from glocal.research.data.episodes import unknown_share
+from glocal.research.engine.compare import Conditions, ModelComparison
+from glocal.research.engine.named_models import NamedModel
+from glocal.research.engine.row_store import Rows
 from glocal.research.metrics import METRICS, mean_ci, mean_ranks, paired_difference
-from glocal.research.report.comparable import Conditions, about, published_beside, why_not
-from glocal.research.report.html import to_html
+from glocal.research.report.published import CAPTION, about, published_beside
 from glocal.research.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown
 
 SUFFIXES = {"markdown": ".md", "latex": ".tex", "csv": ".csv"}
@@ -55,90 +50,44 @@ class Result:
         }
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """What ``compare`` found: the tables, and the evaluation of each model on each task list."""
-
-    models: Sequence[NamedModel]
-    data: ClassDataset
-    dataset: str
-    split: str
-    reference: str
-    evaluations: Sequence[Mapping[str, Evaluation]]  # per task list, by the name of the model
-    results: Sequence[Result]  # the tables
-
-    def __repr__(self) -> str:
-        names = ", ".join(model.name for model in self.models)
-        return f"<Comparison of {names} on {self.dataset}/{self.split}: {len(self.results)} tables>"
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the tables, differences to the reference under the values."""
-        return f"<div>{''.join(to_html(result.table) for result in self.results)}</div>"
-
-    def to_json(self) -> dict[str, Any]:
-        """Models, data, task lists and tables as plain values."""
-        return {
-            "version": __version__,
-            "dataset": self.dataset,
-            "split": self.split,
-            "manifest": self.data.manifest,
-            "reference": self.reference,
-            "models": [
-                {"name": m.name, "method": m.method, "open_score": m.score, "model": m.identity} for m in self.models
-            ],
-            "tables": [result.to_json() for result in self.results],
-        }
-
-    def write(self, out: Path, **more: Any) -> None:
-        """compare.json, .md, .tex and .csv; ``more`` goes into the JSON."""
-        write_text(out / "compare.json", json.dumps(self.to_json() | more, indent=1) + "\n")
-        for kind, suffix in SUFFIXES.items():
-            write_text((out / "compare").with_suffix(suffix), to_text(kind, self.results))
+def tables_of(comparison: ModelComparison) -> list[Result]:
+    """An inductive and a transductive table for each list of tasks, as far as there are such methods."""
+    tables: list[Result] = []
+    for on, evaluations in zip(comparison.conditions, comparison.evaluations, strict=True):
+        rows = {name: evaluation.rows for name, evaluation in evaluations.items()}
+        fingerprint = next(iter(evaluations.values())).tasks
+        tables += results(
+            comparison.models,
+            rows,
+            on,
+            reference=comparison.reference,
+            seed=comparison.seed,
+            fingerprint=fingerprint,
+        )
+    return tables
 
 
-def compare(
-    models: Sequence[str] | Mapping[str, Model | str],
-    dataset: ClassDataset | str | Path,
-    *,
-    split: str = "test",
-    shots: Sequence[int] = (1, 5),
-    way: int = 5,
-    query: int = 15,
-    unknown_way: int | None = None,
-    unknown_shares: Sequence[float] | None = None,
-    support_views: int = 1,
-    tasks: int = 600,
-    seed: int = 0,
-    reference: str | None = None,
-    keep: str | Path | None = None,
-    skip_bad: bool = False,
-    workers: int = 2,
-    device: str = "auto",
-    progress: Progress | None = None,
-) -> Comparison:
-    """Measure models on the same tasks; a table for each of ``shots`` and ``unknown_shares``.
+def comparison_json(comparison: ModelComparison) -> dict[str, Any]:
+    """Models, data, task lists and tables as plain values."""
+    on = comparison.conditions[0]
+    return {
+        "version": __version__,
+        "dataset": on.dataset,
+        "split": on.split,
+        "manifest": comparison.data.manifest,
+        "reference": comparison.reference,
+        "models": [
+            {"name": m.name, "method": m.method, "open_score": m.score, "model": m.identity} for m in comparison.models
+        ],
+        "tables": [result.to_json() for result in tables_of(comparison)],
+    }
 
-    ``models`` are named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or given by name.  ``keep`` is a folder for the rows of
-    each model: what is there is read and not run again.
-    """
-    shape = (query, way if unknown_way is None else unknown_way, query)
-    specs = [EpisodeSpec(way, shot, *shape) for shot in shots]
-    if unknown_shares is not None:
-        specs = [with_unknown_share(spec, share) for spec in specs for share in unknown_shares]
-    named = load_models(models)
-    base = check_reference(reference, named)
-    data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
-    lists = [EpisodeSampler(data, spec, seed=seed).take(tasks, keep=False) for spec in specs]
-    how: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
-    store = RowStore(None if keep is None else Path(keep))
-    with joined(device) as where:
-        found = evaluate_models(named, data, lists, store=store, device=where, **how)
-    name, tables = data.name if dataset is data else str(dataset), []
-    for spec, each in zip(specs, found, strict=True):
-        on = Conditions(name, split, data.classes, spec, support_views)
-        rows = {label: evaluation.rows for label, evaluation in each.items()}
-        tables += results(named, rows, on, reference=base, seed=seed, fingerprint=next(iter(each.values())).tasks)
-    return Comparison(named, data, name, split, base, found, tables)
+
+def write_comparison(comparison: ModelComparison, out: Path, **more: Any) -> None:
+    """compare.json, .md, .tex and .csv; ``more`` goes into the JSON."""
+    write_text(out / "compare.json", json.dumps(comparison_json(comparison) | more, indent=1) + "\n")
+    for kind, suffix in SUFFIXES.items():
+        write_text((out / "compare").with_suffix(suffix), to_text(kind, tables_of(comparison)))
 
 
 def results(
@@ -179,15 +128,12 @@ def _table(
         )
         for metric in compared
     }
-    against = {each.name: why_not(each, on) for each in group}
-    shared = [reason for reason in against[group[0].name] if all(reason in reasons for reasons in against.values())]
     lines = []
     for i, each in enumerate(group):
         ours, base, beside = rows[each.name], rows[reference], published_beside(each, on)
-        own = [reason for reason in against[each.name] if reason not in shared]
         guest = each.model.method.transductive != transductive
         note = [about(each), f"{'not ' if transductive else ''}transductive, for reference" if guest else ""]
-        note += [f"not comparable with the paper: {', '.join(own)}" if own else "", _seen(each, on)]
+        note += ["" if beside is None else beside.note, _seen(each, on)]
         lines.append(
             Row(
                 each.name,
@@ -205,7 +151,7 @@ def _table(
         lines,
         reference=reference,
         sign_test=True,
-        caption=_caption(on, shared, fingerprint),
+        caption=_caption(on, fingerprint, paper=any(row.published for row in lines)),
     )
 
 
@@ -217,16 +163,14 @@ def _title(on: Conditions, transductive: bool) -> str:
     return title + (", transductive: queries see each other" if transductive else "")
 
 
-def _caption(on: Conditions, shared: Sequence[str], fingerprint: str) -> str:
+def _caption(on: Conditions, fingerprint: str, *, paper: bool) -> str:
     spec = on.spec
     known, unknown = spec.way * spec.query, spec.unknown_way * spec.unknown_query
     caption = f"{known} known + {unknown} unknown queries per task ({100 * unknown_share(spec):.1f} % unknown), "
     caption += f"tasks {fingerprint[:12]}."
     if on.support_views > 1:
         caption += f" Support pictures enter under {on.support_views} views."
-    if shared:
-        caption += f" Not comparable with the paper: {', '.join(shared)}."
-    return caption
+    return f"{caption} {CAPTION}" if paper else caption
 
 
 def _seen(each: NamedModel, on: Conditions) -> str:

@@ -16,14 +16,15 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import load_model
+from glocal.research.engine.compare import Conditions
 from glocal.research.engine.distributed import world
 from glocal.research.engine.evaluate import Answers, evaluate_models
 from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import Rows, RowStore
 from glocal.research.metrics import PairedDifference, ScoreHistogram, Spread, paired_difference, score_histogram, spread
 from glocal.research.metrics.openset import BINS
-from glocal.research.report.comparable import Conditions, Published, published
 from glocal.research.report.comparison import Result, results
+from glocal.research.report.published import CAPTION, Published, published
 from glocal.research.reproduce.plans import Line, TablePlan
 from glocal.research.reproduce.runs import Run, Settings
 
@@ -120,13 +121,12 @@ def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
 def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: str) -> Result:
     """The paper's table again: ours, the difference to its reference row, and the published number.
 
-    Published numbers are always there; the caption says what stands against comparing them, if anything does.
+    Published numbers are always there; notes and caption say what ours are.
     """
-    on = replace(found.on, dataset=beside)  # every reason why ours are not the paper's conditions is looked for
     (result,) = results(
         [found.named(line) for line in lines],
         {line.label: found.row(line) for line in lines},
-        on,
+        found.on,
         reference=plan.reference,
         seed=SEED,
         fingerprint=found.fingerprint,
@@ -151,9 +151,11 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
     ]
     spec = found.on.spec
     title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {found.on.name}"
-    caption = f"Published: the paper on {beside}, full width. {result.table.caption}{_whose_seeds(lines, found.seeds)}"
+    own = result.table.caption.removesuffix(f" {CAPTION}")
+    theirs_on = CAPTION.replace("the GEL paper", f"the GEL paper on {beside}")
+    caption = f"{own} {theirs_on}{_whose_seeds(lines, found.seeds)}"
     shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
-    return replace(result, table=shown, measured=found.on)
+    return replace(result, table=shown)
 
 
 def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:

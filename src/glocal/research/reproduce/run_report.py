@@ -8,10 +8,11 @@ from typing import Any
 
 from glocal.common.words import counted
 from glocal.research.data.episodes import EpisodeSampler
+from glocal.research.engine.compare import ModelComparison, compare
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.metrics import score_histogram
 from glocal.research.report import plots
-from glocal.research.report.comparison import Comparison, Result, compare
+from glocal.research.report.comparison import Result, tables_of
 from glocal.research.report.table import number, points
 from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import answers_of
@@ -26,11 +27,11 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
     """
     where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
     found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, progress=how.progress, **where)
-    name, made = Path(dataset).name, environment(how.device)
+    name, made, on, tables = Path(dataset).name, environment(how.device), found.conditions[0], tables_of(found)
     numbers = {
         "environment": made,
         "dataset": name,
-        "split": found.split,
+        "split": on.split,
         "data": found.data.manifest,
         "seed": seed,
         "tasks": how.tasks,
@@ -38,13 +39,13 @@ def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str
         "models": {each.name: _about(each) for each in found.models},
     }
     conditions = {
-        "Data": f"{name}/{found.split} {found.data.manifest[:12]}",
+        "Data": f"{name}/{on.split} {found.data.manifest[:12]}",
         "Test": f"{how.tasks} tasks per table, seed {seed}",
         "Made with": in_words(made),
     }
-    parts = [table_part(f"Runs on {name}", "runs", found.results, {"what": "runs"}), _figures(found, how, seed)]
+    parts = [table_part(f"Runs on {name}", "runs", tables, {"what": "runs"}), _figures(found, how, seed)]
     title = f"{counted(len(found.models), 'row')} on {name}"
-    opening = [_leader(result) for result in found.results]
+    opening = [_leader(result) for result in tables]
     return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), how.out)
 
 
@@ -62,8 +63,8 @@ def _leader(result: Result) -> str:
     return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled} over tasks."
 
 
-def _figures(found: Comparison, how: Settings, seed: int) -> ReportPart:
-    spec = found.results[0].measured.spec
+def _figures(found: ModelComparison, how: Settings, seed: int) -> ReportPart:
+    spec = found.conditions[0].spec
     tasks = EpisodeSampler(found.data, spec, seed=seed).take(how.tasks)
     scores = {
         each.name: [(a.open_score, a.label >= 0) for a in answers_of(each, found.data, tasks, how)]

@@ -1,0 +1,112 @@
+"""Several models on the same tasks.  ``report.comparison`` makes tables of what is measured here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from glocal.common.markup import Html, rows_table
+from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, unknown_share, with_unknown_share
+from glocal.research.data.registry import open_dataset
+from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.distributed import joined
+from glocal.research.engine.evaluate import Evaluation, Progress, evaluate_models
+from glocal.research.engine.named_models import NamedModel, check_reference, load_models
+from glocal.research.engine.row_store import RowStore
+from glocal.research.metrics import METRICS
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a table is measured on."""
+
+    dataset: str  # name or path, as given
+    split: str
+    classes: tuple[str, ...]
+    spec: EpisodeSpec
+    support_views: int = 1
+
+    @property
+    def name(self) -> str:
+        """Of the data set."""
+        return Path(self.dataset).name.removesuffix(".zip")
+
+
+@dataclass(frozen=True)
+class ModelComparison:
+    """The evaluation of each model on each list of tasks."""
+
+    models: Sequence[NamedModel]
+    data: ClassDataset
+    conditions: Sequence[Conditions]  # one per task list
+    evaluations: Sequence[Mapping[str, Evaluation]]  # per task list, by the name of the model
+    reference: str
+    seed: int
+
+    def __repr__(self) -> str:
+        names, on = ", ".join(model.name for model in self.models), self.conditions[0]
+        return f"<ModelComparison of {names} on {on.dataset}/{on.split}: {len(self.conditions)} task lists>"
+
+    def _repr_html_(self) -> str:
+        """For notebooks: a table per task list, a line per model."""
+        return "".join(map(self._table, self.conditions, self.evaluations))
+
+    def _table(self, on: Conditions, evaluations: Mapping[str, Evaluation]) -> Html:
+        metrics = [metric for metric in METRICS if all(metric in each.rows for each in evaluations.values())]
+        rows = []
+        for name, evaluation in evaluations.items():
+            summary = evaluation.summary()
+            rows.append((name, *(f"{100 * summary[m].mean:.2f} ± {100 * summary[m].half:.2f}" for m in metrics)))
+        caption = f"{on.name}/{on.split}, {on.spec.way}-way {on.spec.shot}-shot, {unknown_share(on.spec):.0%} unknown"
+        return rows_table(("model", *(METRICS[m].title for m in metrics)), rows, caption=caption)
+
+
+def compare(
+    models: Sequence[str] | Mapping[str, Model | str],
+    dataset: ClassDataset | str | Path,
+    *,
+    split: str = "test",
+    shots: Sequence[int] = (1, 5),
+    way: int = 5,
+    query: int = 15,
+    unknown_way: int | None = None,
+    unknown_shares: Sequence[float] | None = None,
+    support_views: int = 1,
+    tasks: int = 600,
+    seed: int = 0,
+    reference: str | None = None,
+    keep: str | Path | None = None,
+    skip_bad: bool = False,
+    workers: int = 2,
+    device: str = "auto",
+    progress: Progress | None = None,
+) -> ModelComparison:
+    """Measure models on the same tasks; a list of tasks for each of ``shots`` and ``unknown_shares``.
+
+    ``models`` are named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or given by name.  ``keep`` is a folder for the rows of
+    each model: what is there is read and not run again.
+    """
+    unknown = way if unknown_way is None else unknown_way
+    specs = [EpisodeSpec(way, shot, query, unknown, query) for shot in shots]
+    if unknown_shares is not None:
+        specs = [with_unknown_share(spec, share) for spec in specs for share in unknown_shares]
+    named = load_models(models)
+    base = check_reference(reference, named)
+    data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
+    lists = [EpisodeSampler(data, spec, seed=seed).take(tasks, keep=False) for spec in specs]
+    with joined(device) as where:
+        evaluations = evaluate_models(
+            named,
+            data,
+            lists,
+            support_views=support_views,
+            store=RowStore(None if keep is None else Path(keep)),
+            device=where,
+            workers=workers,
+            progress=progress,
+        )
+    name = data.name if dataset is data else str(dataset)
+    conditions = [Conditions(name, split, data.classes, spec, support_views) for spec in specs]
+    return ModelComparison(named, data, conditions, evaluations, base, seed)
