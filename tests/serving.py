@@ -48,9 +48,11 @@ def tiny_file(folder: Path, *, shots: int = 3, words: tuple[str, ...] = ("zero",
 
 
 @contextmanager
-def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | None = None) -> Iterator[str]:
+def listening(
+    file: Path, *, model: str = "embedded-gel", settings: Settings | None = None, recent: Path | None = None
+) -> Iterator[str]:
     """The address of a server that starts and ends with the block: uvicorn with a real socket, in a thread."""
-    app = create_app(Workspace(file, model=model, device="cpu"), settings or Settings())
+    app = create_app(Workspace(file, model=model, device="cpu", recent=recent), settings or Settings())
     config = config_of(app)
     config.port = 0
     server = uvicorn.Server(config)
@@ -66,10 +68,12 @@ def listening(file: Path, *, model: str = "embedded-gel", settings: Settings | N
 
 
 @contextmanager
-def client(file: Path, *, model: str = "embedded-gel", settings: Settings | None = None) -> Iterator[httpx.Client]:
+def client(
+    file: Path, *, model: str = "embedded-gel", settings: Settings | None = None, recent: Path | None = None
+) -> Iterator[httpx.Client]:
     """The same as the page asks it."""
     with (
-        listening(file, model=model, settings=settings) as address,
+        listening(file, model=model, settings=settings, recent=recent) as address,
         httpx.Client(base_url=address, headers=PAGE, timeout=PATIENCE) as asking,
     ):
         yield asking

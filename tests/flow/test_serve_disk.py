@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 import json
 import logging
@@ -13,10 +12,8 @@ import tempfile
 import zipfile
 from pathlib import Path
 
-import numpy as np
 import pytest
-from safetensors import safe_open
-from safetensors.numpy import save_file
+from PIL import Image
 
 from faults import full
 from glocal.recognizer import Recognizer
@@ -141,7 +138,7 @@ def locked(*given: object, **how: object) -> None:
     raise PermissionError(errno.EACCES, "Permission denied")
 
 
-@pytest.mark.parametrize("what", ["change", "undo", "question"])
+@pytest.mark.parametrize("what", ["change", "undo"])
 def test_a_history_that_was_deleted_comes_back_as_private_as_it_was(tmp_path: Path, what: str) -> None:
     """The first version is no file: to undo needs no copy."""
     file = tmp_path / "digits.glocal"
@@ -152,31 +149,19 @@ def test_a_history_that_was_deleted_comes_back_as_private_as_it_was(tmp_path: Pa
         if what == "change":
             ok(asking.patch("/classes/zero", json={"name": "null"}))
             assert list(folder.glob("parts/*"))
-        elif what == "undo":
-            ok(asking.post("/undo"))
         else:
-            ok(asking.post("/predict", files=uploads("one", 0, 1)))
+            ok(asking.post("/undo"))
     assert folder.stat().st_mode & 0o077 == 0
-    assert (folder / "queries").is_dir()
 
 
-def test_a_remembered_picture_of_another_size_than_the_model_takes_is_forgotten(tmp_path: Path) -> None:
-    file = tiny_file(tmp_path)
-    with client(file) as asking:
-        asked = ok(asking.post("/predict", files=uploads("one", 0, 1)))["answers"][0]["id"]
-    [kept] = (tmp_path / "digits.glocal.history/queries").iterdir()
-    with safe_open(kept, framework="np") as opened:
-        about = json.loads(opened.metadata()["about"])
-        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a mapping
-    size = len(arrays["pixels"]) // 2
-    arrays["pixels"] = np.zeros((size, size, 3), np.uint8)
-    about["digest"] = hashlib.sha256(arrays["pixels"].data).hexdigest()
-    save_file(arrays, kept, metadata={"about": json.dumps(about)})
-    with client(file) as asking:
-        assert ok(asking.get("/review"))["recent"] == []
-        for each in (asked, about["digest"]):
-            for what in ("thumbnail", "overlay"):
-                assert detail(asking.get(f"/queries/{each}/{what}"), 404, "not-found")
+def test_recent_photos_of_another_size_than_the_model_takes_are_left_alone(tmp_path: Path) -> None:
+    file, recent = tiny_file(tmp_path), tmp_path / "recent"
+    with client(file, recent=recent) as asking:
+        ok(asking.post("/predict", files=uploads("one", 0, 2)))
+    first, second = sorted(recent.iterdir())
+    Image.new("RGB", (24, 24)).save(first, "PNG")
+    with client(file, recent=recent) as asking:
+        assert [each["id"] for each in ok(asking.get("/review"))["recent"]] == [second.stem.partition("-")[2]]
 
 
 def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

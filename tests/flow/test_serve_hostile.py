@@ -99,7 +99,7 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert list(scratch.iterdir()) == []  # a model that is read passes through, and goes
     assert {path.name for path in home.iterdir()} <= {file.name, f"{file.name}.history", lock.name}
     inside = {path.name for path in (home / f"{file.name}.history").iterdir()}
-    assert inside == {"journal.json", "queries", "parts"}
+    assert inside == {"journal.json", "parts"}
 
 
 def send(address: str, hostile: Hostile) -> str:

@@ -67,7 +67,6 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
         assert said.count(b'"ok":true') == 3
         process.join(PATIENCE)
     again = Workspace(file, device="cpu")  # nobody holds it any more
-    assert len(again.queries.newest_first()) == 5  # what was asked is on the disk, the last request too
     again.close()
 
 

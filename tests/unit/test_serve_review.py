@@ -1,30 +1,21 @@
-"""Review: grouping by likeness; pictures that were asked about, bounded, on the disk, the same after a restart."""
+"""Review: grouping by likeness; recent photos, bounded, and with a folder the same after a restart."""
 
 from __future__ import annotations
 
-import hashlib
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from safetensors.numpy import save
 
 from faults import full, read_only
 from glocal.recognizer.features import Views
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source, take
-from glocal.serve import recent_queries
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
-from glocal.serve.log import Filter
 from glocal.serve.recent_queries import Query, RecentQueries
 from refusal import refused
-from waiting import wait_for
 
 
 def blobs(n: int, each: int) -> tuple[np.ndarray, np.ndarray]:
@@ -78,164 +69,90 @@ def test_the_level_is_learned_from_the_classes() -> None:
     assert -1 <= likeness(vectors[:4], label[:4]) <= 1  # one class
 
 
-def query(seed: int, *, name: str = "a.png", asked: float | None = None) -> Query:
+def query(seed: int, *, name: str = "a.png") -> Query:
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
     picture = take(Source(name, lambda: pixels), Preprocess(16))
-    local = rng.standard_normal((1, 3, 3, 2)).astype(np.float16).transpose(0, 3, 1, 2)  # channels last
-    views = Views(rng.standard_normal((1, 4)).astype(np.float32), local)
-    return Query(picture, views, float(seed) if asked is None else asked)  # type: ignore[arg-type]
+    return Query(picture, Views(rng.standard_normal((1, 4)).astype(np.float32)))  # type: ignore[arg-type]
 
 
-@contextmanager
-def opened(folder: Path, model: str = "m", **settings: int) -> Iterator[RecentQueries]:
-    found = RecentQueries(folder, **settings)
-    found.open(model)
-    yield found
-    found.close()
+def opened(folder: Path | None, model: str = "m", **settings: int) -> RecentQueries:
+    recent = RecentQueries(folder, **settings)
+    views = query(0).views
+    recent.restore([Query(picture, views) for picture in recent.read()], model)
+    return recent
 
 
 def ids(some: RecentQueries) -> list[str]:
     return [each.id for each in some.newest_first()]
 
 
-def test_the_newest_stay(tmp_path: Path) -> None:
-    with opened(tmp_path, most=3) as some:
-        for i in range(5):
-            some.add(query(i), "m")
-        some.add(query(2, name="again.png", asked=9), "m")
-        assert ids(some) == [query(i).id for i in (2, 4, 3)]
-        assert some.newest_first()[0].picture.name == "again.png"
-    assert len(list(tmp_path.iterdir())) == 3
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_newest_stay(tmp_path: Path, kept: bool) -> None:
+    recent = opened(tmp_path if kept else None, most=3)
+    for i in range(5):
+        recent.add(query(i), "m")
+    recent.add(query(2, name="again.png"), "m")
+    assert ids(recent) == [query(i).id for i in (2, 4, 3)]
+    assert recent.newest_first()[0].picture.name == "again.png"
+    assert len(list(tmp_path.iterdir())) == (3 if kept else 0)
 
 
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:
-    with opened(tmp_path) as some:
-        for i in range(3):
-            some.add(query(i, name="ä/\ud800 b.png"), "m")
-    with opened(tmp_path) as again:
-        assert ids(again) == [query(i).id for i in (2, 1, 0)]
-        one, same = again.get(query(1).id), query(1)
+    recent = opened(tmp_path)
+    for i in range(3):
+        recent.add(query(i, name="ä/ b.png"), "m")
+    again = opened(tmp_path)
+    assert ids(again) == [query(i).id for i in (2, 1, 0)]
+    one, same = again.get(query(1).id), query(1, name="ä/ b.png")
     assert one is not None
+    assert one.picture.name == same.picture.name
     assert np.array_equal(one.picture.pixels, same.picture.pixels)
     assert np.array_equal(one.picture.signature, same.picture.signature)
-    assert np.array_equal(one.views.vec, same.views.vec)
-    assert one.views.local is not None
-    assert np.array_equal(one.views.local, same.views.local)  # type: ignore[arg-type]
-    assert one.views.local.dtype == np.float16
 
 
-def test_views_of_another_model_are_forgotten(tmp_path: Path) -> None:
-    with opened(tmp_path) as some:
-        some.add(query(1), "m")
-        some.add(query(2), "another")
-        assert ids(some) == [query(1).id]
-    with opened(tmp_path, "another") as other:
-        assert ids(other) == []
+def test_features_of_another_model_are_forgotten(tmp_path: Path) -> None:
+    recent = opened(tmp_path)
+    recent.add(query(1), "m")
+    recent.add(query(2), "another")
+    assert ids(recent) == [query(1).id]
+    recent.belong_to("another")
+    assert ids(recent) == []
     assert list(tmp_path.iterdir()) == []
 
 
-def test_they_are_written_a_moment_later_and_forgotten_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recent_queries, "QUIET", 0.02)
-    with opened(tmp_path) as some:
-        some.add(query(1), "m")
-        wait_for(lambda: list(tmp_path.glob("*.safetensors")))
-        assert len(list(tmp_path.glob("*.safetensors"))) == 1
-        assert some.forget(query(1).id)
-        assert not some.forget(query(1).id)
-        assert list(tmp_path.iterdir()) == []
+def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
+    recent = opened(tmp_path)
+    for i in (1, 2):
+        recent.add(query(i), "m")
+    first = min(tmp_path.iterdir())
+    first.write_bytes(first.read_bytes()[:200])
+    for name in ("readme", "other.png"):
+        (tmp_path / name).write_bytes(b"x")
+    again = opened(tmp_path)
+    assert ids(again) == [query(2).id]
+    again.belong_to("another")
+    assert {path.name for path in tmp_path.iterdir()} == {"readme", "other.png"}
 
 
-def test_damaged_files_are_cleared_away(tmp_path: Path) -> None:
-    with opened(tmp_path) as some:
-        some.add(query(1), "m")
-        some.add(query(2), "m")
-    first, _ = sorted(tmp_path.iterdir())
-    first.write_bytes(first.read_bytes()[:-7])
-    (tmp_path / "other.safetensors").write_bytes(b"x")
-    deep = save({"vec": np.zeros(1)}, metadata={"about": "[" * 50_000})
-    (tmp_path / "deep.safetensors").write_bytes(deep)
-    (tmp_path / "readme").write_bytes(b"x")
-    with opened(tmp_path) as again:
-        assert len(ids(again)) == 1
-    assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_what_cannot_be_compared_is_cleared_away(tmp_path: Path) -> None:
-    """Written by somebody else: numbers that are none, and views of another shape than those of the photos."""
-    bad = query(2)
-    bad.views.vec[0, 0] = np.nan
-    with opened(tmp_path) as some:
-        for each in (query(1), bad, query(3)):
-            some.add(each, "m")
-    again = RecentQueries(tmp_path)
-    again.open("m", fits=lambda each: not np.array_equal(each.views.vec, query(3).views.vec))
-    assert ids(again) == [query(1).id]
-    again.close()
-
-
-@pytest.mark.parametrize("shape", [(16, 16), (16, 16, 1), (16, 16, 4), (16, 12, 3), (0, 0, 3), (2, 16, 16, 3)])
-def test_pixels_that_are_no_picture_are_cleared_away(tmp_path: Path, shape: tuple[int, ...]) -> None:
-    good = query(1)
-    pixels = np.zeros(shape, np.uint8)
-    odd = replace(good.picture, pixels=pixels, digest=hashlib.sha256(pixels.data).hexdigest())
-    with opened(tmp_path) as some:
-        some.add(good, "m")
-        some.add(replace(good, picture=odd), "m")
-    assert len(list(tmp_path.iterdir())) == 2
-    with opened(tmp_path) as again:
-        assert ids(again) == [good.id]
-
-
-def test_a_full_disk_is_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The writer tells of it, once as the server logs, and goes on; when there is room, all of it is written."""
-    monkeypatch.setattr(recent_queries, "QUIET", 0.02)
-    tries, write = [], recent_queries._write
-
-    def still_full(*given: object) -> None:
-        tries.append(given)
-        full()
-
-    with opened(tmp_path) as some, caplog_of("glocal.serve") as told:
-        monkeypatch.setattr(recent_queries, "_write", still_full)
-        some.add(query(1), "m")
-        wait_for(lambda: len(tries) > 2)
-        assert some.forget(query(1).id)  # needs no room
-        some.add(query(2), "m")
-        monkeypatch.setattr(recent_queries, "_write", write)
-        wait_for(lambda: bool(list(tmp_path.glob("*.safetensors"))))
-        assert len(told) == 1
-    with opened(tmp_path) as again:
-        assert ids(again) == [query(2).id]
+def test_a_full_disk_costs_the_copy_and_not_the_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recent = opened(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        recent.add(query(1), "m")
+    recent.add(query(2), "m")
+    assert ids(recent) == [query(2).id, query(1).id]
+    assert ids(opened(tmp_path)) == [query(2).id]
 
 
 def test_what_cannot_be_deleted_is_not_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path) as some:
-        some.add(query(1), "m")
-        some.write()
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "unlink", read_only)
-            with refused("not-written", "Read-only file system"):
-                some.forget(query(1).id)
-        assert ids(some) == [query(1).id]
-        assert some.forget(query(1).id)
-
-
-def test_a_disk_that_is_full_to_the_end_does_not_stop_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with opened(tmp_path) as some:
-        monkeypatch.setattr(recent_queries, "_write", full)
-        some.add(query(1), "m")
-
-
-@contextmanager
-def caplog_of(name: str) -> Iterator[list[logging.LogRecord]]:
-    """What is logged, by any thread."""
-    told: list[logging.LogRecord] = []
-    handler = logging.Handler()
-    handler.addFilter(Filter())
-    handler.emit = told.append  # type: ignore[method-assign]
-    logging.getLogger(name).addHandler(handler)
-    try:
-        yield told
-    finally:
-        logging.getLogger(name).removeHandler(handler)
+    recent = opened(tmp_path)
+    recent.add(query(1), "m")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", read_only)
+        with refused("not-written", "Read-only file system"):
+            recent.forget(query(1).id)
+    assert ids(recent) == [query(1).id]
+    assert recent.forget(query(1).id)
+    assert not recent.forget(query(1).id)
+    assert list(tmp_path.iterdir()) == []

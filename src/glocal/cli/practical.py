@@ -271,6 +271,9 @@ def serve(
     ] = None,
     model: Annotated[str, typer.Option(help="For a new file: as in `glocal enroll`.")] = "photos-fast",
     queue: Annotated[int, typer.Option(min=1, help="Pictures that may wait; beyond that the answer is 429.")] = 256,
+    recent: Annotated[
+        Path | None, typer.Option(help="A folder that keeps small copies of the recent photos over a restart.")
+    ] = None,
     workers: Workers = 2,
     device: Device = "auto",
     open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
@@ -296,4 +299,14 @@ def serve(
             typer.launch(address)
 
     settings = Settings(token=token, queue=queue)
-    run(file, host=host, port=port, model=model, device=device, workers=workers, settings=settings, ready=ready)
+    run(
+        file,
+        host=host,
+        port=port,
+        model=model,
+        device=device,
+        workers=workers,
+        recent=recent,
+        settings=settings,
+        ready=ready,
+    )

@@ -41,8 +41,8 @@ def _ask(server: Server) -> APIRouter:
         results = await while_connected(request, server.answers(now, images))
         for each in results:
             metrics.pictures.labels(_kind(each)).inc()
-            if remember and not isinstance(each, Unreadable):
-                workspace.queries.add(each.query, now.model_hash)
+        if remember:
+            await run_in_threadpool(workspace.remember, now, results)
         return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})
 
     @router.post("/check", response_model=schemas.CheckBody, openapi_extra=form_schema())

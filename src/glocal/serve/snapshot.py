@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -52,13 +51,6 @@ class Snapshot:
         if self.recognizer is None:
             raise no_classes()
         return self.recognizer
-
-    def fits(self, query: Query) -> bool:
-        """Whether it is as the encoder sees pictures, and its views can be compared with those of the photos."""
-        who = self.recognizer
-        if who is None or len(query.picture.pixels) != who.encoder.preprocess.size:
-            return False
-        return next(iter(who.contents.support.classes.values())).views.alike(query.views)
 
     @property
     def model_hash(self) -> str:
@@ -121,9 +113,17 @@ class Snapshot:
                 elif isinstance(photo, Picture):
                     views = batch.views.rows(slice(row, row + 1)).stored()
                     own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
-                    results.append(QueryAnswer(Query(photo, own, time.time()), answer))
+                    results.append(QueryAnswer(Query(photo, own), answer))
                     row += 1
         return results
+
+    def queries(self, pictures: Iterable[Picture]) -> list[Query]:
+        """Photos of an earlier time, as far as they are as the encoder sees them."""
+        if self.recognizer is None:
+            return []
+        size = self.recognizer.encoder.preprocess.size
+        results = self.predict([each for each in pictures if each.pixels.shape == (size, size, 3)])
+        return [each.query for each in results if isinstance(each, QueryAnswer)]
 
     def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
         """About pictures that were encoded before."""

@@ -33,7 +33,7 @@ from glocal.serve.history import History, fingerprint, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
 from glocal.serve.schemas import NewThreshold
-from glocal.serve.snapshot import QueryAnswer, Snapshot, answers_changed, batch_of
+from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, answers_changed, batch_of
 
 READS = 3  # of a file that another program writes meanwhile, before it is left for later
 log = logging.getLogger("glocal.serve")
@@ -53,7 +53,16 @@ class Changed:
 
 
 class Workspace:
-    def __init__(self, file: Path, *, model: str = DEFAULT, device: str = "auto", workers: int = 2) -> None:
+    def __init__(
+        self,
+        file: Path,
+        *,
+        model: str = DEFAULT,
+        device: str = "auto",
+        workers: int = 2,
+        recent: Path | None = None,
+    ) -> None:
+        """``recent``: a folder for the photos that were asked about."""
         check_target(file)
         file = file.resolve() if file.is_symlink() else file  # its history is beside the file, and the link stays
         self._first_preprocess: Preprocess | None = None
@@ -72,8 +81,8 @@ class Workspace:
                 self._seen = stamp(file)
                 recognizer, self._history = self._read()
                 self.snapshot = self._snapshot_of(recognizer)
-                self.queries = RecentQueries(folder_of(file) / "queries")
-                self.queries.open(self.snapshot.model_hash, fits=self.snapshot.fits)
+                self.queries = RecentQueries(recent)
+                self.queries.restore(self.snapshot.queries(self.queries.read()), self.snapshot.model_hash)
             except BaseException:
                 self._owned.release()
                 raise
@@ -88,7 +97,6 @@ class Workspace:
 
     def close(self) -> None:
         with self._changing:
-            self.queries.close()
             self._owned.release()
 
     @property
@@ -130,6 +138,11 @@ class Workspace:
             known |= {each.query.id: each for each in now.answers([each for each in queries if each.id not in known])}
             self._answers = (now.version, {each.id: known[each.id] for each in queries})
             return [QueryAnswer(each, known[each.id].answer) for each in queries]
+
+    def remember(self, now: Snapshot, results: Sequence[Result]) -> None:
+        for each in results:
+            if isinstance(each, QueryAnswer):
+                self.queries.add(each.query, now.model_hash)
 
     def query(self, id_: str) -> Query:
         found = self.queries.get(id_)
