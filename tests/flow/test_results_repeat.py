@@ -11,8 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from glocal.cli.main import app
-from glocal.research.engine.named_models import parse_name
-from glocal.research.engine.records import shipped_models
+from glocal.research.engine.records import parse_name, shipped_models
 
 ONE_CACHE = True  # tables share backbones: every picture goes through each of them once
 RESULTS = Path(__file__).parents[2] / "docs" / "results" / "data"

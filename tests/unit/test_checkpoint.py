@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save, save_file
 
 from glocal.common.errors import WeightsError
 from glocal.research.backbones import build_backbone
-from glocal.research.engine import checkpoint
+from glocal.research.engine import checkpoint, records
 from glocal.research.engine.checkpoint import (
     BEST,
     Model,
@@ -206,7 +206,7 @@ def test_shipped_models_say_what_they_said_when_they_were_made(every: int) -> No
 
 def test_research_heads_are_found_when_their_package_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By name, beside those of this package; without it a sentence says how to get them."""
-    monkeypatch.setattr(checkpoint, "MODELS", "stand_in_for_models")
+    monkeypatch.setattr(records, "MODELS", "stand_in_for_models")
     monkeypatch.syspath_prepend(str(tmp_path))
     assert list(shipped_models()) == [
         "cifar-fs-cpu/backbone", "embedded-gel", "embedded-protonet", "photos-better", "photos-fast",

@@ -9,7 +9,8 @@ import torch
 
 from glocal.common.errors import WeightsError
 from glocal.research.engine.checkpoint import BEST, save_model
-from glocal.research.engine.named_models import load_models, name_model, parse_name
+from glocal.research.engine.named_models import load_models, name_model
+from glocal.research.engine.records import parse_name
 from refusal import refused
 from tiny_models import tiny_model
 

@@ -74,6 +74,17 @@ def recipes() -> dict[str, tuple[str, Traversable]]:
     return found
 
 
+def recipe_file(source: str | Path) -> Path | Traversable:
+    """A .toml or .json file, or a recipe that ships."""
+    path, known = Path(source), recipes()
+    if path.suffix in (".toml", ".json") and path.is_file():
+        return path
+    if str(source) in known:
+        return known[str(source)][1]
+    hint = meant(str(source), known, see="glocal list recipes")
+    raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one that ships; {hint}")
+
+
 def import_file(source: str) -> None:
     """Import a .py file, or a module by its name, for what it registers."""
     path = Path(source)

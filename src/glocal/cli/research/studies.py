@@ -32,6 +32,7 @@ from glocal.cli.console import (
     bars,
     check_free,
     check_ours,
+    check_there,
     quoted,
     show,
     stage_bars,
@@ -83,6 +84,9 @@ def train(
 
 
 def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, **how: Any) -> None:
+    from glocal.research.plugins import recipe_file
+
+    recipe_file(recipe)
     from glocal.research.engine.train import run_recipe
 
     how["overrides"] = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
@@ -128,6 +132,9 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Measure a model on few-shot open-set tasks: mean and 95 % interval over tasks."""
+    from glocal.research.engine.records import find_checkpoint
+
+    find_checkpoint(checkpoint)
     from glocal.research.engine.evaluate import evaluate as run
 
     check_free(save_tasks, force)
@@ -166,6 +173,10 @@ def compare(
     json: Json = False,
 ) -> None:
     """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
+    from glocal.research.engine.records import find_checkpoint, parse_name
+
+    for each in runs:
+        find_checkpoint(parse_name(each)[1])
     from glocal.research.engine.compare import compare as run
     from glocal.research.report.comparison import SUFFIXES, comparison_json, tables_of, to_text, write_comparison
 
@@ -278,6 +289,7 @@ def convert(
     json: Json = False,
 ) -> None:
     """Turn published weights into a checkpoint; the file is read without running anything in it."""
+    check_there(file)
     from glocal.common.errors import RecipeError
     from glocal.research.engine.checkpoint import save_model
     from glocal.research.engine.import_weights import import_weights

@@ -11,7 +11,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -23,17 +22,17 @@ from torch import Tensor
 from glocal import __version__
 from glocal.common.errors import WeightsError
 from glocal.common.files import replacing
-from glocal.common.words import meant
 from glocal.research import plugins
 from glocal.research.backbones import BACKBONES, Backbone, build_backbone
-from glocal.research.engine.records import MODELS, SUFFIX, record_of, shipped_models
+from glocal.research.engine.records import BEST as BEST
+from glocal.research.engine.records import LAST as LAST
+from glocal.research.engine.records import find_checkpoint as find_checkpoint
+from glocal.research.engine.records import record_of
 from glocal.research.methods import Method, build_method
 from glocal.research.types import Preprocess, tensor_hash
 
 FORMAT = 1
 SLACK = 1 << 20  # numbers that a module may have beside its weights in the file
-BEST = f"best{SUFFIX}"  # of a run folder: the checkpoint that validation chose
-LAST = f"last{SUFFIX}"  # of a run folder: where to resume
 
 
 @dataclass(frozen=True)
@@ -181,32 +180,6 @@ def load_strictly(module: torch.nn.Module, state: Mapping[str, Tensor], what: st
     except RuntimeError as error:
         details = textwrap.shorten(" ".join(str(error).splitlines()[1:]), width=400, placeholder=" ...")
         raise WeightsError(f"{what} does not fit {type(module).__name__}: {details}", code="does-not-fit") from error
-
-
-def find_checkpoint(source: str | Path) -> Path:
-    path = Path(source)
-    if path.is_dir():
-        if not (path / BEST).is_file():
-            raise WeightsError(
-                f"{path} has no {BEST}: it is no run, or one that stopped before its first validation", code="no-best"
-            )
-        return path / BEST
-    if path.is_file():
-        return path
-    shipped = shipped_models()
-    if str(source) in shipped:
-        return shipped[str(source)]
-    message = (
-        f"checkpoint {str(source)!r} is neither a file, nor a run folder, nor a shipped model; "
-        f"{meant(str(source), shipped, see='glocal list models')}"
-    )
-    if find_spec(MODELS):
-        raise WeightsError(message, code="no-model")
-    raise WeightsError(
-        f"{message}; the research heads (cifar-fs-cpu/..., tiered-64-cpu/...) are in the package glocal-models, which "
-        "is not installed: pip install ./models in the repository, or its wheel",
-        code="models-not-installed",
-    )
 
 
 def _plain(value: Tensor, half: bool, name: str) -> Tensor:

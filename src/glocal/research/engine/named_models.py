@@ -14,13 +14,12 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones import Backbone
-from glocal.research.engine.checkpoint import BEST, LAST, Model, load_model
-from glocal.research.engine.records import shipped_models
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.records import parse_name
 from glocal.research.methods.base import check_choice
 from glocal.research.types import tensor_hash
 
@@ -93,42 +92,12 @@ def name_model(
     return NamedModel(name, model, chosen, identity, encoder)
 
 
-def parse_name(text: str) -> tuple[str, str, tuple[str, ...]]:
-    """LABEL=RUN:SCORE,SCORE -> label (the run's own name when left out), run, scores."""
-    if _is_run(text):
-        return _own_name(text), text, ()
-    label, equals, rest = text.partition("=")
-    if not equals:
-        label, rest = "", text
-    run, scores = rest, ""
-    if not _is_run(rest) and ":" in rest:
-        run, _, scores = rest.rpartition(":")
-    wanted = tuple(score.strip() for score in scores.split(",") if score.strip())
-    if not run or (":" in rest and run != rest and not wanted):
-        raise RecipeError(f"a model is named as RUN, RUN:SCORE or LABEL=RUN:SCORE, got {text!r}", code="model-name")
-    return label or _own_name(run), run, wanted
-
-
 def check_reference(reference: str | None, models: Sequence[NamedModel]) -> str:
     """The row that differences are taken against: the first one when none is named."""
     names = [each.name for each in models]
     if reference is not None and reference not in names:
         raise RecipeError(f"the reference must be one of the rows {', '.join(names)}, got {reference!r}")
     return names[0] if reference is None else reference
-
-
-def _is_run(text: str) -> bool:
-    try:
-        return bool(text) and (Path(text).exists() or text in shipped_models())
-    except OSError:  # too long to be the name of a file
-        return False
-
-
-def _own_name(run: str) -> str:
-    path = Path(run).resolve() if run in (".", "..") else Path(run)
-    if path.name in (BEST, LAST):
-        return path.resolve().parent.name
-    return path.name.removesuffix(".safetensors")
 
 
 def _different_names(found: Sequence[NamedModel]) -> list[NamedModel]:

@@ -253,15 +253,7 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields of a recipe over those of the one it extends; ``below`` are the recipes that extend this one."""
     if str(source) in below:
         raise RecipeError(f"recipes extend each other in a circle: {' -> '.join([*below, str(source)])}", code="circle")
-    path = Path(source)
-    _, shipped = plugins.recipes().get(str(source), ("", None))
-    if path.suffix in (".toml", ".json") and path.is_file():
-        content = path.read_bytes()
-    elif shipped is not None:
-        content = shipped.read_bytes()
-    else:
-        known = meant(str(source), shipped_recipes(), see="glocal list recipes")
-        raise RecipeError(f"recipe {str(source)!r} is neither a .toml file nor one that ships; {known}")
+    path, content = Path(source), plugins.recipe_file(source).read_bytes()
     read, kind = (json.loads, "JSON") if path.suffix == ".json" else (tomllib.loads, "TOML")
     try:
         fields = read(content.decode())
