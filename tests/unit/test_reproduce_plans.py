@@ -233,3 +233,21 @@ def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair()
     assert [each.truth + each.taken_for for each in shown] == ["ab", "ef", "cd", "gh", "ij", "kl"]
     assert [each.kind for each in shown][:2] == ["look-alike", "shared background"]
     assert _places(np.array([0.1, 0.9, 0.5, 0.9])).tolist() == [4, 1, 3, 1]
+
+
+def test_the_three_scores_of_each_run_are_read_off_runs_that_the_ablation_has() -> None:
+    scale = SCALES["cpu"]
+    lines = {shot: TABLES["scores"].lines(scale, "cifar-fs", shot) for shot in (1, 5)}
+    for shot, rows in lines.items():
+        assert [line.score for line in rows] == [
+            *("E_m", "distance", "E_m+distance"),
+            *("E_f", "distance", "delay"),
+            *("E", "distance", "E+distance"),
+        ]
+        assert TABLES["scores"].reference in {line.label for line in rows}
+        assert {line.run for line in rows} <= {line.run for line in TABLES["ablation"].lines(scale, "cifar-fs", shot)}
+        for line in rows:
+            method = line.run.resolved(start="?").method
+            assert line.score in build_method(method.name, 64, method.settings).score_names
+    by_score = {line.score: line.published for line in lines[1] if line.published}
+    assert by_score == {"E_m": "gel/energy-maps", "E_f": "gel/pixel", "delay": "gel/delay", "E": "gel/ahead"}

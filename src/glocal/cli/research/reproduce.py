@@ -61,8 +61,8 @@ def reproduce(
     what: Annotated[
         list[str],
         typer.Argument(
-            help="table-1, ablation, combine, coefficients, resnet-18, figure-topk, figure-margin, figure-density, "
-            "figure-pixels, or all."
+            help="table-1, ablation, combine, scores, coefficients, resnet-18, figure-topk, figure-margin, "
+            "figure-density, figure-pixels, or all."
         ),
     ],
     dataset: Annotated[

@@ -101,6 +101,20 @@ def _combine(scale: Scale, dataset: str, shot: int) -> list[Line]:
     ]
 
 
+def _scores(scale: Scale, dataset: str, shot: int) -> list[Line]:
+    """The three numbers that the authors' program prints of each run: an energy, the distance, and their sum."""
+    rows = (
+        ("energy-maps", ENERGY_MAPS, ("E_m", "distance", "E_m+distance"), {"E_m": "gel/energy-maps"}),
+        ("pixel", PIXEL, ("E_f", "distance", "delay"), {"E_f": "gel/pixel", "delay": "gel/delay"}),
+        ("ahead", AHEAD, ("E", "distance", "E+distance"), {"E": "gel/ahead"}),
+    )
+    return [
+        Line(f"{label}: {score}", scale.gel(dataset, shot, variant), score, published.get(score, ""))
+        for variant, label, scores, published in rows
+        for score in scores
+    ]
+
+
 def _coefficients(scale: Scale, dataset: str, shot: int) -> list[Line]:
     learned = ("learnable", "task-adaptive")
     return [
@@ -130,6 +144,7 @@ TABLES = {
         TablePlan("table-1", "Methods", "SnaTCHer-F", _table_1),
         TablePlan("ablation", "What each part adds", BASELINE, _ablation, ("acc", "auroc", "f1", "fpr95", "aupr")),
         TablePlan("combine", "Energies combined after or before", DELAY_COMBINE, _combine),
+        TablePlan("scores", "Three scores of each run", f"{AHEAD}: E", _scores),
         TablePlan("coefficients", "Coefficients of the two energies", "Fixed value", _coefficients),
         TablePlan("resnet-18", "On ResNet-18", "RFDNet", _resnet_18, backbone="resnet18"),
     )
