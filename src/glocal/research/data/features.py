@@ -1,27 +1,19 @@
 """The feature bank: every image through the backbone once, its map kept on disk for the next call.
 
 A bank is named by everything its numbers depend on.  Every picture is compared with its digest while it is encoded, so
-that a map cannot get under the name of another picture.  Two builders at once take turns, and the second finds the
-work done.  A bank is a folder of the cache:
+that a map cannot get under the name of another picture.  A bank is a folder of the cache:
 
-    maps.bin   n rows of C * H * W float32, row i = map of dataset image i; holes where nothing was encoded yet
-    sums.bin   n checksums, 0 where the row is not there; written after the rows they vouch for
-    bank.json  shape of one map, written last at creation
-    lock       held while building; the system frees it when its holder dies, so it cannot go stale
-
-Whoever opens a bank checks the rows it wants against their checksums.  Rows that a killed builder left half written,
-a bad disk changed or somebody copied from another bank do not match, and are encoded again.  Rows that are changed or
-cut off later, while the bank is in use, are noticed when they are read: the results do not follow them.
+    maps.npy   (n, C, H, W) float32, row i = map of dataset image i; holes where nothing was encoded yet
+    done.bin   n bytes, 1 where the row is there; written after the rows
+    lock       held while building; the system frees it when its holder dies
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
-import threading
-import weakref
-import zlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -35,7 +27,6 @@ from torch import Tensor
 
 from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError
-from glocal.common.files import write_text
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import BATCH, PLAIN, View, at_once, encode
 from glocal.research.ops.similarity import pool
@@ -45,10 +36,8 @@ from glocal.research.types import Encoder, Preprocess
 Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
 
-TRIES = 3  # times that a bank is begun again whose folder was deleted; then it is kept in memory
-READ = 256  # maps looked at together
 MAPS_UP_TO = 1 << 30  # bytes of maps; beyond, methods that need means alone get a bank of those
-FORMAT = 2  # part of every key: raise it when the meaning of a stored number changes
+FORMAT = 3  # part of every key: raise it when the meaning of a stored number changes
 
 
 class Pooled:
@@ -91,9 +80,10 @@ def is_large(encoder: Encoder, pictures: int, device: torch.device | str) -> boo
 class FeatureBank:
     """``bank(indices)`` gives maps (B, C, H, W) in float32; rows must have been asked for when it was built."""
 
-    def __init__(self, maps: npt.NDArray[Any] | StoredMaps, row: Indices):
-        self._maps = maps  # (rows, C, H, W)
+    def __init__(self, maps: npt.NDArray[Any], row: Indices, home: Path | None = None):
+        self._maps = np.asarray(maps)  # (rows, C, H, W); taking rows of a np.memmap is slower
         self._row = row  # (n,) row of every dataset image, -1 for those that are not here
+        self._home = home
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -106,14 +96,14 @@ class FeatureBank:
         rows = self._row[indices]
         if (rows < 0).any():
             absent = int(indices[rows < 0][0])
-            told = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
-            raise DataError(told, code="not-in-bank")
+            message = f"image {absent} is not in this feature bank; name it in `wanted` when building the bank"
+            raise DataError(message, code="not-in-bank")
         return torch.from_numpy(self._maps[rows]).float()
 
     def drop(self) -> None:
         """Take it off the disk, when nobody will ask for these weights again; what has it open reads on."""
-        if isinstance(self._maps, StoredMaps):
-            shutil.rmtree(self._maps.path.parent, ignore_errors=True)
+        if self._home is not None:
+            shutil.rmtree(self._home, ignore_errors=True)
 
     @classmethod
     def build(
@@ -135,44 +125,38 @@ class FeatureBank:
         """
         key = bank_key(encoder, dataset, view=view, batch_size=batch_size, device=device)
         home, rows = (folder or cache_dir() / "banks") / key[:32], _wanted_rows(wanted, dataset)
-        how: dict[str, Any] = {"view": view, "batch_size": batch_size, "workers": workers, "device": device}
-
-        def on_disk() -> FeatureBank:
+        options: dict[str, Any] = {"view": view, "batch_size": batch_size, "workers": workers, "device": device}
+        try:
             home.mkdir(parents=True, exist_ok=True)
             with FileLock(home / "lock"):
-                files = BankFiles(home, key, len(dataset))
-                missing = rows[~files.intact(rows)]
+                files = _Files(home, len(dataset))
+                missing = rows[files.done[rows] == 0]
                 finished = 0
-                for indices, maps in encode(encoder, dataset, missing, verify=True, **how):
+                for indices, maps in encode(encoder, dataset, missing, verify=True, **options):
                     files.write(indices, maps)
                     finished += len(indices)
                     if progress is not None:
                         progress(finished, len(missing))
-                return cls(files.maps(), _places(rows, rows, len(dataset)))
-
-        for _ in range(TRIES):
-            try:
-                return on_disk()
-            except FileNotFoundError:  # somebody deleted the cache while it was written
-                continue
-            except OSError as error:
-                raise DataError(
-                    f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
-                    "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
-                    code="cache",
-                ) from error
-        return cls.in_memory(encoder, dataset, wanted=rows, **how)
+                return cls(files.maps(), _places(rows, rows, len(dataset)), home)
+        except FileNotFoundError:  # somebody deleted the cache while it was written
+            return cls.in_memory(encoder, dataset, wanted=rows, **options)
+        except OSError as error:
+            raise DataError(
+                f"the feature bank in {home} could not be written: {error.strerror or error}; free some space or "
+                "point GLOCAL_CACHE at another disk, what was encoded so far is kept",
+                code="cache",
+            ) from error
 
     @classmethod
     def in_memory(
-        cls, encoder: Encoder, dataset: ClassDataset, *, wanted: Indices | None = None, **how: Any
+        cls, encoder: Encoder, dataset: ClassDataset, *, wanted: Indices | None = None, **options: Any
     ) -> FeatureBank:
         """The same without a file, for weights that will be different in a moment (validation while training).
 
-        ``how``: view, batch_size, workers, device, as for ``build``.
+        ``options``: view, batch_size, workers, device, as for ``build``.
         """
         rows = _wanted_rows(wanted, dataset)
-        maps = torch.cat([batch.float().cpu() for _, batch in encode(encoder, dataset, rows, **how)])
+        maps = torch.cat([batch.float().cpu() for _, batch in encode(encoder, dataset, rows, **options)])
         return cls(maps.contiguous().numpy(), _places(rows, np.arange(len(rows)), len(dataset)))
 
 
@@ -211,108 +195,39 @@ def _places(images: Indices, rows: Indices, n: int) -> Indices:
     return place
 
 
-class StoredMaps:
-    """Rows of a file, read when they are asked for and compared with what they were when the bank was opened.
-
-    By file calls: a memory map would end the process when somebody cuts the file short, and would show what somebody
-    wrote over it.  The sums are quick ones, of words: they tell of an accident, the checksums on the disk of a mistake.
-    """
-
-    def __init__(self, path: Path, shape: tuple[int, ...], sums: npt.NDArray[np.uint64]):
-        self.path, self.shape, self._sums = path, shape, sums
-        self._file, self._reading = open(path, "rb", buffering=0), threading.Lock()  # noqa: SIM115 - as long as this
-        weakref.finalize(self, self._file.close)
-
-    def __getitem__(self, rows: Indices) -> npt.NDArray[Any]:
-        found = self.read(rows)
-        if found is None or not np.array_equal(quick_sums(found), self._sums[rows]):
-            raise DataError(
-                f"the feature bank {self.path} was changed by another program while it was in use; run the command "
-                "again, the maps that were changed are then computed again",
-                code="cache",
-            )
-        return found
-
-    def read(self, rows: Indices) -> npt.NDArray[Any] | None:
-        """As they are in the file; None when it ends before."""
-        found = np.empty((len(rows), *self.shape[1:]), np.float32)
-        with self._reading:
-            for row, into in zip(rows.tolist(), found, strict=True):
-                self._file.seek(row * into.nbytes)
-                if self._file.readinto(into.data.cast("B")) != into.nbytes:
-                    return None
-        return found
-
-
-def quick_sums(maps: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """One of each map (B, C, H, W)."""
-    words = maps.reshape(len(maps), int(np.prod(maps.shape[1:])))
-    return words.view(np.uint64 if words.shape[1] % 2 == 0 else np.uint32).sum(axis=1, dtype=np.uint64)
-
-
-class BankFiles:
+class _Files:
     """The files of one bank, opened under its lock; files that do not fit together are started anew."""
 
-    def __init__(self, home: Path, key: str, n: int):
-        self.home, self.key, self.n = home, key, n
-        for stray in home.glob(".*.partial"):  # of a builder that was killed while it wrote
-            stray.unlink(missing_ok=True)
-        self.shape = self._stored_shape()
-        self.sums = np.zeros(n, np.uint32) if self.shape is None else np.fromfile(home / "sums.bin", np.uint32)
-        if len(self.sums) != n:  # cut short since it was looked at
-            self.shape, self.sums = None, np.zeros(n, np.uint32)
-        self.quick = np.zeros(n, np.uint64)  # of the rows that were found intact, and of those written since
-
-    def _stored_shape(self) -> tuple[int, ...] | None:
+    def __init__(self, home: Path, n: int):
+        self.home, self.n = home, n
+        self.done = np.zeros(n, np.uint8)
         try:
-            shape = tuple(map(int, json.loads((self.home / "bank.json").read_text("utf-8"))["shape"]))
-            sizes = {name: (self.home / name).stat().st_size for name in ("maps.bin", "sums.bin")}
-        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-            return None
-        fits = len(shape) == 3 and min(shape) > 0 and sizes == self._sizes(shape)
-        return shape if fits else None
+            maps, done = self.maps(), np.fromfile(home / "done.bin", np.uint8)
+        except (OSError, ValueError):
+            return
+        if len(maps) == len(done) == n and maps.ndim == 4 and maps.dtype == np.float32:
+            self.done = done
 
-    def _sizes(self, shape: tuple[int, ...]) -> dict[str, int]:
-        return {"maps.bin": self.n * int(np.prod(shape)) * 4, "sums.bin": self.n * 4}
-
-    def intact(self, rows: Indices) -> npt.NDArray[np.bool_]:
-        """Which of these rows are there, as they were written, for this bank."""
-        found = np.zeros(self.n, bool)
-        if self.shape is not None:
-            stored, there = self.maps(), rows[self.sums[rows] != 0]
-            for some in np.split(there, range(READ, len(there), READ)):
-                maps = stored.read(some)
-                if maps is not None:
-                    found[some] = [self._sum(row) for row in maps] == self.sums[some]
-                    self.quick[some] = quick_sums(maps)
-        return found[rows]
+    def maps(self) -> npt.NDArray[Any]:
+        stored: npt.NDArray[Any] = np.load(self.home / "maps.npy", mmap_mode="r", allow_pickle=False)
+        return stored
 
     def write(self, indices: Indices, maps: Tensor) -> None:
-        """Write rows by file calls, not through a memory map: a full disk is then an error and not a crash."""
+        """By file calls, not through the memory map: a full disk is then an error and not a crash."""
         rows = np.ascontiguousarray(maps.float().cpu().numpy())
-        if self.shape != rows.shape[1:]:
+        if not self.done.any():
             self._create(rows.shape[1:])
-        with open(self.home / "maps.bin", "r+b") as file:
+        with open(self.home / "maps.npy", "r+b") as file:
+            begin = file.seek(0, os.SEEK_END) - self.n * rows[0].nbytes
             for index, row in zip(indices.tolist(), rows, strict=True):
-                file.seek(index * row.nbytes)
+                file.seek(begin + index * row.nbytes)
                 file.write(row.data)
-        self.sums[indices], self.quick[indices] = [self._sum(row) for row in rows], quick_sums(rows)
-        with open(self.home / "sums.bin", "r+b") as file:
-            file.write(self.sums.data)
-
-    def maps(self) -> StoredMaps:
-        assert self.shape is not None
-        return StoredMaps(self.home / "maps.bin", (self.n, *self.shape), self.quick)
+        self.done[indices] = 1
+        with open(self.home / "done.bin", "r+b") as file:
+            file.write(self.done.data)
 
     def _create(self, shape: tuple[int, ...]) -> None:
-        (self.home / "bank.json").unlink(missing_ok=True)
-        self.shape, self.sums = shape, np.zeros(self.n, np.uint32)
-        for name, size in self._sizes(shape).items():
+        for name in ("done.bin", "maps.npy"):
             (self.home / name).unlink(missing_ok=True)  # a reader of the old file keeps it
-            with open(self.home / name, "wb") as file:
-                file.truncate(size)
-        write_text(self.home / "bank.json", json.dumps({"shape": shape}))
-
-    def _sum(self, row: npt.NDArray[Any]) -> int:
-        """Checksum of a row of this bank and no other; never 0, which means that the row is not there."""
-        return zlib.crc32(row.data, zlib.crc32(f"{self.key}{self.shape}".encode())) or 1
+        np.lib.format.open_memmap(self.home / "maps.npy", mode="w+", dtype=np.float32, shape=(self.n, *shape))
+        (self.home / "done.bin").write_bytes(self.done.tobytes())
