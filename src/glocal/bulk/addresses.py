@@ -73,6 +73,15 @@ def client(address: str) -> tuple[Any, str]:
     return system, path
 
 
+def names_in(folder: str) -> list[str] | None:
+    """Names of files and folders; None where there is no such folder."""
+    system, path = client(folder) if is_remote(folder) and not folder.startswith(OURS) else (os, local_path(folder))
+    if system is os:
+        return os.listdir(path) if os.path.isdir(path) else None
+    system.invalidate_cache(path)
+    return [str(each).rsplit("/", 1)[-1] for each in system.ls(path, detail=False)] if system.isdir(path) else None
+
+
 def opened(address: str) -> Any:
     """A binary file to read from."""
     if address.startswith(MEMBER):

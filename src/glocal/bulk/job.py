@@ -1,13 +1,13 @@
 """A folder of results in parts, which can be worked on, left, and taken up again.
 
     _photos.parquet       the uri of every photo, each once; a group of its rows is one part
-    _job.json             what is asked of whom; written when the list is whole
+    _job.json             the task and the recognizer; written when the list is whole
     part-00000.parquet    the rows of one part, in the order of the list
     _SUCCESS              written last: how many photos, answers, errors
 
 The list is made once: a photo that vanishes afterwards is an error in the results, and a continued job cuts its parts
-as before.  A part is whole or not there, and what it says follows from the list, so it does no harm when two processes
-make the same one.  Readers of Parquet leave out names that begin with an underscore.
+as before.  A part is whole or absent.  Its rows follow from the list, so two processes may make the same part.
+Readers of Parquet leave out names that begin with an underscore.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class JobFolder:
         if JOB in names:
             self._same(job)
             return
-        if strange := sorted(name for name in names if not name.startswith((".", "_photos"))):
-            raise DataError(f"{where} holds {strange[0]}, which is no result; name another folder", code="bad-target")
+        if foreign := sorted(name for name in names if not name.startswith((".", "_photos"))):
+            raise DataError(f"{where} holds {foreign[0]}, which is no result; name another folder", code="bad-target")
         self._write_list(addresses(job.given) if uris is None else uris)
         self.store.write(JOB, json.dumps(asdict(job), indent=1).encode())
 

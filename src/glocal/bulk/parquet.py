@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from glocal.bulk.addresses import OURS, client, is_remote, local_path, seekable
+from glocal.bulk.addresses import is_remote, local_path, names_in, seekable
 
 
 @contextmanager
@@ -31,13 +30,8 @@ def blocks(files: Iterable[str], columns: Sequence[str], rows: int) -> Iterator[
 
 def parquet_files(address: str) -> list[str]:
     """The file itself, or those of a folder but for names that begin with an underscore or dot."""
-    if address.startswith(OURS):
+    names = names_in(address)
+    if names is None:
         return [address]
-    system, path = (None, local_path(address)) if not is_remote(address) else client(address)
-    if not (os.path if system is None else system).isdir(path):
-        return [address]
-    if system is None:
-        names = [os.path.join(path, name) for name in os.listdir(path)]
-    else:
-        names = [system.unstrip_protocol(name) for name in system.ls(path, detail=False)]
-    return sorted(name for name in names if name.endswith(".parquet") and os.path.basename(name)[0] not in "_.")
+    folder = address.rstrip("/")
+    return sorted(f"{folder}/{name}" for name in names if name.endswith(".parquet") and name[0] not in "_.")

@@ -1,7 +1,7 @@
 """Answers as rows of a file that grows while a folder is worked through, and that an interrupted run can continue.
 
-Rows go to ``out.csv.partial``, batch by batch; when all are there it takes the name ``out.csv``.  A run that is
-continued keeps whole batches of what it finds and answers the rest, so the file is that of a run without a break.
+Rows go to ``out.csv.partial``, batch by batch; when all are there it takes the name ``out.csv``.  A continued run keeps
+whole batches and answers the rest, so the file is that of a run without a break.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def plain(answer: Answer) -> dict[str, Any]:
 
 
 class ResultFile:
-    """``path`` ends in .csv or .jsonl; ``recognizer`` is the identity of who answers."""
+    """``path`` ends in .csv or .jsonl; ``recognizer`` is the identity of the recognizer."""
 
     def __init__(self, path: Path, recognizer: str) -> None:
         check_format(path)
@@ -81,7 +81,7 @@ class ResultFile:
         if there is None:
             return set()
         self._keep(there)  # a finished file is continued with the pictures that came since
-        return {found["path"] for found in self._whole_rows(self.partial)}
+        return {fields["path"] for fields in self._whole_rows(self.partial)}
 
     @contextmanager
     def writing(self) -> Iterator[Callable[[Iterable[Answer]], None]]:
@@ -117,13 +117,13 @@ class ResultFile:
 
     def _append(self, file: IO[str], answers: Iterable[Answer]) -> None:
         file.write("".join(self._format.line(self._format.row(each, self._recognizer)) for each in answers))
-        file.flush()  # whoever looks sees whole batches
+        file.flush()  # a reader sees whole batches
 
     def _keep(self, path: Path) -> None:
         """Copy what is whole at the beginning of ``path`` to the partial file: batches, or rows beside a finished file.
 
-        Each row is whole; batches only make the file that of a run without a break.  A partial file beside a finished
-        one may begin with the rows of that, which are any number and would be lost when it takes the name.
+        Whole batches make the file that of a run without a break.  Beside a finished file all whole rows stay: the
+        partial file may begin with the rows of the finished one, whose number is any.
         """
         step = 1 if self.path.exists() else BATCH
         kept = path.with_name(f"{path.name}.kept")
@@ -132,14 +132,14 @@ class ResultFile:
             begin(kept, path)
             with kept.open("w", encoding="utf-8", errors=ODD_NAMES, newline="") as new:
                 new.write(self._format.header)
-                for found in self._whole_rows(path):
-                    if found["recognizer"] != self._recognizer:
+                for fields in self._whole_rows(path):
+                    if fields["recognizer"] != self._recognizer:
                         raise DataError(
-                            f"{path} was begun with another recognizer or threshold ({found['recognizer']}, this is "
+                            f"{path} was begun with another recognizer or threshold ({fields['recognizer']}, this is "
                             f"{self._recognizer}); delete it to start anew",
                             code="other-recognizer",
                         )
-                    lines.append(self._format.line(found))
+                    lines.append(self._format.line(fields))
                     if len(lines) == step:
                         new.write("".join(lines))
                         lines.clear()
@@ -155,10 +155,10 @@ class ResultFile:
         waiting: dict[str, Any] | None = None
         with path.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
             try:
-                for found in self._format.rows(file):
+                for fields in self._format.rows(file):
                     if waiting is not None:
                         yield waiting
-                    waiting = found
+                    waiting = fields
             except (ValueError, csv.Error, RecursionError) as error:
                 if isinstance(error, DataError):
                     raise
@@ -184,10 +184,10 @@ class _Format(NamedTuple):
     rows: Callable[[IO[str]], Iterator[dict[str, Any]]]
 
 
-def _csv_line(found: dict[str, Any]) -> str:
+def _csv_line(fields: dict[str, Any]) -> str:
     buffer = io.StringIO()
     # Whatever can end a line is quoted, but only if the writer's own end of line has it.
-    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n").writerow(found)
+    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n").writerow(fields)
     return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
@@ -195,20 +195,20 @@ def _csv_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
     reader = csv.DictReader(file, strict=True)
     if tuple(reader.fieldnames or ()) != COLUMNS:
         raise _not_answers(file.name, f"its columns must be {', '.join(COLUMNS)}")
-    for found in reader:
-        if None in found or not found["recognizer"]:
+    for fields in reader:
+        if None in fields or not fields["recognizer"]:
             raise ValueError("a row that was cut short")
-        yield found
+        yield fields
 
 
 def _json_rows(file: IO[str]) -> Iterator[dict[str, Any]]:
     for text in file:
         if not text.startswith("{"):
             raise _not_answers(file.name, f"a line begins with {text[:20]!r}")
-        found = json.loads(text)
-        if not {"path", "recognizer"} <= found.keys():
+        fields = json.loads(text)
+        if not {"path", "recognizer"} <= fields.keys():
             raise _not_answers(file.name, "a line has no path or no recognizer")
-        yield found
+        yield fields
 
 
 def _not_answers(path: str | Path, why: str) -> DataError:
@@ -222,7 +222,7 @@ _FORMATS = {
     ".jsonl": _Format(
         "",
         lambda answer, recognizer: {**plain(answer), "recognizer": recognizer},
-        lambda found: json.dumps(found, ensure_ascii=False) + "\n",
+        lambda fields: json.dumps(fields, ensure_ascii=False) + "\n",
         _json_rows,
     ),
 }

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from glocal.bulk.addresses import OURS, client, is_remote, local_path, opened
+from glocal.bulk.addresses import OURS, client, is_remote, local_path, names_in, opened
 from glocal.common.errors import DataError, RecipeError
 from glocal.common.files import or_not_written, replacing
 
@@ -28,16 +28,10 @@ class Store:
         return f"{self.path}/{name}"
 
     def names(self) -> set[str]:
-        if self.system is not None:
-            if not self.system.exists(self.path):
-                return set()
-            self.system.invalidate_cache(self.path)
-            return {str(each).rsplit("/", 1)[-1] for each in self.system.ls(self.path, detail=False)}
-        if not os.path.lexists(self.path):
-            return set()
-        if not os.path.isdir(self.path):
+        names = names_in(self.where)
+        if names is None and self.system is None and os.path.lexists(self.path):
             raise DataError(f"{self.where} is a file; results in parts need a folder, name another", code="bad-target")
-        return set(os.listdir(self.path))
+        return set(names or ())
 
     @contextmanager
     def writing(self, name: str) -> Iterator[BinaryIO]:

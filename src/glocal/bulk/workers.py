@@ -1,7 +1,7 @@
 """Worker processes of this machine: a process that dies costs its own part a try, and nothing else.
 
-A decoder can crash, memory can run out, somebody can kill a process.  Its part is done again; a part that ends a second
-process is divided, and a photo that ends two by itself becomes an error in the results.
+A decoder can crash, memory can run out, somebody can kill a process.  Another process does its part again.  A part that
+ends a second process is divided, and a photo that ends two processes by itself becomes an error in the results.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from glocal.recognizer.encoder import BATCH
 
 TRIES = 2
 PATIENCE = 900.0  # seconds that a part may take
-DEATHS = 20  # from which on there must be more finished tasks than deaths
+DEATHS = 20  # so many are allowed before any task is finished
 
 Done = Callable[[int], None]  # called with the number of photos that were answered since
 

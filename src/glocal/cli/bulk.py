@@ -26,7 +26,7 @@ Out = Annotated[
 Engine = Annotated[EngineName, typer.Option(help="Who works: processes of this machine, or Ray.")]
 Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto; else Ray starts on this machine.")]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
-Processes = Annotated[int | None, typer.Option(min=1, help="Processes that look at photos; one per core.")]
+Processes = Annotated[int | None, typer.Option(min=1, help="Processes; one per core.")]
 
 
 def embed(
@@ -40,7 +40,7 @@ def embed(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Look at photos once and keep what was seen: `predict --vectors` and `similar` answer from it in seconds."""
+    """Keep the vectors of photos: `predict --vectors` and `similar` answer from them in seconds."""
     check_there(*images)
     from glocal.bulk.addresses import check_clients
 
@@ -62,18 +62,18 @@ def similar(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """List the photos of a collection that are most like a photo."""
+    """List the stored photos that are most like a photo."""
     check_there(vectors, photo)
     from glocal.bulk.addresses import needing_pyarrow
 
     with needing_pyarrow():
         from glocal.bulk.vectors import Vectors
 
-        found = Vectors(vectors).nearest(photo, count, model=model, device=device)
+        nearest = Vectors(vectors).nearest(photo, count, model=model, device=device)
     show(
-        [{"uri": uri, "similarity": round(value, 6)} for uri, value in found],
+        [{"uri": uri, "similarity": round(value, 6)} for uri, value in nearest],
         as_json=json,
-        otherwise=lambda: "\n".join(f"{value:6.3f}  {printable(uri)}" for uri, value in found),
+        otherwise=lambda: "\n".join(f"{value:6.3f}  {printable(uri)}" for uri, value in nearest),
     )
 
 
@@ -136,16 +136,16 @@ def answer_vectors(file: Path, vectors: str, out: str, resume: bool, device: str
 
 
 def finish(folder: Any, out: str, json: bool) -> None:
-    """Say how many; exit code 1 when there are errors, 2 when there is nothing else."""
+    """Print the counts; exit code 1 when there are errors, 2 when there is no answer."""
     from glocal.common.errors import DataError
 
     counts = folder.finish()
     first = folder.first_error() if counts.errors else ""
     if first and not counts.answered:
         raise DataError(first)
-    found = {"folder": out, "photos": counts.photos, "answered": counts.answered, "errors": counts.errors}
+    result = {"folder": out, "photos": counts.photos, "answered": counts.answered, "errors": counts.errors}
     show(
-        found,
+        result,
         as_json=json,
         otherwise=lambda: (
             f"{out}: {counts.answered} of {counted(counts.photos, 'picture')} done, in {counted(counts.parts, 'part')}"

@@ -134,7 +134,7 @@ def _listing(groups: dict[Kind, Group], *, every: bool, part: str) -> Any:
         width = max((len(name) for name, _ in rows), default=0)
         lines += [Text(), Text.assemble((group.title, "bold"), (f"  for {group.use}", "dim"))]
         lines += [Text.assemble(f"  {name:<{width}}  ", (about, "dim")) for name, about in rows]
-    if not Console().is_terminal:  # whoever reads it elsewhere wants all of a line
+    if not Console().is_terminal:  # in a file or a pipe, all of a line
         return "\n".join(line.plain.rstrip() for line in lines[1:])
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"

@@ -60,8 +60,8 @@ def begin(partial: Path, path: Path) -> None:
 def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
     """Give a finished file its name; when this returns, both are on the disk.  The permissions of ``path`` stay.
 
-    ``is_current`` is asked in the moment of the change, in which no other program that writes with ``put`` can come
-    between, and tells whether ``path`` is still the file that the new one was made from.
+    ``is_current`` tells whether ``path`` is still the file that the new one was made from.  It is asked in the moment
+    of the change, under a lock that every ``put`` takes.
     """
     _keep_mode(partial, path)
     sync(partial)

@@ -135,7 +135,10 @@ def reproduce(
 
 def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], Settings], None]:
     """A function that makes runs on Ray."""
-    from glocal.bulk.on_ray import check_ray
+    from glocal.bulk.addresses import needing_pyarrow
+
+    with needing_pyarrow():
+        from glocal.bulk.on_ray import check_ray
     from glocal.common.errors import RecipeError
     from glocal.research.reproduce.on_ray import make_runs
 

@@ -153,13 +153,13 @@ def is_litter(name: str) -> bool:
 
 def walk(root: str | Path) -> Iterator[tuple[str, list[str], list[str]]]:
     """``os.walk`` by name and without litter; it follows links and enters no folder twice."""
-    seen: set[tuple[int, int]] = set()
+    entered: set[tuple[int, int]] = set()
     for parent, folders, files in os.walk(root, followlinks=True, onerror=_refuse_unreadable):
         status = os.stat(parent)
-        if (status.st_dev, status.st_ino) in seen:
+        if (status.st_dev, status.st_ino) in entered:
             folders.clear()
             continue
-        seen.add((status.st_dev, status.st_ino))
+        entered.add((status.st_dev, status.st_ino))
         folders[:] = sorted(name for name in folders if not is_litter(name))
         yield parent, folders, sorted(name for name in files if not is_litter(name))
 

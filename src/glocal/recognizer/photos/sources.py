@@ -1,4 +1,4 @@
-"""Photos before a model sees them: found below folders, opened, cut to size."""
+"""Photos before a model sees them: listed below folders, opened, cut to size."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def as_source(image: Image_, name: str = "(picture)") -> Source:
     if isinstance(image, bytes):
         return Source(name, partial(decode, image, name=name))
     if isinstance(image, Image.Image):
-        try:  # now, because whoever gave it may go on to its next frame
+        try:  # now, because the caller may go on to its next frame
             pixels = opened(image, name)
         except UnusableImage as bad:
             return Source(name, partial(_raise, bad))
@@ -128,13 +128,13 @@ def sources_of(photos: Photos, prefix: str = "") -> list[Source]:
         return [as_source(path) for path in picture_files([photos])]
     if isinstance(photos, bytes | Source | Image.Image) or (isinstance(photos, np.ndarray) and photos.ndim < 4):
         photos = [photos]
-    found: list[Source] = []
+    sources: list[Source] = []
     for i, photo in enumerate(photos):
         if isinstance(photo, str | Path):
-            found += sources_of(photo)
+            sources += sources_of(photo)
         else:
-            found.append(as_source(photo, f"{prefix}{i}"))
-    return found
+            sources.append(as_source(photo, f"{prefix}{i}"))
+    return sources
 
 
 def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str, list[Source]]:
@@ -155,10 +155,10 @@ def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str,
         raise DataError("there is no class; give at least one class with at least one photo")
     if check_names:
         check_distinct([check_class_name(name) for name, _ in pairs if not is_unknown(name)])
-    found: dict[str, list[Source]] = {}
+    by_class: dict[str, list[Source]] = {}
     for name, some in pairs:
-        found.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
-    return found
+        by_class.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
+    return by_class
 
 
 def is_unknown(name: str) -> bool:
@@ -175,15 +175,14 @@ def nested_folders(photos: Labelled) -> dict[str, list[str]]:
 
 
 def loose_pictures(photos: Labelled) -> list[str]:
-    """Names of the pictures beside the class folders: nobody said what they show."""
+    """Names of the pictures beside the class folders, whose class is not known."""
     return [] if isinstance(photos, Mapping) else list(list_classes(Path(photos)).loose)
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
     """Files as they are named; of a folder every picture in and below it, by name, links to folders not followed.
 
-    One folder's names are in memory at a time, not those of the whole tree.  A folder without any picture is refused:
-    whoever names it expects answers.
+    One folder's names are in memory at a time, not those of the whole tree.  A folder without any picture is refused.
     """
     for given in inputs:
         path = Path(given)
@@ -191,9 +190,9 @@ def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
             yield path
             continue
         empty = True
-        for found in _below(path):
+        for file in _below(path):
             empty = False
-            yield found
+            yield file
         if empty:
             raise DataError(f"{path}: no picture in this folder or below it; name a folder that holds some")
 
@@ -216,7 +215,7 @@ def _below(folder: Path) -> Iterator[Path]:
 def _listed(path: Path) -> list[tuple[str, list[Source]]]:
     """By class folder, sorted."""
     listing = list_classes(path)
-    found: dict[str, list[Source]] = {}
+    by_class: dict[str, list[Source]] = {}
     for i, name in enumerate(listing.class_of):
-        found.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
-    return sorted(found.items())
+        by_class.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
+    return sorted(by_class.items())
