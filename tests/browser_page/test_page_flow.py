@@ -150,11 +150,18 @@ def test_correct_rename_remove_and_photos_dropped_or_pasted(open_page: OpenPage,
     answer.get_by_role("button", name="Make the class").click()
     expect(answer).to_contain_text("now a photo of two")
     assert [each["name"] for each in api.get("/classes").json()] == ["zero", "two"]
+    hand_over(page, page.locator("#ask-drop"), "drop", digits(tmp_path, "zero", 7, 8))
+    answer = page.locator("#answers > li").first
+    expect(answer.locator("h3")).to_have_text("zero")
+    answer.get_by_role("button", name="Correct it").click()
+    answer.get_by_role("button", name="None of the classes").click()
+    expect(answer).to_contain_text("kept as unknown")
+    assert len(api.get("/state").json()["known_unknowns"]) == 1
     page.get_by_role("button", name="Camera").click()
     page.wait_for_function("() => document.querySelector('video').videoWidth > 0")
     page.get_by_role("button", name="Take photo").click()
     expect(page.locator("#answers .file").first).to_have_text("camera-1.jpg")
-    expect(page.locator("#answers .verdict")).to_have_count(2)
+    expect(page.locator("#answers .verdict")).to_have_count(3)
     page.get_by_role("button", name="Close camera").click()
     expect(page.locator("video")).to_be_hidden()
 

@@ -164,6 +164,25 @@ def test_recent_photos_of_another_size_than_the_model_takes_are_left_alone(tmp_p
         assert [each["id"] for each in ok(asking.get("/review"))["recent"]] == [second.stem.partition("-")[2]]
 
 
+def test_a_folder_that_vanishes_is_an_error_and_taken_up_again(tmp_path: Path) -> None:
+    home, away = tmp_path / "home", tmp_path / "away"
+    home.mkdir()
+    with client(tiny_file(home)) as asking:
+        home.rename(away)
+        for refusal in (
+            asking.get("/state"),
+            asking.post("/predict", files=uploads("one", 0, 1)),
+            asking.patch("/classes/one", json={"name": "uno"}),
+            asking.post("/undo"),
+        ):
+            assert str(home) in detail(refusal, 422, "rule")
+            assert refusal.json()["code"] == "folder-gone"
+        assert not home.exists()
+        away.rename(home)
+        assert taught_names(asking) == ["zero", "one"]
+        ok(asking.patch("/classes/one", json={"name": "uno"}))
+
+
 def test_what_a_file_says_of_itself_moves_no_cursor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The log is read in a terminal."""
     monkeypatch.setattr(log, "EVERY", 0.0)  # another test may have told of such a file

@@ -72,12 +72,12 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
 
 def test_a_token_and_a_new_file(tmp_path: Path) -> None:
     file = tmp_path / "new.glocal"
-    words = ("--model", "embedded-gel", "--token", "long enough")
+    words = ("--model", "embedded-gel", "--token", "long-enough")
     with serving(file, *words, ends=signal.SIGINT) as (_, where):
-        assert where.endswith("/?token=long%20enough")
+        assert where.endswith("/?token=long-enough")
         root = where.partition("?")[0]
         assert httpx.get(f"{root}state", timeout=PATIENCE).status_code == 401
-        with httpx.Client(headers={"Authorization": "Bearer long enough"}, timeout=PATIENCE) as asking:
+        with httpx.Client(headers={"Authorization": "Bearer long-enough"}, timeout=PATIENCE) as asking:
             assert asking.get(f"{root}state").json()["classes"] == []
             assert not file.exists()
             with refused("already-served", str(file)):
@@ -87,7 +87,7 @@ def test_a_token_and_a_new_file(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_path: Path) -> None:
-    token, words = "übergroße Schlüssel", ("--model", "embedded-gel")
+    token, words = "übergroßeSchlüssel", ("--model", "embedded-gel")
     with serving(tmp_path / "new.glocal", *words, ends=signal.SIGTERM, GLOCAL_TOKEN=token) as (_, where):
         assert where.endswith("/?token=...")
         root = where.partition("?")[0]
@@ -98,6 +98,10 @@ def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_pa
         assert welcome.status_code == 303
         assert httpx.get(f"{root}state", cookies=welcome.cookies, timeout=PATIENCE).status_code == 200
         assert httpx.get(f"{root}health", timeout=PATIENCE).json()["uptime"] >= 0
+        with connect(root) as broken:
+            broken.sendall(f"GET /?token={token} HTTP/9\r\n\r\n".encode())
+            everything(broken)
+    assert token not in (tmp_path / "new.log").read_text()
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,8 @@ def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_pa
     [
         (["--host", "0.0.0.0"], "0.0.0.0 can be reached by others: give a --token"),
         (["--host", "0.0.0.0", "--token", "short"], "at least 8 characters"),
+        (["--token", "with a blank"], "no blanks, line ends"),
+        (["--token", "from-a-file\n"], "no blanks, line ends"),
         (["--model", "photos-gelt"], "photos-gelt"),
     ],
 )
@@ -128,7 +134,7 @@ def test_addresses() -> None:
     hosts = ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org", "10.0.0.1")
     assert [host for host in hosts if is_loopback(host)] == ["localhost", "127.0.0.9", "::1"]
     check_exposure("127.0.0.1", None)
-    check_exposure("0.0.0.0", "long enough")
+    check_exposure("0.0.0.0", "long-enough")
     with listen("127.0.0.1", 0) as taken:
         port = taken.getsockname()[1]
         assert address(taken, "127.0.0.1", None) == f"{HERE}:{port}/"

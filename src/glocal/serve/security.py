@@ -186,6 +186,11 @@ def check_exposure(host: str, token: str | None) -> None:
         raise RecipeError(
             "a token must have at least 8 characters; `openssl rand -hex 16` makes a good one", code="short-token"
         )
+    if token is not None and (not token.isprintable() or " " in token):
+        raise RecipeError(
+            "a token must have no blanks, line ends or other letters that cannot be printed: no client could send it",
+            code="unusable-token",
+        )
     if token is None and not is_loopback(host):
         raise RecipeError(
             f"{host} can be reached by others: give a --token, or listen on 127.0.0.1", code="token-needed"

@@ -113,6 +113,7 @@ class Workspace:
         A file that cannot be read, perhaps because it is being copied, changes nothing until it changes again.  While
         a change is being made nobody waits for it: what is in memory answers.
         """
+        self._check_folder()
         if self._changing.acquire(blocking=False):
             seen = self._seen
             try:
@@ -281,6 +282,7 @@ class Workspace:
 
     def _read_again(self) -> None:
         """What is in the file, if that is not what is in memory."""
+        self._check_folder()
         with _disk_errors(self.file):
             seen = stamp(self.file)
             if self._unsure or not self._history.is_current:
@@ -288,6 +290,14 @@ class Workspace:
                 self._become(recognizer)
                 self._unsure = False
             self._seen = seen
+
+    def _check_folder(self) -> None:
+        """A disk that was unmounted is not a file that was deleted."""
+        if not self.file.parent.is_dir():
+            raise DataError(
+                f"the folder {self.file.parent} of the recognizer is gone; bring it back and try again",
+                code="folder-gone",
+            )
 
     def _read(self) -> tuple[Recognizer | None, History]:
         """The file and its history, both of the same bytes: what is written in between would be lost by a change."""

@@ -2,6 +2,7 @@
 
 import { h, icon, percent, picture } from "./dom.js";
 import { change, store } from "./store.js";
+import { keepUnknown } from "./unknowns.js";
 
 const WHOLE = 0.97; // of the longer side, from which on a frame would only be the edge of the photo
 const BARS = 3; // classes shown beside the answer itself
@@ -113,9 +114,7 @@ function tools(answer, card) {
   const wrong = h("button", { type: "button", class: "quiet" }, answer.is_unknown ? "Name it" : "Correct it");
   wrong.addEventListener("click", () => {
     wrong.replaceWith(
-      correction(answer, (name) =>
-        row.replaceChildren(why, h("span", { class: "done" }, icon("check"), `now a photo of ${name}`)),
-      ),
+      correction(answer, (done) => row.replaceChildren(why, h("span", { class: "done" }, icon("check"), done))),
     );
     row.querySelector("input").focus();
   });
@@ -123,7 +122,7 @@ function tools(answer, card) {
   return row;
 }
 
-/** A field for the true name, a new one or that of a class; done(name) when the photo has joined it. */
+/** A field for the true name, a new one or that of a class, or none of them; done(words) when that is saved. */
 export function correction(answer, done) {
   const choice = h("input", {
     type: "text",
@@ -134,7 +133,13 @@ export function correction(answer, done) {
     "aria-label": `What ${answer.name} really shows`,
   });
   const save = h("button", { type: "submit", class: "button small" }, "Teach it");
-  const form = h("form", { class: "correction", autocomplete: "off" }, choice, save);
+  const none = h("button", { type: "button", class: "button small" }, "None of the classes");
+  none.addEventListener("click", async () => {
+    none.disabled = true;
+    if (await keepUnknown([answer.id], `Keeping ${answer.name} as unknown…`)) done("kept as unknown");
+    none.disabled = false;
+  });
+  const form = h("form", { class: "correction", autocomplete: "off" }, choice, save, none);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     const name = choice.value.trim();
@@ -149,7 +154,8 @@ export function correction(answer, done) {
 
   const teach = async (name) => {
     const path = `/review/queries/${encodeURIComponent(answer.id)}`;
-    if (await change("POST", path, { body: { class: name }, doing: `Teaching ${name}…` })) done(name);
+    if (await change("POST", path, { body: { class: name }, doing: `Teaching ${name}…` }))
+      done(`now a photo of ${name}`);
   };
 
   /** A name that no class has may be a slip of the finger: nothing is made of it unasked. */

@@ -136,9 +136,7 @@ function recentRow(item, old) {
   const correct = h("button", { type: "button", class: "quiet", "aria-label": `Correct ${item.name}` }, "Correct");
   correct.addEventListener("click", () => {
     correct.replaceWith(
-      correction(item, (name) =>
-        tools.replaceChildren(h("span", { class: "done" }, icon("check"), `now a photo of ${name}`)),
-      ),
+      correction(item, (done) => tools.replaceChildren(h("span", { class: "done" }, icon("check"), done))),
     );
     tools.querySelector("input").focus();
   });
