@@ -3,7 +3,7 @@
     python tools/tutorial_page.py docs/tutorial-practice.md
 
 ``tests/flow/test_tutorial.py`` fails while a text block says something else.  The part with photos that are not in the
-repository is left alone; ``benchmarks/walk_practice.py`` makes that one.
+repository is left alone.
 """
 
 from __future__ import annotations
