@@ -61,7 +61,7 @@ def test_a_single_file_trains_evaluates_compares_and_is_listed(site: Site) -> No
     code, out, err = site(*mine, "compare", run, "embedded-gel", "--dataset", data, "--shots", "1", *SHAPE, "--json",
                           plugins=False)  # fmt: skip
     assert code == 0, err
-    assert [each["method"] for each in json.loads(out)["models"]] == ["mine", "gel"]
+    assert [each["method"] for each in json.loads(out)["models"]] == ["mine", "frozen-gel"]
     code, out, err = site(*mine, "list", plugins=False)
     assert (code, err) == (0, "")
     assert "mine (from mine.py)" in " ".join(out.split())

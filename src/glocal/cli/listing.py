@@ -84,7 +84,7 @@ def _group(kind: Kind) -> Group:
         return Group("Recipes", "glocal pretrain, glocal train", origins, lambda name: _about_recipe(recipes[name][1]))
     title, use, module = _REGISTRIES[kind]
     registry = getattr(import_module(module), kind.upper())
-    plugins.load_all(f"glocal.{kind}", registry)
+    plugins.load(f"glocal.{kind}", registry)
     origins = {name: plugins.origin(f"glocal.{kind}", name, registry[name]) for name in sorted(registry)}
     return Group(title, use, origins, lambda name: _about_object(registry[name]))
 

@@ -1,17 +1,12 @@
-"""Methods, backbones, data sets, metrics and recipes of other packages and of single files.
-
-A package names what it brings as entry points of the groups below; they are imported when a registry is asked for a
-name that it lacks, or listed.  A single file (``glocal --import FILE``) puts its names into the registries itself.
-"""
+"""Methods, backbones, data sets, metrics and recipes of other packages (entry points) and of files (``--import``)."""
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import logging
 import sys
-from collections.abc import MutableMapping
+from collections.abc import Callable, MutableMapping
 from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -23,55 +18,40 @@ from glocal.common.words import meant
 
 T = TypeVar("T")
 METHODS, BACKBONES, DATASETS, METRICS = "glocal.methods", "glocal.backbones", "glocal.datasets", "glocal.metrics"
-RECIPES = "glocal.recipes"  # each names a package whose folder holds .toml files
+OURS = files("glocal.research") / "recipes"
+entries = cache(lambda group: tuple(sorted(entry_points(group=group), key=lambda entry: entry.name)))
+log_once = cache(logging.getLogger("glocal").warning)
 
 
-def load(group: str, registry: MutableMapping[str, Any], name: str) -> None:
-    """Put ``name`` into the registry if it is not there and a plugin brings it."""
-    if name not in registry:
-        for entry in _entries(group):
-            if entry.name == name:
-                registry[name] = _value(entry)
-
-
-def load_all(group: str, registry: MutableMapping[str, Any]) -> None:
-    """Put in everything that plugins bring; one that cannot be imported is logged with its name and left out."""
-    for entry in _entries(group):
-        if entry.name not in registry:
+def load(group: str, registry: MutableMapping[str, Any], name: str | None = None) -> None:
+    """Register the plugin ``name``; without a name register all, and log those that cannot be imported."""
+    for entry in entries(group):
+        if entry.name not in registry and name in (None, entry.name):
             try:
-                registry[entry.name] = _value(entry)
+                registry[entry.name] = _attempt(entry.load, f"the plugin {entry.name!r} of {_package(entry)} ({group})")
             except GlocalError as error:
-                _log_once(str(error))
+                if name is not None:
+                    raise
+                log_once(str(error))
 
 
 def find(group: str, registry: MutableMapping[str, T], name: str) -> T:
-    """What is registered under the name, here or by a plugin."""
+    """The value under the name, ours or a plugin's."""
     load(group, registry, name)
     if name not in registry:
         kind = group.partition(".")[2].removesuffix("s")
-        raise RecipeError(
-            f"there is no {kind} {name!r}, and no installed plugin brings it (entry point {name!r} of {group}); "
-            f"{meant(name, registry, see=f'glocal list {kind}s')} Otherwise install its package, or give its file with "
-            "--import",
-            code="no-plugin",
-        )
+        message = f"there is no {kind} {name!r}, and no installed plugin brings it (entry point {name!r} of {group}); "
+        message += meant(name, registry, see=f"glocal list {kind}s")
+        way_out = " Otherwise install its package, or give its file with --import"
+        raise RecipeError(message + way_out, code="no-plugin")
     return registry[name]
 
 
 def recipes() -> dict[str, tuple[str, Traversable]]:
-    """Recipe -> the package it comes from and its file: our own, then those of plugins."""
-    folders = [("glocal", files("glocal.research") / "recipes")]
-    for entry in _entries(RECIPES):
-        try:
-            folders.append((_package(entry), files(entry.value)))
-        except Exception as error:
-            _log_once(_sentence(entry, error))
-    found: dict[str, tuple[str, Traversable]] = {}
-    for package, folder in folders:
-        for file in folder.iterdir():
-            if file.name.endswith(".toml"):
-                found.setdefault(file.name.removesuffix(".toml"), (package, file))
-    return found
+    """Recipe -> the package it comes from and its file; our own stand before those of plugins."""
+    folders = [(_package(each), files(each.value)) for each in entries("glocal.recipes")]
+    every = [(name, file) for name, folder in [*folders, ("glocal", OURS)] for file in folder.iterdir()]
+    return {file.name.removesuffix(".toml"): (name, file) for name, file in every if file.name.endswith(".toml")}
 
 
 def recipe_file(source: str | Path) -> Path | Traversable:
@@ -87,68 +67,33 @@ def recipe_file(source: str | Path) -> Path | Traversable:
 
 def import_file(source: str) -> None:
     """Import a .py file, or a module by its name, for what it registers."""
-    path = Path(source)
-    try:
-        if path.suffix != ".py":
-            importlib.import_module(source)
-            return
+    path = Path(source).resolve()
+    if path.suffix == ".py":
         if not path.is_file():
             raise GlocalError(f"--import {source}: there is no such file", code="plugin")
-        name = path.stem
-        if name in sys.modules and getattr(sys.modules[name], "__file__", None) != str(path.resolve()):
-            raise GlocalError(f"--import {source}: a module {name!r} is loaded already; rename the file", code="plugin")
-        spec = importlib.util.spec_from_file_location(name, path.resolve())
-        assert spec is not None  # it ends in .py
-        assert spec.loader is not None
-        module = sys.modules[name] = importlib.util.module_from_spec(spec)
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    except GlocalError:
-        raise
-    except Exception as error:
-        raise GlocalError(f"--import {source}: {_reason(error)}", code="plugin") from error
+        sys.path.insert(0, str(path.parent))
+    module = _attempt(lambda: import_module(path.stem if path.suffix == ".py" else source), f"--import {source}")
+    if path.suffix == ".py" and module.__file__ != str(path):
+        raise GlocalError(
+            f"--import {source}: a module {path.stem!r} is loaded already; rename the file", code="plugin"
+        )
 
 
 def origin(group: str, name: str, value: Any) -> str:
-    """Where a registered value comes from: empty for our own, else a package or a file."""
-    module = getattr(value, "__module__", None) or ""
-    if hasattr(value, "compute"):  # a Metric: the function says more than the class
-        module = value.compute.__module__
-    for entry in _entries(group):
-        if entry.name == name and not module.startswith("glocal."):
-            return _package(entry)
-    if module.partition(".")[0] == "glocal":
-        return ""
-    return Path(getattr(sys.modules.get(module), "__file__", None) or module).name
+    """The package or file of a registered value; empty for our own."""
+    module = getattr(value, "compute", value).__module__  # a Metric is an instance of our class
+    packages = [_package(entry) for entry in entries(group) if entry.name == name]
+    file = Path(getattr(sys.modules.get(module), "__file__", None) or module).name
+    return "" if module.partition(".")[0] == "glocal" else (packages or [file])[0]
 
 
-@cache
-def _entries(group: str) -> tuple[EntryPoint, ...]:
-    return tuple(sorted(entry_points(group=group), key=lambda entry: (entry.name, entry.value)))
-
-
-@cache
-def _log_once(sentence: str) -> None:
-    logging.getLogger("glocal").warning(sentence)
-
-
-def _value(entry: EntryPoint) -> Any:
+def _attempt(do: Callable[[], T], what: str) -> T:
     try:
-        return entry.load()
-    except Exception as error:  # whatever somebody else's module raises
-        raise GlocalError(_sentence(entry, error), code="plugin") from error
-
-
-def _sentence(entry: EntryPoint, error: Exception) -> str:
-    return f"the plugin {entry.name!r} of {_package(entry)} ({entry.group}) cannot be used: {_reason(error)}"
+        return do()
+    except Exception as error:  # a plugin may raise anything
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise GlocalError(f"{what} cannot be used: {reason}", code="plugin") from error
 
 
 def _package(entry: EntryPoint) -> str:
     return f"{entry.dist.name} {entry.dist.version}" if entry.dist else entry.value
-
-
-def _reason(error: Exception) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split())

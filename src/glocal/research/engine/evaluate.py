@@ -164,7 +164,7 @@ def evaluate_models(
     Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
     ``threads``: how many compute the tasks, whose last digits depend on it.
     """
-    plugins.load_all(plugins.METRICS, METRICS)
+    plugins.load(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
     store, hashes = store or RowStore(None), [tasks.fingerprint() for tasks in lists]
     found: list[dict[str, Evaluation]] = [{} for _ in lists]
@@ -209,7 +209,7 @@ def evaluate_models(
 
 def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
     """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
-    plugins.load_all(plugins.METRICS, METRICS)
+    plugins.load(plugins.METRICS, METRICS)
     return run_tasks({"": (method, method.open_score)}, tasks, fetch, keep_answers=True, **how)[""]
 
 
