@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import sys
 import unicodedata
 from functools import cache
@@ -17,14 +16,11 @@ from sklearn.datasets import load_digits
 from glocal.research.data.benchmarks import embedded as module
 from glocal.research.data.benchmarks.embedded import embedded, render, write
 from glocal.research.data.benchmarks.glyphs import (
-    LOOK_ALIKES,
     TRAIN_SCRIPTS,
     VAL_SCRIPTS,
     alphabet,
     draw,
     fonts,
-    in_one_piece,
-    shapes,
 )
 from refusal import refused
 
@@ -59,6 +55,7 @@ def test_there_are_hundreds_of_classes_from_many_scripts_and_none_is_a_number():
     assert len(train) >= 270
     assert len(val) >= 40
     assert len({glyph.script for glyph in train}) >= 8
+    assert all(len(glyph.fonts) >= 2 for glyph in alphabet())
     assert {number for glyph in train for number in glyph.fonts} == set(range(len(fonts())))
     assert len({glyph.character for glyph in alphabet()}) == len(train) + len(val) == len(alphabet())
     for glyph in alphabet():
@@ -70,12 +67,6 @@ def test_there_are_hundreds_of_classes_from_many_scripts_and_none_is_a_number():
 def test_no_class_is_an_obvious_look_alike_of_a_digit():
     characters = {glyph.character for glyph in alphabet()}
     assert not characters & set(OBVIOUS_LOOK_ALIKES)
-    listed = "".join(LOOK_ALIKES.values())
-    assert not characters & set(listed)
-    assert len(set(listed)) == len(listed)
-    assert set(LOOK_ALIKES) == set(DIGITS)
-    for character, like in ("ΥY", "Ǝ∃", "ɸф"):  # a homoglyph of a look-alike: nobody had to think of it
-        assert (like in listed, character in listed, character in characters) == (True, False, False)
 
 
 def test_no_class_is_drawn_like_a_digit_of_its_font_or_like_another():
@@ -96,16 +87,6 @@ def test_a_shape_shared_by_scripts_is_one_class():
     for group in SAME_ACROSS_SCRIPTS:
         assert len(characters & set(group)) <= 1, group
     assert characters & set("AΑА") == {"A"}
-    drawn = shapes([draw(character, 0) for character in "AΑАK"])
-    assert (drawn[0] @ drawn[1:3].T > 0.99).all()
-    assert drawn[0] @ drawn[3] < 0.8
-    # A character is in one piece.
-    whole = np.zeros((96, 96), np.uint8)
-    whole[10:80, 40:56] = 255
-    assert in_one_piece(whole)
-    dotted = whole.copy()
-    dotted[30:45] = 0
-    assert not in_one_piece(dotted)
 
 
 def test_every_glyph_is_really_in_its_font():
@@ -124,8 +105,6 @@ def test_train_and_val_share_no_class_and_no_script():
     assert not set(train.class_names) & set(val.class_names)
     assert len(train.class_names) + len(val.class_names) == len(alphabet())
     assert not set(TRAIN_SCRIPTS) & set(VAL_SCRIPTS)
-    ranges = sorted((TRAIN_SCRIPTS | VAL_SCRIPTS).values())
-    assert all(before[1] < after[0] for before, after in itertools.pairwise(ranges))
 
 
 def test_same_seed_same_pixels_whoever_asks_for_how_many():
