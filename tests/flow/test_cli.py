@@ -42,7 +42,8 @@ def evaluating(home: Path, *more: Any, model: Any = None) -> list[str]:
     return ["evaluate", model or home / "m.safetensors", "--dataset", home / "data", "--way", "2", *SHAPE, *more]
 
 
-def test_version_and_help(glocal: Any) -> None:
+def test_version_and_help(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
     assert glocal("--version") == (0, f"glocal {__version__}\n", "")
     _, shown, _ = glocal("--help")
     everybody, researchers = shown.index("For everybody"), shown.index("For researchers")
@@ -54,6 +55,7 @@ def test_version_and_help(glocal: Any) -> None:
         code, out, _ = glocal(command.name or command.callback.__name__, "-h")
         assert code == 0
         assert "Usage" in out
+        assert len(out.splitlines()) <= 45, "a page"
         assert command.callback.__doc__, "the help of a command is its docstring"
 
 

@@ -26,17 +26,18 @@ Force = Annotated[bool, typer.Option("--force", help="Write over what is there."
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SupportViews = Annotated[
-    int, typer.Option(min=1, max=10, help="Show every support picture this often: plain, flipped, shifted.")
+    int,
+    typer.Option(min=1, max=10, metavar="N", help="Show every support picture this often: plain, flipped, shifted."),
 ]
-Workers = Annotated[int, typer.Option(min=1, help="Threads that decode pictures; the result does not depend on it.")]
+Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads that decode pictures.")]
 
 DatasetName = Annotated[str, typer.Option(help="A data set by name, or a folder of class folders.")]
 Split = Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")]
-Way = Annotated[int, typer.Option(min=1, help="Known classes per task.")]
-Query = Annotated[int, typer.Option(min=1, help="Queries per class.")]
-UnknownWay = Annotated[int | None, typer.Option(min=0, help="Unknown classes per task; as many as way.")]
-Tasks = Annotated[int, typer.Option(min=1, help="How many tasks.")]
-Seed = Annotated[int, typer.Option(min=0, help="Which tasks.")]
+Way = Annotated[int, typer.Option(min=1, metavar="N", help="Known classes per task.")]
+Query = Annotated[int, typer.Option(min=1, metavar="N", help="Queries per class.")]
+UnknownWay = Annotated[int | None, typer.Option(min=0, metavar="N", help="Unknown classes per task; as many as way.")]
+Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")]
+Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Which tasks.")]
 SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read, and say which.")]
 Runs = Annotated[
     list[str],

@@ -166,7 +166,9 @@ def compare(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Keep rows and tables here; what is there is not run again.")
     ] = None,
-    format: Annotated[Format, typer.Option(help="What to print.")] = Format.terminal,
+    format: Annotated[
+        Format, typer.Option(metavar="FORMAT", help="To print: terminal, markdown, latex, csv or json.")
+    ] = Format.terminal,
     skip_bad: SkipBad = False,
     workers: Workers = 2,
     device: Device = "auto",
