@@ -16,7 +16,7 @@ import typer
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from glocal.cli.research.studies import convert
+from glocal.cli.research.studies import import_
 from glocal.common.errors import RecipeError
 from glocal.research.engine.checkpoint import load_model, save_model
 from glocal.research.engine.import_weights import import_weights
@@ -244,7 +244,7 @@ def test_the_dataset_is_told_by_351_base_classes_or_asked_for_and_settings_follo
 
 def run(*arguments: str) -> str:
     app = typer.Typer()
-    app.command()(convert)
+    app.command()(import_)
     result = CliRunner().invoke(app, list(arguments), env={"COLUMNS": "200"}, catch_exceptions=False)
     assert result.exit_code == 0, result.output
     return result.output

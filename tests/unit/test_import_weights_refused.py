@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from glocal.cli.research.studies import convert
+from glocal.cli.research.studies import import_
 from glocal.common.errors import GlocalError, RecipeError, WeightsError
 from glocal.research.engine.import_weights import import_weights, read_pickled
 from reference.published import DIM, Feat, shaken, write
@@ -75,7 +75,7 @@ def refuse(file: Path, match: str, **options: Any) -> None:
     assert len(str(caught.value)) - 2 * len(str(file)) < 300
     before = sorted(file.parent.iterdir())
     with pytest.raises(GlocalError):
-        convert(file, file.parent / "out.safetensors", dataset="cifar-fs")
+        import_(file, file.parent / "out.safetensors", dataset="cifar-fs")
     assert sorted(file.parent.iterdir()) == before
 
 
@@ -154,7 +154,7 @@ def test_the_command_never_overwrites_the_file_it_reads(tmp_path):
     file = write(tmp_path / "f.pth", Feat())
     content = file.read_bytes()
     with pytest.raises(RecipeError, match=r"named \*\.safetensors, got f\.pth"):
-        convert(file, file, dataset="cifar-fs")
+        import_(file, file, dataset="cifar-fs")
     assert file.read_bytes() == content
 
 

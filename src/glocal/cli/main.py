@@ -17,8 +17,9 @@ from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
 from glocal.cli.research.data import data
+from glocal.cli.research.models import convert
 from glocal.cli.research.reproduce import demo, report, reproduce
-from glocal.cli.research.studies import compare, convert, evaluate, pretrain, train
+from glocal.cli.research.studies import compare, evaluate, import_, pretrain, train
 from glocal.common.errors import GlocalError
 from glocal.common.memory import keep_freed_memory
 from glocal.common.words import printable
@@ -59,6 +60,7 @@ app.command(rich_help_panel=EVERYBODY)(cache)
 app.add_typer(data, name="data", rich_help_panel=RESEARCHERS)
 for study in (pretrain, train, evaluate, compare, reproduce, report, convert):
     app.command(rich_help_panel=RESEARCHERS)(study)
+app.command("import", rich_help_panel=RESEARCHERS)(import_)
 
 
 def _show_version(wanted: bool) -> None:

@@ -277,7 +277,7 @@ def _terminal(results: Sequence[Result], out: Path | None) -> Any:
     return Group(*parts)
 
 
-def convert(
+def import_(
     file: Annotated[Path, typer.Argument(help="A .pth file of FEAT, SnaTCHer, GEL, TANE or a Conv-4.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The checkpoint to write, *.safetensors.")],
     layout: Annotated[

@@ -1,0 +1,53 @@
+"""``glocal convert``: a trained model as graphs."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from glocal.cli.console import Force, Json, check_free, show
+
+
+def convert(
+    run: Annotated[str, typer.Argument(help="A run folder, a checkpoint, a shipped model by name, or timm:NETWORK.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
+    half: Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")] = False,
+    int8: Annotated[
+        Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Turn a trained model into graphs that a recognizer runs without PyTorch, and compare their answers."""
+    from glocal.common.errors import RecipeError
+
+    if half and int8 is not None:
+        raise RecipeError("--half and --int8 exclude each other; give one of them")
+    check_free(out, force)
+    from glocal.research.convert import convert_and_compare
+
+    converted, agreement = convert_and_compare(run, half=half, int8=int8)
+    converted.write(out, new=not force)
+    size = sum(map(len, converted.graphs.values()))
+    result = {
+        "file": str(out),
+        "precision": converted.precision,
+        "bytes": size,
+        "scores": list(converted.score_names),
+        "differences": dict(agreement.differences),
+        "queries": agreement.queries,
+        "same_class": agreement.same_class,
+    }
+    show(
+        result,
+        as_json=json,
+        otherwise=lambda: (
+            f"{out}: {converted.method}, {converted.precision}, {size / 2**20:.1f} MiB; its answers differ from "
+            f"those of {run} by at most {agreement.largest:.1e} of their spread, and {agreement.same_class} of "
+            f"{agreement.queries} queries have the same most similar class.\n"
+            f"Next: glocal enroll PHOTOS -o FILE.glocal --model {shlex.quote(str(out))}"
+        ),
+    )
