@@ -17,16 +17,16 @@ from typing import Any
 import numpy as np
 import torch
 
-from glocal.recognizer.features import Views
-from glocal.recognizer.model import Head
+from glocal.recognizer.features import Array, Features
+from glocal.recognizer.heads.head import Head
+from glocal.recognizer.heads.prototypes import Prototypes
+from glocal.recognizer.heads.ridge import Cells, Ridge
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Picture, as_source, take
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import EfficientNetLite
-from glocal.research.methods.protonet import ProtoNet
-from glocal.research.methods.ridge import KernelRidge, cell_match
+from glocal.research.methods.ridge import KernelRidge
 from glocal.research.ops.similarity import pool
-from glocal.research.torch_model import TorchHead
 
 CALTECH = "caltech"
 ENCODERS = {"fast": "efficientnet-lite0", "better": "efficientnet-lite2"}
@@ -48,9 +48,10 @@ class Domain:
         return int(self.label.max()) + 1
 
     @cached_property
-    def matches(self) -> torch.Tensor:
+    def matches(self) -> Array:
         """Of all pairs of photos, (P, P)."""
-        return cell_match(self.local, self.local)
+        cells = (self.local.flatten(2).mT.contiguous().numpy(),)
+        return Ridge().match(cells, cells, (len(self.label),) * 2)
 
     def covariance(self) -> torch.Tensor:
         """Of square-root vectors within their classes, (D, D)."""
@@ -88,28 +89,30 @@ def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "ri
     """A head whose whitening never saw the domain, and the function that makes its views of pooled and local rows."""
     some = next(iter(every.values()))
     if kind == "protonet":
-        plain = ProtoNet(some.pooled.shape[1], distance="cosine", temperature=TEMPERATURE, open_score="distance")
-        return TorchHead(plain), lambda domain: Views(domain.pooled.numpy())
-    method = TableRidge(some.pooled.shape[1], temperature=TEMPERATURE).eval()
+        return Prototypes(temperature=TEMPERATURE), lambda domain: Features(domain.pooled.numpy())
+    method = ridge_method(some.pooled.shape[1])
     method.fit(torch.stack([each.covariance() for name, each in every.items() if name != left_out]).mean(dim=0))
-    return TorchHead(method), method.views
+    head = TableRidge()
+    return head, lambda domain: head.features(domain, method)
 
 
-class TableRidge(KernelRidge):
+class TableRidge(Ridge):
     """The head with the cell matches of all pairs of a domain's photos taken once: its cells are row numbers.
 
     The same numbers, and a hundred times as many tasks in the time.
     """
 
-    _table: torch.Tensor
+    _table: Array
 
-    def views(self, domain: Domain) -> Views:
+    def features(self, domain: Domain, method: KernelRidge) -> Features:
         self._table = domain.matches
         rows = np.arange(len(domain.label), dtype=np.float32)[:, None, None, None]
-        return Views(self.vectors(domain.pooled).numpy(), rows)
+        return Features(method.vectors(domain.pooled).numpy(), (rows,))
 
-    def match(self, some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
-        return self._table[some.flatten().long()[:, None], others.flatten().long()]
+    def match(self, some: Cells, others: Cells, shape: tuple[int, ...]) -> Array:
+        if not others:
+            return np.zeros(shape, np.float32)
+        return self._table[np.ix_(some[0].ravel().astype(int), others[0].ravel().astype(int))]
 
 
 def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> KernelRidge:

@@ -22,8 +22,8 @@ from glocal.common.files import write_text
 from glocal.recognizer.calibration import limits
 from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold
 from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
-from glocal.recognizer.features import Views
-from glocal.recognizer.model import Head, Scores
+from glocal.recognizer.features import Features
+from glocal.recognizer.heads.head import Head, Scores
 
 TASKS, QUERIES, SEED = 40, 8, 11
 HEADS = ("ridge", "protonet")
@@ -53,7 +53,7 @@ def fit(found: dict[str, Any], without: str | None = None) -> tuple[float, float
     return float(np.mean([each["pairs"] for each in rest])), GRID[int(np.abs(off).mean(axis=(1, 2)).argmin())]
 
 
-def _tasks(head: Head, views: Views, domain: Domain, way: int, shots: int) -> list[tuple[Measured, Scores]]:
+def _tasks(head: Head, views: Features, domain: Domain, way: int, shots: int) -> list[tuple[Measured, Scores]]:
     """What the support says of itself, and what new photos of its classes score."""
     rng, found = np.random.default_rng((SEED, way, shots)), []
     for _ in range(TASKS):

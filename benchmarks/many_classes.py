@@ -1,6 +1,6 @@
 """A recognizer of many classes: how enrolling, saving, loading, predicting and memory grow from 100 to 10,000.
 
-    python benchmarks/many_classes.py [--models photos-fast,photos-protonet] [--sizes 100,1000,10000] [--plot FILE]
+    python benchmarks/many_classes.py [--models fast] [--sizes 100,1000,10000] [--plot FILE]
 
 Each size runs in a process of its own, with at most ``--limit`` seconds; what does not come to its end is said so.  The
 classes are noisy copies of ten real ones of five photos (or of noise, where there are no photos below GLOCAL_DATA): the
@@ -56,18 +56,18 @@ def one_size(file: Path, n: int) -> None:
     few = Recognizer.load(file, device="cpu")
     support = grow(few, n)
     model = few.contents.model
-    query = next(iter(support.classes.values())).views
+    query = next(iter(support.classes.values())).features
     query = type(query)(
         np.repeat(query.vec, 7, axis=0)[:BATCH],
-        None if query.local is None else np.repeat(query.local, 7, axis=0)[:BATCH],
+        tuple(np.repeat(each, 7, axis=0)[:BATCH] for each in query.local),
     )
     say(start=0.0)
     enrolled = timed("enroll", lambda: Enrolled(model, support))
     timed("compare, per photo", lambda: enrolled.compare(query), BATCH)
-    ready = Recognizer(few.contents, few.encoder, enrolled)
-    timed("leave one out", lambda: leave_one_out(Trials(model, support.views(), support.class_of)))
+    ready = Recognizer(few.contents, few.embedder, enrolled)
+    timed("leave one out", lambda: leave_one_out(Trials(model.head, support.features(), support.class_of)))
     contents = timed("settle", lambda: enrolled.settled(few.contents))
-    ready = Recognizer(contents, few.encoder, enrolled)
+    ready = Recognizer(contents, few.embedder, enrolled)
     timed("decide, per photo", lambda: ready.decide(query), BATCH)
     timed("advice", lambda: advice(support, contents.decision))
     large = file.with_name(f"large-{n}.glocal")
@@ -116,7 +116,7 @@ def plot(tables: dict[str, dict[int, dict[str, float]]], file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--models", default="photos-fast,photos-protonet")
+    parser.add_argument("--models", default="fast")
     parser.add_argument("--sizes", default="100,1000,10000")
     parser.add_argument("--limit", type=float, default=600)
     parser.add_argument("--plot", type=Path)

@@ -35,7 +35,7 @@ from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.store import Store
 from glocal.bulk.workers import work
 from glocal.common.memory import keep_freed_memory
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 
 MARK = "GLOCAL_BENCHMARK"  # in the environment of all processes of a run
 
@@ -53,21 +53,17 @@ def plain_pass(paths: list[Path], file: Path, ready: object, go: object, used: o
     os.environ["OMP_NUM_THREADS"] = "1"
     keep_freed_memory()
     import numpy as np
-    import torch
 
     from glocal.recognizer import Recognizer
     from glocal.recognizer.photos.images import decode, fit
 
     recognizer = Recognizer.load(file, device="cpu")
-    backbone, preprocess = recognizer.contents.model.model.backbone, recognizer.encoder.preprocess
+    encoder = recognizer.embedder.encoder
     ready.release()  # type: ignore[attr-defined]
     go.wait()  # type: ignore[attr-defined]
     before = time.process_time()
-    with torch.inference_mode():
-        for start in range(0, len(paths), BATCH):
-            pixels = np.stack([fit(decode(path), preprocess) for path in paths[start : start + BATCH]])
-            images = torch.from_numpy(pixels).permute(0, 3, 1, 2)
-            backbone(preprocess.normalize(images.contiguous(memory_format=torch.channels_last)))
+    for start in range(0, len(paths), BATCH):
+        encoder(np.stack([fit(decode(path), encoder.preprocess) for path in paths[start : start + BATCH]]))
     used.put(time.process_time() - before)  # type: ignore[attr-defined]
 
 

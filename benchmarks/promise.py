@@ -33,8 +33,8 @@ from glocal.recognizer.calibration import limits, one_photo
 from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold
 from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
 from glocal.recognizer.diagnosis.outlook import outlook
-from glocal.recognizer.features import Views
-from glocal.recognizer.model import Head
+from glocal.recognizer.features import Features
+from glocal.recognizer.heads.head import Head
 
 Rows = np.ndarray[Any, np.dtype[np.int64]]
 PROMISES = (0.02, 0.05, 0.1, 0.2, 0.3)
@@ -101,7 +101,7 @@ def tasks(domain: Domain, kind: str, n: int, *, way: int | None = None, aside: i
         yield Task(domain, [min(k, most) for k in shots], rng, aside)
 
 
-def score(head: Head, views: Views, task: Task, *, use_aside: bool = False) -> tuple[Measured, Any, Any]:
+def score(head: Head, views: Features, task: Task, *, use_aside: bool = False) -> tuple[Measured, Any, Any]:
     support = views.rows(task.support)
     aside = views.rows(task.aside) if use_aside else None
     measured = measure(head, support, task.label, aside=aside)
@@ -122,7 +122,7 @@ def decided(task: Task, measured: Measured, known: Any, unknown: Any, share: flo
     return false, caught, decision
 
 
-def measure_kind(head: Head, views: Views, domain: Domain, kind: str, n: int) -> dict[str, Any]:
+def measure_kind(head: Head, views: Features, domain: Domain, kind: str, n: int) -> dict[str, Any]:
     """Per task: rates at each promise, ACC, AUROC, what is caught at a true 5 %, what the recognizer said before."""
     found: dict[str, list[Any]] = {}
     for task in tasks(domain, kind, n):
@@ -153,7 +153,7 @@ def measure_kind(head: Head, views: Views, domain: Domain, kind: str, n: int) ->
     return found
 
 
-def measure_cut(head: Head, views: Views, domain: Domain, n: int) -> dict[str, Any]:
+def measure_cut(head: Head, views: Features, domain: Domain, n: int) -> dict[str, Any]:
     """Classes with eight photos, and one more: with one photo, with eight.  The same photos are asked about each time.
 
     *others* are unknown photos that lie nearest to a class with eight: what happens to them when the new class comes.
@@ -185,7 +185,7 @@ def measure_cut(head: Head, views: Views, domain: Domain, n: int) -> dict[str, A
     return found
 
 
-def measure_mixed_up(head: Head, views: Views, domain: Domain, n: int) -> dict[str, Any]:
+def measure_mixed_up(head: Head, views: Features, domain: Domain, n: int) -> dict[str, Any]:
     """Photos in the wrong folders: how often that is called not usable, by photos per class."""
     rng, found = np.random.default_rng(SEED), {}
     for kind in KINDS:
@@ -199,7 +199,7 @@ def measure_mixed_up(head: Head, views: Views, domain: Domain, n: int) -> dict[s
     return found
 
 
-def measure_aside(head: Head, views: Views, domain: Domain, n: int) -> dict[str, Any]:
+def measure_aside(head: Head, views: Features, domain: Domain, n: int) -> dict[str, Any]:
     """5 photos per class, with and without known unknowns of classes that are asked about nowhere."""
     way = max(2, min(WAY, domain.classes // 3))
     found: dict[str, Any] = {}
@@ -214,7 +214,7 @@ def measure_aside(head: Head, views: Views, domain: Domain, n: int) -> dict[str,
     return found
 
 
-def measure_many(head: Head, views: Views, domain: Domain) -> dict[str, Any]:
+def measure_many(head: Head, views: Features, domain: Domain) -> dict[str, Any]:
     """Tasks of 20 and 50 classes, equal and unequal, where a domain has twice as many."""
     found: dict[str, Any] = {}
     for way, n in MANY.items():

@@ -1,6 +1,6 @@
 """What the server gives of what the machine can do, with 64 clients at once, and whether every answer is the right one.
 
-    python benchmarks/serve.py [--seconds 60] [--clients 64] [--model photos-fast] [--photos 400] [--data DIR]
+    python benchmarks/serve.py [--seconds 60] [--clients 64] [--model fast] [--photos 400] [--data DIR]
     python benchmarks/serve.py --seconds 0      # only the server's worker thread against a batcher that decodes ahead
 
 Goals: no error but 429, no lost or crossed answer, memory flat, throughput at least 0.7 times that of offline batched
@@ -246,7 +246,7 @@ def compare_workers(asked: argparse.Namespace, file: Path, paths: list[Path]) ->
 def main() -> None:
     home = os.environ.get("GLOCAL_DATA")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", default="photos-fast")
+    parser.add_argument("--model", default="fast")
     parser.add_argument("--photos", type=int, default=400)
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--seconds", type=float, default=60, help="of the server under load; 0 leaves it out")

@@ -1,6 +1,6 @@
 """Answers from vectors: how many a second, and are they those from the pictures?
 
-    python benchmarks/vectors.py [--rows 200000] [--photos 500] [--model photos-protonet]
+    python benchmarks/vectors.py [--rows 200000] [--photos 500] [--model fast]
 
 Synthetic vectors of 1,280 numbers against 50 classes of 5; beside it, in the same run, the time of looking at photos.
 Then real photos: embedded once, answered from pictures and from vectors.
@@ -30,14 +30,14 @@ from glocal.bulk.workers import work
 from glocal.common.memory import keep_freed_memory
 from glocal.recognizer import Recognizer
 from glocal.recognizer.enrolled import Enrolled
-from glocal.recognizer.features import Views
+from glocal.recognizer.features import Features
 
 BLOCK = 10_000
 
 
 def synthetic(recognizer: Recognizer, rows: int, file: Path) -> None:
-    views = recognizer.contents.support.views()
-    schema, rng = vector_schema(Views(views.vec), recognizer.contents.model.name), np.random.default_rng(0)
+    views = recognizer.contents.support.features()
+    schema, rng = vector_schema(Features(views.vec), recognizer.contents.model.name), np.random.default_rng(0)
     with pq.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, BLOCK):
             vec = views.vec[rng.integers(0, len(views), BLOCK)]
@@ -57,8 +57,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rows", type=int, default=200_000)
     parser.add_argument("--photos", type=int, default=500)
-    parser.add_argument("--model", default="photos-protonet", help="of the synthetic vectors: one without local maps")
-    parser.add_argument("--models", default="photos-fast,photos-protonet", help="of the real photos")
+    parser.add_argument("--model", default="fast", help="of the synthetic vectors: one without local maps")
+    parser.add_argument("--models", default="fast", help="of the real photos")
     asked = parser.parse_args()
     keep_freed_memory()
     data = Path(os.environ["GLOCAL_DATA"]) / "caltech-photos" if "GLOCAL_DATA" in os.environ else None
@@ -68,7 +68,7 @@ def main() -> None:
         classes = {f"{i}": each for i, each in enumerate(groups(paths[:50]))}
         few = Recognizer.enroll(classes, model=asked.model, device="cpu")
         enrolled = Enrolled(few.contents.model, grow(few, 50))
-        many = Recognizer(enrolled.settled(few.contents), few.encoder, enrolled)
+        many = Recognizer(enrolled.settled(few.contents), few.embedder, enrolled)
         synthetic(many, asked.rows, home / "vectors.parquet")
         wall, busy = time.perf_counter(), time.process_time()
         Vectors(str(home / "vectors.parquet")).answer(many, JobFolder(Store(str(home / "answers"))), "many")

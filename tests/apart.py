@@ -19,7 +19,7 @@ from pathlib import Path
 
 SLOW = ("glocal.cli.main", "glocal.research.engine.train", "glocal.research.data.prepare", "glocal.serve.workspace")
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload([*SLOW, "glocal.research.torch_model", "torch._dynamo", "sklearn.datasets"])
+PROCESSES.set_forkserver_preload([*SLOW, "torch._dynamo", "sklearn.datasets"])
 
 
 def kill_after(process: BaseProcess, count: Callable[[], float], until: float, *, within: float) -> bool:

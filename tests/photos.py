@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from converted import model_file
 from glocal.recognizer import Recognizer
 from glocal.research.data.benchmarks.embedded import render
 
@@ -44,11 +45,11 @@ def write_classes(root: Path, words: Sequence[str], start: int, stop: int) -> Pa
 
 
 @cache
-def _enrolled(model: str, shots: tuple[tuple[str, int], ...]) -> Recognizer:
+def _enrolled(model: Path | str, shots: tuple[tuple[str, int], ...]) -> Recognizer:
     return Recognizer.enroll({word: some(word, 0, n) for word, n in shots}, model=model, device="cpu")
 
 
-def recognizer(shots: Mapping[str, int] | None = None, *, model: str = "embedded-gel") -> Recognizer:
+def recognizer(shots: Mapping[str, int] | None = None, *, model: Path | str | None = None) -> Recognizer:
     """Enrolled with that many photos of each; a copy of its own, changes do not reach the next caller."""
     wanted = shots or {"zero": 5, "one": 5, "two": 5}
-    return copy.copy(_enrolled(model, tuple(wanted.items())))
+    return copy.copy(_enrolled(model or model_file(), tuple(wanted.items())))

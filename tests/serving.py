@@ -16,12 +16,12 @@ import numpy as np
 import uvicorn
 from PIL import Image
 
+from converted import model_file
 from glocal.recognizer import Recognizer
 from glocal.serve.app import config_of, create_app
 from glocal.serve.security import Settings
 from glocal.serve.workspace import Workspace
 from photos import some
-from tiny_models import tiny_model
 from waiting import PATIENCE, wait_for
 
 PAGE = {"X-Glocal": "1"}  # what the page sends with every change
@@ -43,16 +43,17 @@ def uploads(word: str, start: int, stop: int) -> list[tuple[str, tuple[str, byte
 def tiny_file(folder: Path, *, shots: int = 3, words: tuple[str, ...] = ("zero", "one")) -> Path:
     """A ``.glocal`` file whose model takes a millisecond."""
     file = folder / "digits.glocal"
-    Recognizer.enroll({word: some(word, 0, shots) for word in words}, model=tiny_model(), device="cpu").save(file)
+    photos = {word: some(word, 0, shots) for word in words}
+    Recognizer.enroll(photos, model=model_file("tiny:protonet"), device="cpu").save(file)
     return file
 
 
 @contextmanager
 def listening(
-    file: Path, *, model: str = "embedded-gel", settings: Settings | None = None, recent: Path | None = None
+    file: Path, *, model: Path | str | None = None, settings: Settings | None = None, recent: Path | None = None
 ) -> Iterator[str]:
     """The address of a server that starts and ends with the block: uvicorn with a real socket, in a thread."""
-    app = create_app(Workspace(file, model=model, device="cpu", recent=recent), settings or Settings())
+    app = create_app(Workspace(file, model=model or model_file(), device="cpu", recent=recent), settings or Settings())
     config = config_of(app)
     config.port = 0
     server = uvicorn.Server(config)
@@ -69,7 +70,7 @@ def listening(
 
 @contextmanager
 def client(
-    file: Path, *, model: str = "embedded-gel", settings: Settings | None = None, recent: Path | None = None
+    file: Path, *, model: Path | str | None = None, settings: Settings | None = None, recent: Path | None = None
 ) -> Iterator[httpx.Client]:
     """The same as the page asks it."""
     with (

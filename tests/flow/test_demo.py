@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from converted import model_file
 from glocal.cli.main import app
 from glocal.recognizer import Recognizer
 from glocal.research.backbones import build_backbone
@@ -95,7 +96,7 @@ def test_the_same_report_of_ones_own_photos(tmp_path: Path) -> None:
     photos = write_classes(tmp_path / "my photos", ("zero", "one", "two"), 0, 6)
     write(photos / "unknown", "six", 0, 5)
     (photos / "one" / "bad.png").write_bytes(b"no picture")
-    command = ["demo", "--photos", str(photos), "--out", str(tmp_path / "out"), "--model", "embedded-gel"]
+    command = ["demo", "--photos", str(photos), "--out", str(tmp_path / "out"), "--model", model_file("embedded-gel")]
     done = CliRunner().invoke(app, [*command, "--device", "cpu"])
     assert done.exit_code == 0, done.output
     assert "named right:" in done.output

@@ -171,7 +171,7 @@ def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, g
 def test_the_recognizer_says_the_same_from_views_alone(home: Path) -> None:
     who = recognizer()
     [answered] = who.batches(sorted((home / "new" / "one").iterdir()))
-    found = who.decide(answered.batch.views)
+    found = who.decide(answered.batch.features)
     assert found.label == [each.label for each in answered.answers]
     assert found.nearest == [each.nearest for each in answered.answers]
     np.testing.assert_allclose(found.probability, [each.probability for each in answered.answers])

@@ -17,7 +17,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from exports import graphs
+from converted import model_file
 from faults import full
 from glocal.bulk.results import ResultFile
 from glocal.cli import practical
@@ -25,7 +25,6 @@ from glocal.cli.main import app
 from glocal.recognizer import Recognizer
 from glocal.recognizer import explanation as explain
 from glocal.recognizer.file import read_manifest
-from glocal.research.convert import onnx as exporting
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
 
@@ -39,7 +38,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_classes(home / "photos", KNOWN, 0, 8)
     for word in WORDS:
         write(home / "new", word, 40, 45, prefix=f"{word}-")
-    glocal("enroll", home / "photos", "-o", home / "digits.glocal", "--model", "embedded-gel", "--device", "cpu")
+    glocal(
+        "enroll",
+        home / "photos",
+        "-o",
+        home / "digits.glocal",
+        "--model",
+        model_file(),
+        "--device",
+        "cpu",
+    )
     return home
 
 
@@ -79,7 +87,7 @@ def test_what_programs_read(home: Path, tmp_path: Path) -> None:
     checked = json.loads(said.stdout)
     assert (checked["accuracy"]["n"], checked["caught"]["n"]) == (40, 0)
     inspected = json.loads(glocal("inspect", file, "--json", *cpu).stdout)
-    assert (inspected["model"]["name"], inspected["classes"][-1]["name"]) == ("embedded-gel", "six")
+    assert (inspected["model"]["encoder"]["name"], inspected["classes"][-1]["name"]) == ("embedded-gel", "six")
 
 
 def test_a_check_with_the_photos_that_taught_it_says_so(home: Path, tmp_path: Path) -> None:
@@ -170,17 +178,12 @@ def test_a_second_run_at_one_file_of_answers_is_refused(home: Path, tmp_path: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
 
 
-@pytest.mark.parametrize("command", ["enroll", "export"])
 def test_of_two_that_make_the_same_file_the_second_is_told(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both began when it was not there."""
-    monkeypatch.setattr(exporting, "trace", lambda _: graphs("embedded-gel"))
     out = tmp_path / "same.glocal"
-    words = {
-        "enroll": ("enroll", home / "photos", "-o", out, "--model", "embedded-gel", "--device", "cpu"),
-        "export": ("export", home / "digits.glocal", "-o", out, "--device", "cpu"),
-    }[command]
+    words = ("enroll", home / "photos", "-o", out, "--model", model_file(), "--device", "cpu")
     members = zipfile.ZipFile
 
     def late(*given: Any, **how: Any) -> zipfile.ZipFile:
@@ -200,13 +203,10 @@ def test_of_two_that_make_the_same_file_the_second_is_told(
 def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:
     cpu = ("--device", "cpu")
     file = Path(shutil.copy(home / "digits.glocal", tmp_path / "my digits.glocal"))
-    enroll = ("enroll", home / "photos", "-o", file, "--model", "embedded-gel", *cpu)
-    export = ("export", home / "digits.glocal", "-o", file)
+    enroll = ("enroll", home / "photos", "-o", file, "--model", model_file(), *cpu)
     before = file.read_bytes()
-    for command in (enroll, export):
-        assert "my digits.glocal is there already; write over it with --force" in str(
-            glocal(*command, code=1).exception
-        )
+    said = str(glocal(*enroll, code=1).exception)
+    assert "my digits.glocal is there already; write over it with --force" in said
     photo = write(tmp_path, "zero", 50, 51)[0]
     for option, name in (("--csv", "out.csv"), ("--jsonl", "out.jsonl"), ("--explain", "why")):
         predict = ("predict", file, photo, option, tmp_path / name, *cpu)
@@ -244,7 +244,7 @@ def test_enroll_takes_unknown_for_known_unknowns_and_says_so(tmp_path: Path, mon
     write_classes(tmp_path / "photos", KNOWN[:2], 0, 5)
     write(tmp_path / "photos" / "Unknown", "six", 0, 4)
     write(tmp_path / "more", "seven", 0, 3)
-    enroll = ("enroll", tmp_path / "photos", "--model", "embedded-gel", "--device", "cpu", "--force")
+    enroll = ("enroll", tmp_path / "photos", "--model", model_file(), "--device", "cpu", "--force")
     asked, findings = [], Recognizer.findings
     monkeypatch.setattr(Recognizer, "findings", lambda self: asked.append(self) or findings(self))
     said = glocal(*enroll, "-o", tmp_path / "one.glocal").output

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from apart import start
+from converted import model_file
 from glocal.cli.main import app
 from glocal.common.errors import DataError, GlocalError
 from glocal.serve.app import address, listen
@@ -72,7 +73,7 @@ def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:
 
 def test_a_token_and_a_new_file(tmp_path: Path) -> None:
     file = tmp_path / "new.glocal"
-    words = ("--model", "embedded-gel", "--token", "long-enough")
+    words = ("--model", str(model_file()), "--token", "long-enough")
     with serving(file, *words, ends=signal.SIGINT) as (_, where):
         assert where.endswith("/?token=long-enough")
         root = where.partition("?")[0]
@@ -87,7 +88,7 @@ def test_a_token_and_a_new_file(tmp_path: Path) -> None:
 
 
 def test_a_token_of_the_environment_is_not_shown_and_may_have_any_letters(tmp_path: Path) -> None:
-    token, words = "übergroßeSchlüssel", ("--model", "embedded-gel")
+    token, words = "übergroßeSchlüssel", ("--model", str(model_file()))
     with serving(tmp_path / "new.glocal", *words, ends=signal.SIGTERM, GLOCAL_TOKEN=token) as (_, where):
         assert where.endswith("/?token=...")
         root = where.partition("?")[0]

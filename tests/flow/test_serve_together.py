@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from converted import model_file
 from glocal.common.files import write_text
 from glocal.recognizer import Recognizer
 from glocal.recognizer.photos.sources import as_source
@@ -202,7 +203,7 @@ def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
 def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "new.glocal"
     theirs = tiny_file(tmp_path).read_bytes()
-    served = Workspace(file, model="embedded-gel", device="cpu")
+    served = Workspace(file, model=model_file("embedded-gel"), device="cpu")
     served.add_class("zero", [as_source(pixels, "a") for pixels in some("zero", 0, 2)])
 
     def written(path: Path, text: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from converted import model_file
 from glocal.recognizer import Recognizer
 from glocal.recognizer.calibration.leave_one_out import Measured
 from glocal.recognizer.diagnosis.advice import advice, thresholds_moved
@@ -17,7 +18,7 @@ from refusal import refused
 
 
 def found(photos: object) -> dict[str, list[str]]:
-    who = Recognizer.enroll(photos, model="embedded-gel", device="cpu")
+    who = Recognizer.enroll(photos, model=model_file("embedded-gel"), device="cpu")
     kinds: dict[str, list[str]] = {}
     for each in who.findings():
         kinds.setdefault(each.kind, []).append(each.text)
@@ -31,7 +32,7 @@ def test_copies_are_left_out_and_near_copies_told_of(rows: int, monkeypatch: pyt
     darker = (zero[1] * 0.9).astype(np.uint8)
     kinds = found({"zero": [*zero, zero[3], darker], "one": some("one", 0, 6)})
     assert kinds["duplicate"] == ["left out zero/6: the same picture as zero/3 of 'zero'; remove it"]
-    who = Recognizer.enroll({"zero": zero, "one": some("one", 0, 6)}, model="embedded-gel", device="cpu")
+    who = Recognizer.enroll({"zero": zero, "one": some("one", 0, 6)}, model=model_file("embedded-gel"), device="cpu")
     assert who.add_photos("zero", zero[:1])[0].text == "left out zero/0: 'zero' has it already"
     [near] = kinds["near duplicate"]
     assert near.startswith("zero/1 of 'zero' and zero/7 are nearly the same picture; keep one")

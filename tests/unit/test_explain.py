@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from converted import model_file
 from glocal.recognizer import Recognizer
 from glocal.recognizer.explanation import PHOTO, explain, nearest_photos, partners, write_explanation
-from glocal.recognizer.features import FOREIGN, Array, Views, class_maps
+from glocal.recognizer.features import FOREIGN, Array, Features, class_maps
 from glocal.recognizer.support import Bank
 from photos import recognizer, some
 
@@ -23,18 +24,18 @@ def loop_best(local: Array, other: Array) -> list[float]:
     return [max(float(u @ v / np.linalg.norm(u) / np.linalg.norm(v)) for v in b) for u in a]
 
 
-def support(seed: int = 0) -> tuple[Views, Array]:
+def support(seed: int = 0) -> tuple[Features, Array]:
     rng = np.random.default_rng(seed)
     label = np.array([0, 0, 0, 1, 1, 2])
     local = rng.standard_normal((6, 5, 2, 3)) + label.reshape(-1, 1, 1, 1)
-    return Views(rng.standard_normal((6, 4)), local), label
+    return Features(rng.standard_normal((6, 4)), (local,)), label
 
 
 def test_the_level_is_what_nine_of_ten_foreign_patches_stay_below() -> None:
     views, label = support()
     maps = class_maps(views, label)
-    means = [views.local[label == c].mean(axis=0) for c in range(3)]
-    foreign = [x for c in range(3) for i in range(6) if label[i] != c for x in loop_best(views.local[i], means[c])]
+    means = [views.map[label == c].mean(axis=0) for c in range(3)]
+    foreign = [x for c in range(3) for i in range(6) if label[i] != c for x in loop_best(views.map[i], means[c])]
     assert maps is not None
     assert maps.n_patches == 6
     assert abs(maps.level - np.quantile(foreign, FOREIGN)) < 1e-12
@@ -46,16 +47,16 @@ def test_matching_counts_patches_above_the_level_and_a_support_photo_does_withou
     query, of = np.random.default_rng(7).standard_normal((4, 5, 2, 3)) + 1, np.array([2, 0, 1, 1])
     found = maps.match(query, of)
     for i in range(4):
-        mean = views.local[label == of[i]].mean(axis=0)
+        mean = views.map[label == of[i]].mean(axis=0)
         assert found[i].tolist() == [x >= maps.level for x in loop_best(query[i], mean)]
     assert 0 < found.sum() < found.size
     views, label = support()
     maps = class_maps(views, label)
     rows = np.array([1, 4])
-    found = maps.match_without(views.local[rows], label[rows])
-    rest = [views.local[[0, 2]].mean(axis=0), views.local[3]]
+    found = maps.match_without(views.map[rows], label[rows])
+    rest = [views.map[[0, 2]].mean(axis=0), views.map[3]]
     for i, row in enumerate(rows.tolist()):
-        assert found[i].tolist() == [x >= maps.level for x in loop_best(views.local[row], rest[i])]
+        assert found[i].tolist() == [x >= maps.level for x in loop_best(views.map[row], rest[i])]
 
 
 def test_maps_are_means_of_classes_in_any_order_and_need_rivals() -> None:
@@ -63,14 +64,14 @@ def test_maps_are_means_of_classes_in_any_order_and_need_rivals() -> None:
     label = np.array([2, 0, 1, 0, 2, 2])
     maps = class_maps(views, label)
     for c in range(3):
-        np.testing.assert_allclose(maps.mean[c], views.local[label == c].mean(axis=0), atol=1e-12)
+        np.testing.assert_allclose(maps.mean[c], views.map[label == c].mean(axis=0), atol=1e-12)
     views, label = support()
-    assert class_maps(Views(views.vec), label) is None
+    assert class_maps(Features(views.vec), label) is None
     assert class_maps(views.rows(label == 0), label[label == 0]) is None
 
 
 def bank(vec: Array, local: Array | None = None) -> Bank:
-    return Bank((), Views(vec, local), np.empty(0, np.uint8))
+    return Bank((), Features(vec, () if local is None else (local,)), np.empty(0, np.uint8))
 
 
 def test_partners_are_the_patches_most_alike_and_that_photo_comes_first() -> None:
@@ -80,7 +81,7 @@ def test_partners_are_the_patches_most_alike_and_that_photo_comes_first() -> Non
     found = {match.patch: (match.photo, match.partner) for match in partners(query, photos, [1, 0, 2], range(6))}
     assert found == {0: (0, 4), 1: (2, 1), 2: (2, 2), 3: (2, 3), 4: (2, 4), 5: (1, 2)}
     assert [match.patch for match in partners(query, photos, [1, 0, 2], {4})] == [4]
-    assert nearest_photos(Views(np.array([[0.1, 0.9, 0.3]])), bank(np.eye(3))) == [1, 2, 0]
+    assert nearest_photos(Features(np.array([[0.1, 0.9, 0.3]])), bank(np.eye(3))) == [1, 2, 0]
 
 
 def test_an_overlay_shows_the_query_and_frames_what_matches(tmp_path: Path) -> None:
@@ -114,8 +115,8 @@ def test_a_thumbnail_that_is_cut_short_is_an_empty_place(tmp_path: Path) -> None
 
 
 def test_a_method_without_patches_shows_photos_alone() -> None:
-    who = recognizer(model="embedded-protonet")
+    who = recognizer(model=model_file("embedded-protonet"))
     [found] = who.batches(some("one", 20, 21))
-    assert who.enrolled.matching_patches(found.batch.views, "one") is None
+    assert who.enrolled.matching_patches(found.batch.features, "one") is None
     image = np.asarray(explain(who, found.batch, 0, found.answers[0])).astype(int)
     assert (abs(image - [217, 72, 15]).sum(axis=2) < 30).sum() == 0

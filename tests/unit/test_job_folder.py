@@ -14,7 +14,7 @@ from glocal.bulk import job as jobs
 from glocal.bulk.job import Job, JobFolder, part_rows
 from glocal.bulk.rows import ANSWERS, error_rows
 from glocal.bulk.store import Store
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 from refusal import refused
 
 JOB = Job("answers", "x.glocal", "maker", ("photos",))

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from glocal.recognizer.calibration import leave_one_out as module
 from glocal.recognizer.calibration.decision import Promise, compute_threshold
@@ -19,39 +18,35 @@ from glocal.recognizer.calibration.leave_one_out import (
     single_photos,
     strangers,
 )
-from glocal.recognizer.features import Labels, Views
-from glocal.research.methods import METHODS, ridge
-from glocal.research.methods.protonet import ProtoNet
-from glocal.research.torch_model import TorchHead
+from glocal.recognizer.features import Features, Labels, unit
+from glocal.recognizer.heads import ridge
+from glocal.recognizer.heads.head import Head
+from glocal.recognizer.heads.prototypes import Prototypes
+from glocal.recognizer.heads.ridge import Ridge
 from photos import recognizer, some
 
-PROTONET = TorchHead(ProtoNet(5, distance="cosine", open_score="distance"))
+PROTONET = Prototypes()
 
 
-def task() -> tuple[Views, Labels]:
+def task() -> tuple[Features, Labels]:
     rng, label = np.random.default_rng(0), np.array([0, 0, 0, 1, 2, 2])
     vec = rng.standard_normal((6, 8)) + label[:, None]
     local = rng.standard_normal((6, 4, 2, 2)) + label.reshape(-1, 1, 1, 1)
-    return Views(vec.astype(np.float32), local.astype(np.float32)), label
-
-
-def gel() -> TorchHead:
-    torch.manual_seed(0)
-    return TorchHead(METHODS["gel"](8, distance="cosine").eval())
+    return Features(unit(vec), (unit(local, axis=1),)), label
 
 
 def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> None:
     views, label = task()
-    views.vec[1], views.local[1] = views.vec[0], views.local[0]
-    found = leave_one_out(Trials(gel(), views, label))
+    views.vec[1], views.local[0][1] = views.vec[0], views.local[0][0]
+    found = leave_one_out(Trials(Ridge(), views, label))
     assert sorted(each.photo for each in found) == [0, 1, 2, 4, 5]
     for each in found:
         assert int(label[each.photo]) == each.label
-        assert each.score == torch.tensor(each.parts["E_c"]).add(each.parts["E_f"]).item()
+        assert each.score == pytest.approx(each.parts["E_c"] + each.parts["E_f"])
 
 
 def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    (views, label), head = task(), gel()
+    (views, label), head = task(), Ridge()
     monkeypatch.setattr(module, "FEW_PAIRS", 0)
     found = {each.photo: each for each in left_out_scores(Trials(head, views, label), changed={2})}
     assert found.keys() == {4, 5}
@@ -93,7 +88,7 @@ def test_scores_follow_their_class_to_its_new_place() -> None:
 
 def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
     vec, label = np.random.default_rng(0).standard_normal((8, 5)), np.array([0, 0, 0, 1, 2, 2, 2, 2])
-    found = leave_one_out(Trials(PROTONET, Views(vec), label))
+    found = leave_one_out(Trials(PROTONET, Features(vec), label))
     assert sorted((one.label, one.shots) for one in found) == [(0, 2)] * 3 + [(2, 3)] * 4
     for turn in range(3):  # the photos of one turn are left out together
         out = [turn, 4 + turn]
@@ -101,12 +96,12 @@ def test_left_out_scores_are_those_of_enrolling_without_the_photo() -> None:
         means = [vec[[i for i in kept if label[i] == c]].mean(axis=0) for c in range(3)]
         for one in (one for one in found if one.photo in out):
             assert one.score == pytest.approx(-max(cosine(vec[one.photo], mean) for mean in means) / 0.1, abs=1e-4)
-    assert leave_one_out(Trials(PROTONET, Views(vec[:2]), np.array([0, 1]))) == []
+    assert leave_one_out(Trials(PROTONET, Features(vec[:2]), np.array([0, 1]))) == []
 
 
 def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
     vec, label = np.random.default_rng(1).standard_normal((7, 5)), np.array([0, 2, 1, 1, 2, 0, 1])
-    found = strangers(Trials(PROTONET, Views(vec), label))
+    found = strangers(Trials(PROTONET, Features(vec), label))
     assert sorted(each.photo for each in found) == list(range(7))
     for each in found:
         assert each.label == label[each.photo] != each.nearest
@@ -114,12 +109,12 @@ def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
         best = {c: cosine(vec[each.photo], mean) / 0.1 for c, mean in means.items()}
         assert each.score == pytest.approx(-max(best.values()), abs=1e-4)
         assert best[each.nearest] == max(best.values())
-    assert strangers(Trials(PROTONET, Views(vec[:2]), np.array([0, 0]))) == []
+    assert strangers(Trials(PROTONET, Features(vec[:2]), np.array([0, 0]))) == []
 
 
 def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are() -> None:
     vec, label = np.random.default_rng(2).standard_normal((7, 5)), np.array([0, 0, 0, 1, 1, 2, 0])
-    found = single_photos(Trials(PROTONET, Views(vec), label))
+    found = single_photos(Trials(PROTONET, Features(vec), label))
     assert {(each.label, each.shots) for each in found} == {(0, 1)}  # the only class with three or more
     rows = [0, 1, 2, 6]
     expected = []
@@ -130,11 +125,8 @@ def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are
 
 
 def test_known_unknowns_are_scored_without_themselves() -> None:
-    torch.manual_seed(0)
-    head = TorchHead(METHODS["ridge"](4).eval())
-    maps = torch.rand(9, 4, 2, 2)
-    seen = METHODS["ridge"](4).embed(maps)
-    views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
+    head, rng = Ridge(), np.random.default_rng(0)
+    views = Features(unit(rng.random((9, 8))), (unit(rng.random((9, 4, 2, 2)), axis=1),))
     support, label, aside = views.rows(slice(0, 6)), np.array([0, 0, 0, 1, 1, 1]), views.rows(slice(6, 9))
     found = measure(head, support, label, aside=aside).unknown
     assert [each.photo for each in found] == [0, 1, 2]
@@ -145,23 +137,21 @@ def test_known_unknowns_are_scored_without_themselves() -> None:
         assert each.score == pytest.approx(float(score), abs=1e-6)
 
 
-def ridge_task(shots: list[int], aside: int) -> tuple[TorchHead, Views, Labels, Views]:
+def ridge_task(shots: list[int], aside: int) -> tuple[Head, Features, Labels, Features]:
     """Classes in turns, photos of a class alike; the last ``aside`` photos are known unknowns."""
-    rng = torch.Generator().manual_seed(5)
+    rng = np.random.default_rng(5)
     label = np.concatenate([np.arange(len(shots))[np.array(shots) > turn] for turn in range(max(shots))])
-    centre = torch.rand(len(shots), 4, 3, 3, generator=rng)
-    maps = torch.cat([centre[label], torch.rand(aside, 4, 3, 3, generator=rng)])
-    method = METHODS["ridge"](4, side=3).double().eval()
-    seen = method.embed((maps + 0.5 * torch.rand(maps.shape, generator=rng)).double())
-    views = Views(seen.vec.numpy(), seen.local.numpy())  # type: ignore[union-attr]
-    return TorchHead(method), views.rows(slice(len(label))), label, views.rows(slice(len(label), None))
+    maps = np.concatenate([rng.random((len(shots), 4, 3, 3))[label], rng.random((aside, 4, 3, 3))])
+    maps += 0.5 * rng.random(maps.shape)
+    views = Features(unit(maps.mean(axis=(2, 3))), (unit(maps, axis=1),))
+    return Ridge(), views.rows(slice(len(label))), label, views.rows(slice(len(label), None))
 
 
-def slow_measure(head: TorchHead, views: Views, label: Labels, aside: Views) -> list[list[tuple[float, int, int]]]:
+def slow_measure(head: Head, views: Features, label: Labels, aside: Features) -> list[list[tuple[float, int, int]]]:
     """(score, photo, nearest) of those left out, single ones, strangers and known unknowns, enrolled anew each time."""
     shots, n = np.bincount(label), len(label)
 
-    def scored(kept: list[int], asked: Views, photos: list[int], classes: list[int], rest: Views) -> list:
+    def scored(kept: list[int], asked: Features, photos: list[int], classes: list[int], rest: Features) -> list:
         place = {c: i for i, c in enumerate(classes)}
         state = module.enroll(head, views.rows(kept), np.array([place[label[i]] for i in kept]), rest)
         found = head.compare(state, asked)
@@ -209,8 +199,8 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
 
 def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     pairs = []
-    match = ridge.cell_match
-    monkeypatch.setattr(ridge, "cell_match", lambda a, b: pairs.append(len(a) * len(b)) or match(a, b))
+    match = Ridge.match
+    monkeypatch.setattr(Ridge, "match", lambda *given: pairs.append(given[3][0] * given[3][1]) or match(*given))
     head, views, label, aside = ridge_task([4, 4, 4], 3)
     measure(head, views, label, aside=aside)
     assert pairs == [15 * 15]
@@ -228,7 +218,7 @@ def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding(monkeyp
 
 
 def test_many_photos_are_asked_about_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    (views, label), head = task(), gel()
+    (views, label), head = task(), Ridge()
     whole = leave_one_out(Trials(head, views, label))
     monkeypatch.setattr(module, "AT_ONCE", 1)
     turns = leave_one_out(Trials(head, views, label))

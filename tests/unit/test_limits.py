@@ -12,8 +12,8 @@ from glocal.recognizer.calibration.limits import limits, student_quantile
 from glocal.recognizer.calibration.threshold import LeftOut
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
-from glocal.recognizer.features import Labels, Views
-from glocal.recognizer.model import Scores, Trial, trials
+from glocal.recognizer.features import Features, Labels
+from glocal.recognizer.heads.head import Scores, Trial, trials
 
 WAY, DIM, PHOTO = 5, 24, 0.9
 
@@ -26,26 +26,26 @@ class Nearest:
     def __init__(self, scale: float = 1.0, shift: float = 0.0) -> None:
         self.scale, self.shift = scale, shift
 
-    def enroll(self, support: Views, label: Labels) -> np.ndarray:
+    def enroll(self, support: Features, label: Labels) -> np.ndarray:
         return np.stack([support.vec[label == c].mean(axis=0) for c in range(int(label.max()) + 1)])
 
-    def compare(self, state: np.ndarray, query: Views) -> Scores:
+    def compare(self, state: np.ndarray, query: Features) -> Scores:
         distance = np.linalg.norm(query.vec[:, None] - state[None], axis=2)
         return Scores(-distance, self.shift + self.scale * distance.min(axis=1), {})
 
-    def trials(self, support: Views, asked: Views) -> Trial:
+    def trials(self, support: Features, asked: Features) -> Trial:
         return trials(self, support, asked)
 
 
-def task(rng: np.random.Generator, shots: list[int], queries: int = 20) -> tuple[Views, Labels, Views, Labels]:
+def task(rng: np.random.Generator, shots: list[int], queries: int = 20) -> tuple[Features, Labels, Features, Labels]:
     """Classes around random centres, some wider than others; unknown ones are of further classes."""
     centre, wide = rng.standard_normal((len(shots) + 3, DIM)), PHOTO * rng.uniform(0.7, 1.3, len(shots) + 3)
 
     def photos(c: int, n: int) -> np.ndarray:
         return centre[c] + wide[c] * rng.standard_normal((n, DIM))
 
-    support = Views(np.concatenate([photos(c, n) for c, n in enumerate(shots)]))
-    known = Views(np.concatenate([photos(c, queries) for c in range(len(shots))]))
+    support = Features(np.concatenate([photos(c, n) for c, n in enumerate(shots)]))
+    known = Features(np.concatenate([photos(c, queries) for c in range(len(shots))]))
     return support, np.repeat(np.arange(len(shots)), shots), known, np.repeat(np.arange(len(shots)), queries)
 
 
@@ -105,7 +105,7 @@ def test_another_unit_of_the_score_gives_the_same_decisions() -> None:
     )
     assert one.per_class is not None
     assert other.per_class == pytest.approx([7 * value - 3 for value in one.per_class])
-    single = Views(support.vec[::4]), label[::4]
+    single = Features(support.vec[::4]), label[::4]
     one, other = (
         compute_threshold(Promise(0.1), [1] * WAY, measure(head, *single)) for head in (Nearest(), Nearest(7.0, -3.0))
     )
@@ -148,7 +148,7 @@ def test_a_wide_class_gets_a_higher_limit() -> None:
     rng, head = np.random.default_rng(4), Nearest()
     centre = 3 * rng.standard_normal((2, DIM))
     vec = np.concatenate([centre[0] + 0.3 * rng.standard_normal((8, DIM)), centre[1] + rng.standard_normal((8, DIM))])
-    found = limits([8, 8], measure(head, Views(vec), np.repeat([0, 1], 8)), 0.1)
+    found = limits([8, 8], measure(head, Features(vec), np.repeat([0, 1], 8)), 0.1)
     assert found is not None
     assert found.per_class[1] > found.per_class[0] + 0.5
 
@@ -159,7 +159,7 @@ def test_a_smaller_promise_is_a_higher_threshold_and_one_photo_promises_nothing(
         measured = measure(Nearest(), support, label)
         values = [compute_threshold(Promise(share), [shots] * WAY, measured).value for share in (0.3, 0.1, 0.05, 0.02)]
         assert values == sorted(values)
-    found = compute_threshold(Promise(), [1], measure(Nearest(), Views(np.ones((1, 3))), np.array([0])))
+    found = compute_threshold(Promise(), [1], measure(Nearest(), Features(np.ones((1, 3))), np.array([0])))
     assert (found.value, found.source, found.expected) == (float("inf"), "none", None)
     assert found.warnings
 
@@ -199,7 +199,7 @@ def test_the_outlook_tells_guessing_from_knowing_and_asks_for_a_second_class() -
     assert good.usable
     assert good.named_right is not None
     assert good.named_right.value > 0.6
-    noise = Views(rng.standard_normal((30, DIM)))
+    noise = Features(rng.standard_normal((30, DIM)))
     measured = measure(head, noise, label)
     bad = outlook([6] * WAY, Decision(compute_threshold(Promise(), [6] * WAY, measured), measured))
     assert bad.usable is False

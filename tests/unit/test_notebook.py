@@ -12,7 +12,7 @@ SHAPE = {"way": 3, "unknown_way": 2, "query": 3, "tasks": 4, "device": "cpu"}
 
 def test_a_recognizer_and_its_answers() -> None:
     who = recognizer({"zero": 5, "one": 3})
-    assert repr(who) == "<Recognizer of 2 classes (zero, one), 8 photos, embedded-gel>"
+    assert repr(who) == "<Recognizer of 2 classes (zero, one), 8 photos, frozen-gel on embedded-gel>"
     who.rename_class("zero", HOSTILE.replace("/", "|"))
     shown = who._repr_html_()
     assert shown.count("<img") == 8

@@ -11,14 +11,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from exports import onnx_model
+from converted import converted, model_file
 from glocal.recognizer import Recognizer, Unreadable
 from glocal.recognizer.support import Bank
-from glocal.research.engine.checkpoint import Model, load_model, save_model
-from glocal.research.methods.ridge import KernelRidge
 from photos import digits, recognizer, some, write, write_classes
 from refusal import refused
-from tiny_models import tiny_model
 
 MIXED = {"zero": 1, "one": 7, "two": 3}
 
@@ -28,7 +25,7 @@ def labels(who: Recognizer, word: str, start: int = 20, stop: int = 40) -> list[
 
 
 def enrolled(photos: object, **how: object) -> Recognizer:
-    return Recognizer.enroll(photos, **({"model": "embedded-gel", "device": "cpu"} | how))
+    return Recognizer.enroll(photos, **({"model": model_file(), "device": "cpu"} | how))
 
 
 def test_it_names_what_it_knows_and_calls_the_rest_unknown() -> None:
@@ -184,9 +181,9 @@ def test_a_threshold_by_hand_is_kept_and_those_by_class_decide_by_the_nearest() 
 
 
 def test_known_unknowns_take_part(tmp_path: Path) -> None:
-    who = enrolled({"zero": some("zero", 0, 1)}, unknown=some("six", 0, 8), model="embedded-protonet")
+    who = enrolled({"zero": some("zero", 0, 1)}, unknown=some("six", 0, 8), model=model_file("embedded-protonet"))
     assert who.threshold.source == "known unknowns"
-    scores = who.compare(who.contents.unknown.views).open_score
+    scores = who.compare(who.contents.unknown.features).open_score
     assert who.threshold.value == pytest.approx(np.quantile(scores, 0.05))
     who.save(tmp_path / "a.glocal")
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
@@ -195,7 +192,7 @@ def test_known_unknowns_take_part(tmp_path: Path) -> None:
 
 
 def test_a_head_that_cannot_learn_from_known_unknowns_says_what_they_are_good_for() -> None:
-    who = enrolled({word: some(word, 0, 5) for word in ("zero", "one", "two")}, model="embedded-protonet")
+    who = enrolled({word: some(word, 0, 5) for word in ("zero", "one", "two")}, model=model_file("embedded-protonet"))
     before = who.threshold
     assert "unknown unused" in {each.kind for each in who.add_unknown(some("six", 0, 8))}
     assert who.threshold == before
@@ -204,17 +201,14 @@ def test_a_head_that_cannot_learn_from_known_unknowns_says_what_they_are_good_fo
 
 
 def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: Path) -> None:
-    there = load_model("embedded-protonet")
-    record = there.record | {"method": {"name": "ridge", "settings": {}}}
-    save_model(tmp_path / "ridge.safetensors", Model(there.backbone, KernelRidge(there.backbone.channels), record))
     classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
-    who = enrolled(classes, model=tmp_path / "ridge.safetensors")
-    before = who.compare(who.encoder.embed(some("six", 30, 50))).open_score.mean()
-    known = who.compare(who.encoder.embed(some("one", 30, 50))).open_score.mean()
+    who = enrolled(classes, model=None)
+    before = who.compare(who.embedder.embed(some("six", 30, 50))).open_score.mean()
+    known = who.compare(who.embedder.embed(some("one", 30, 50))).open_score.mean()
     who.add_unknown(some("six", 0, 8))
     assert len(who.contents.unknown) == 8
-    after = who.compare(who.encoder.embed(some("six", 30, 50))).open_score.mean()
-    assert after - who.compare(who.encoder.embed(some("one", 30, 50))).open_score.mean() > before - known
+    after = who.compare(who.embedder.embed(some("six", 30, 50))).open_score.mean()
+    assert after - who.compare(who.embedder.embed(some("one", 30, 50))).open_score.mean() > before - known
     with refused("photo-in-two-classes"):
         who.add_unknown(some("one", 0, 1))
     assert len(who.add_unknown(some("six", 0, 8))) >= 0
@@ -246,14 +240,14 @@ def room(who: Recognizer) -> dict[str, float]:
 @pytest.mark.parametrize(
     ("model", "shots"),
     [
-        *(("torch", shots) for shots in ({"zero": 1}, {"zero": 40}, {"zero": 1, "one": 1}, MIXED)),
-        *(("onnx", shots) for shots in ({"zero": 1}, MIXED)),
+        *((None, shots) for shots in ({"zero": 1}, {"zero": 40}, {"zero": 1, "one": 1}, MIXED)),
+        *(("embedded-gel", shots) for shots in ({"zero": 1}, MIXED)),
     ],
 )
-def test_any_number_of_classes_and_photos(shots: dict[str, int], model: str, tmp_path: Path) -> None:
-    """A new recognizer with a model of each kind; the file of one changes no answer."""
+def test_any_number_of_classes_and_photos(shots: dict[str, int], model: str | None, tmp_path: Path) -> None:
+    """With a built-in and with a converted model; the file of one changes no answer."""
     photos = {word: some(word, 0, n) for word, n in shots.items()}
-    who = enrolled(photos, model="embedded-gel" if model == "torch" else onnx_model())
+    who = enrolled(photos, model=model and model_file(model))
     who.save(tmp_path / "a.glocal")
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
     asked = [*some("zero", 50, 52), *some("six", 20, 22)]
@@ -353,22 +347,31 @@ def test_a_threshold_that_calls_everything_unknown_is_refused() -> None:
 
 def test_models_that_cannot_serve_are_refused() -> None:
     photos = {"zero": some("zero", 0, 2)}
-    with refused("transductive", "oslo"):
-        enrolled(photos, model=tiny_model("oslo"))
-    with refused("too-few-classes", "rfdnet", "2 classes, got 1"):
-        enrolled(photos, model=tiny_model("rfdnet"))
+    with refused("too-few-classes", "frozen-gel", "2 classes, got 1"):
+        enrolled(photos, model=replace(converted(), min_way=2))
     with refused("too-few-classes", "'entropy'", "with --score: nearest"):
-        enrolled(photos, model="embedded-protonet", score="entropy")
-    with refused("recipe", "'entropy'"):
-        enrolled(photos, model=onnx_model(), score="entropy")
+        enrolled(photos, model=model_file("embedded-protonet"), score="entropy")
+    with refused("open-score", "E, E_c, E_f, got 'entropy'"):
+        enrolled(photos, model=None, score="entropy")
+    with refused("no-head", "there is no head 'rigde'; did you mean 'ridge'?"):
+        enrolled(photos, model=None, head="rigde")
+    with refused("no-encoder", "there is no encoder 'fats'; did you mean 'fast'?"):
+        enrolled(photos, model=None, encoder="fats")
 
 
-def test_a_model_in_memory_and_another_score(tmp_path: Path) -> None:
+def test_an_encoder_of_ones_own_under_a_head_of_ours() -> None:
+    classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
+    who = enrolled(classes, model=None, encoder=model_file(), head="prototypes")
+    assert labels(who, "one").count("one") >= 16
+    assert np.linalg.norm(who.contents.support.features().vec, axis=1) == pytest.approx(1)
+
+
+def test_a_converted_model_in_memory_and_another_score(tmp_path: Path) -> None:
     photos = {word: list(images[:3]) for word, images in digits().items()}
-    who = enrolled(photos, model=tiny_model("snatcher-f"), score="distance")
+    who = enrolled(photos, model=converted(), score="distance")
     who.save(tmp_path / "a.glocal")
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
-    assert back.contents.model.open_score == "distance"
+    assert back.contents.model.head.open_score == "distance"
     assert back.predict(some("one", 9, 10)) == who.predict(some("one", 9, 10))
     same = enrolled(photos, model=tmp_path / "a.glocal")
     assert same.contents.identity == who.contents.identity, "the model of a file"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from converted import model_file
 from glocal.cli.printing import check_report, threshold_lines
 from glocal.recognizer import Recognizer
 from glocal.recognizer.diagnosis.check import Rate, check
@@ -89,11 +90,11 @@ def test_a_folder_is_found_under_the_name_it_was_enrolled_with(tmp_path: Path) -
 
 def test_a_threshold_that_promises_nothing_is_not_said_to(tmp_path: Path) -> None:
     write(tmp_path / "zero", "zero", 20, 22)
-    one_photo = recognizer({"zero": 1}, model="embedded-protonet")
+    one_photo = recognizer({"zero": 1}, model=model_file("embedded-protonet"))
     by_unknowns = Recognizer.enroll(
         {"zero": some("zero", 0, 1)},
         unknown=some("six", 0, 8),
-        model="embedded-protonet",
+        model=model_file("embedded-protonet"),
         device="cpu",
     )
     by_hand = recognizer()

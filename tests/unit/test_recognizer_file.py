@@ -1,11 +1,10 @@
-"""The .glocal file: written whole or not at all, and read without believing it; so are files of the first format."""
+"""The .glocal file: written whole or not at all, and read without believing it."""
 
 from __future__ import annotations
 
 import hashlib
 import io
 import json
-import shutil
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,27 +12,25 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from PIL import Image
+from safetensors.numpy import load, save
 
-from exports import onnx_recognizer
+from converted import model_file
 from faults import full
-from glocal.common.errors import DataError, GlocalError
+from glocal.common.errors import GlocalError
 from glocal.recognizer import Recognizer
 from glocal.recognizer import file as glocal_file
+from glocal.recognizer.enrolled import Enrolled
 from glocal.recognizer.file import holds_recognizer, read_contents, read_manifest
-from glocal.recognizer.tensors import pack, unpack
 from photos import recognizer, some
 from refusal import refused
 
-DATA = Path(__file__).parents[1] / "data"
-KINDS = {"checkpoint": recognizer, "onnx": onnx_recognizer}
 
-
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module", params=["fast", "embedded-gel"])
 def saved(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     path = tmp_path_factory.mktemp("file") / "digits.glocal"
-    KINDS[request.param]({"zero": 3, "one": 2}).save(path)
+    model = "fast" if request.param == "fast" else model_file(request.param)
+    recognizer({"zero": 3, "one": 2}, model=model).save(path)
     return path.read_bytes()
 
 
@@ -65,28 +62,35 @@ def edit_model(members: dict[str, bytes], **fields: object) -> None:
     edit(members, model=json.loads(members["manifest.json"])["model"] | fields)
 
 
+def edit_head(members: dict[str, bytes], **fields: object) -> None:
+    edit_model(members, head=json.loads(members["manifest.json"])["model"]["head"] | fields)
+
+
 def crafted(members: dict[str, bytes], change: Callable[[dict[str, np.ndarray]], None]) -> None:
     """Other arrays, whole by their hash."""
-    arrays = unpack(members["support.safetensors"], "here")
+    arrays = load(members["support.safetensors"])
     change(arrays)
-    members["support.safetensors"] = pack(arrays)
+    members["support.safetensors"] = save(arrays)
     sha256 = json.loads(members["manifest.json"])["sha256"]
-    edit(members, sha256=sha256 | {"support.safetensors": hashlib.sha256(pack(arrays)).hexdigest()})
+    edit(members, sha256=sha256 | {"support.safetensors": hashlib.sha256(save(arrays)).hexdigest()})
 
 
 def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
     manifest = read_manifest(path)
-    assert manifest["schema_version"] == 3
+    assert manifest["schema_version"] == 4
     assert {each["name"]: len(each["photos"]) for each in manifest["classes"]} == {"zero": 3, "one": 2}
-    assert manifest["model"]["name"] == "embedded-gel"
-    assert manifest["model"]["preprocess"]["size"] == 32
+    encoder, head = manifest["model"]["encoder"], manifest["model"]["head"]
+    [member] = encoder["members"]
+    assert (encoder["name"], head["kind"], member["preprocess"]["size"]) in [
+        ("fast", "ridge", 224),
+        ("embedded-gel", "converted", 32),
+    ]
     assert manifest["threshold"]["source"] == "leave-one-out"
     assert 0 < len(manifest["probes"]) <= 4
-    kind = manifest["model"]["kind"]
     with zipfile.ZipFile(path) as archive:
         names = archive.namelist()
-    model = {"checkpoint": ["checkpoint.safetensors"], "onnx": ["embed.onnx", "enroll.onnx", "score.onnx"]}[kind]
-    assert [name for name in names if name.startswith("model/")] == [f"model/{each}" for each in model]
+    own = [] if encoder["name"] == "fast" else [member["graph"], head["enroll"], head["score"]]
+    assert [name for name in names if name.startswith("model/")] == [f"model/{each}.onnx" for each in own]
     assert [name for name in names if name.startswith("thumbnails/")] == [f"thumbnails/{i}.jpg" for i in range(5)]
     assert holds_recognizer(path)
 
@@ -94,7 +98,7 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "code", "words"),
     [
-        (lambda m: edit(m, schema_version=4, version="9.0"), "newer-file", "glocal (9.0, schema 4)"),
+        (lambda m: edit(m, schema_version=5, version="9.0"), "newer-file", "glocal (9.0, schema 5)"),
         (lambda m: edit(m, format="other"), "no-recognizer", "a zip, but not a recognizer"),
         (lambda m: m.pop("manifest.json"), "no-recognizer", "has no manifest.json"),
         (lambda m: m.update({"manifest.json": b"{"}), "damaged-file", "not JSON"),
@@ -105,7 +109,10 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         (lambda m: edit_threshold(m, expected=-0.5), "damaged-file", "expected"),
         (lambda m: edit_threshold(m, interval=[0.1, 1.5]), "damaged-file", "interval"),
         (lambda m: edit(m, promise={"max_false_unknown": float("nan"), "per_class": False}), "damaged-file", "NaN"),
-        (lambda m: edit_model(m, kind="pickle"), "damaged-file", "pickle"),
+        (lambda m: edit(m, schema_version=3), "damaged-file", "its schema is 3"),
+        (lambda m: edit_head(m, open_score="doom"), "damaged-file", "doom"),
+        (lambda m: edit_model(m, encoder={"name": "fast", "members": []}), "damaged-file", "no member"),
+        (lambda m: edit_model(m, encoder=[]), "damaged-file", "encoder"),
         (lambda m: m.pop("thumbnails/4.jpg"), "damaged-file", "thumbnails/4.jpg is missing"),
         (lambda m: m.pop("support.safetensors"), "damaged-file", "support.safetensors is missing"),
         (lambda m: m.update({"support.safetensors": b"junk"}), "damaged-file", "is not what was written"),
@@ -113,7 +120,7 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         (
             lambda m: crafted(m, lambda a: a["photo.vec"].__setitem__((0, 0), np.nan)),
             "damaged-file",
-            "views do not belong",
+            "features do not belong",
         ),
     ],
 )
@@ -139,12 +146,11 @@ def huge_picture() -> bytes:
     [
         lambda m: crafted(m, lambda a: wider(a, "photo.vec")),
         lambda m: crafted(m, lambda a: wider(a, "photo.vec", "probe.vec")),
-        lambda m: crafted(m, lambda a: wider(a, "photo.local", "probe.local")),
-        lambda m: crafted(m, lambda a: (a.pop("photo.local"), a.pop("probe.local"))),
-        lambda m: crafted(m, lambda a: a.pop("probe.local")),
-        lambda m: crafted(m, lambda a: a["photo.local"].__setitem__((0, 0, 0, 0), np.nan)),
-        lambda m: crafted(m, lambda a: a["probe.local"].__setitem__((0, 0, 0, 0), np.nan)),  # seen by `verify` alone
-        lambda m: crafted(m, lambda a: a["photo.vec"].__setitem__(slice(None), 3e38)),
+        lambda m: crafted(m, lambda a: wider(a, "photo.local.0", "probe.local.0")),
+        lambda m: crafted(m, lambda a: (a.pop("photo.local.0"), a.pop("probe.local.0"))),
+        lambda m: crafted(m, lambda a: a.pop("probe.local.0")),
+        lambda m: crafted(m, lambda a: a["photo.local.0"].__setitem__((0, 0, 0, 0), np.nan)),
+        lambda m: crafted(m, lambda a: a["probe.local.0"].__setitem__((0, 0, 0, 0), np.nan)),  # seen by `verify` alone
         lambda m: edit_threshold(m, interval=["a", "b"]),
         lambda m: edit_threshold(m, interval=[0.1]),
         lambda m: edit_threshold(m, per_class=[None, 1]),
@@ -165,8 +171,15 @@ def huge_picture() -> bytes:
 def test_a_crafted_file_is_refused_at_the_door(path: Path, change) -> None:
     """Whole by every hash, and not what a recognizer is: neither a traceback nor an answer."""
     repack(path, change)
-    with refused("damaged-file", str(path)):
-        Recognizer.load(path, device="cpu")
+    with refused("damaged-file"):
+        Recognizer.load(path, device="cpu").predict(some("one", 0, 1))
+
+
+def test_numbers_that_overflow_get_no_answer(path: Path) -> None:
+    repack(path, lambda m: crafted(m, lambda a: a["photo.vec"].__setitem__(slice(None), 3e38)))
+    with pytest.raises(GlocalError) as refusal:
+        Recognizer.load(path, device="cpu").predict(some("one", 0, 1))
+    assert refusal.value.code in ("not-finite", "damaged-file")
 
 
 def test_a_probe_that_is_cut_short_is_a_sentence_when_it_is_looked_at(path: Path) -> None:
@@ -178,13 +191,14 @@ def test_a_probe_that_is_cut_short_is_a_sentence_when_it_is_looked_at(path: Path
 
 def test_no_score_that_is_not_finite_becomes_a_label(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     who = Recognizer.load(path, device="cpu")
-    compare = type(who.contents.model).compare
+    head = type(who.contents.model.head)
+    compare = head.compare
 
-    def spoilt(self: object, state: object, views: object) -> object:
-        found = compare(self, state, views)
+    def spoilt(self: object, state: object, features: object) -> object:
+        found = compare(self, state, features)
         return found._replace(open_score=np.full_like(found.open_score, np.nan))
 
-    monkeypatch.setattr(type(who.contents.model), "compare", spoilt)
+    monkeypatch.setattr(head, "compare", spoilt)
     with refused("not-finite"):
         who.predict(some("one", 0, 1))
 
@@ -254,13 +268,28 @@ def test_damage_is_noticed_or_harmless(path: Path, saved: bytes) -> None:
 def test_what_a_file_says_about_its_model_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "digits.glocal"
     recognizer().save(path)
-    repack(path, lambda members: edit_model(members, backbone_sha256="0" * 64))
-    with refused("other-weights", str(path)):
-        read_contents(path)
-    onnx_recognizer().save(path)
-    repack(path, lambda members: edit_model(members, min_way=3))
+    repack(path, lambda members: edit_head(members, min_way=3))
     with refused("too-few-classes", "3 classes, got 2"):
         Recognizer.load(path).remove_class("one")
+
+
+def test_a_graph_that_is_none_is_found_out_by_the_first_answer(tmp_path: Path) -> None:
+    path = tmp_path / "digits.glocal"
+    recognizer({"zero": 2, "one": 2}).save(path)
+
+    def spoil(members: dict[str, bytes]) -> None:
+        manifest = json.loads(members["manifest.json"])
+        [member] = manifest["model"]["encoder"]["members"]
+        del members[f"model/{member['graph']}.onnx"], manifest["sha256"][f"model/{member['graph']}.onnx"]
+        member["graph"] = hashlib.sha256(b"no graph").hexdigest()
+        members[f"model/{member['graph']}.onnx"] = b"no graph"
+        manifest["sha256"][f"model/{member['graph']}.onnx"] = member["graph"]
+        members["manifest.json"] = json.dumps(manifest).encode()
+
+    repack(path, spoil)
+    who = Recognizer.load(path)
+    with refused("damaged-file", str(path)):
+        who.predict(some("one", 0, 1))
 
 
 def test_a_full_disk_leaves_the_old_file(path: Path, saved: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,76 +322,6 @@ def test_verify_tells_the_same_machine_from_another(path: Path) -> None:
     found = who.verify()
     assert len(found) == 2
     assert all(each.same and each.difference < 1e-5 for each in found)
-    if read_manifest(path)["model"]["kind"] == "checkpoint":
-        with torch.no_grad():
-            next(who.contents.model.model.backbone.parameters()).mul_(1.5)
-        assert not any(each.same for each in who.verify())
-
-
-@pytest.mark.parametrize(("name", "kind"), [("old.glocal", "checkpoint"), ("old-export", "onnx")])
-def test_files_of_the_first_format_give_the_answers_they_gave(name: str, kind: str, tmp_path: Path) -> None:
-    """Written by glocal 0.1.0, with a tiny model; so were the answers."""
-    told = json.loads((DATA / "old-answers.json").read_text())
-    who = Recognizer.load(DATA / name, device="cpu")
-    now = json.loads(json.dumps(who.threshold.to_json()))
-    assert {name: value for name, value in now.items() if name in told["threshold"]} == {
-        name: value for name, value in told["threshold"].items() if name in now
-    }
-    assert len(who.contents.unknown) == 3
-    assert all(each.same for each in who.verify())
-    who.save(tmp_path / "new.glocal")
-    for each in (who, Recognizer.load(tmp_path / "new.glocal", device="cpu")):
-        for answer, expected in zip(each.predict(DATA / "old-queries"), told[kind], strict=True):
-            assert (answer.label, answer.nearest) == (expected["label"], expected["nearest"])
-            assert answer.open_score == pytest.approx(expected["open_score"], abs=1e-5)
-            assert answer.threshold == pytest.approx(expected["threshold"])
-            assert answer.probability == max(answer.probabilities.values())  # by the rule of today
-    with refused("bad-target"):
-        who.save(DATA / "old-export")
-
-
-def test_old_exports_are_read_as_strictly(tmp_path: Path) -> None:
-    for name in ("embed.onnx", "bank-f9ba44ea6e48682f.safetensors"):
-        folder = shutil.copytree(DATA / "old-export", tmp_path / name)
-        data = bytearray((folder / name).read_bytes())
-        data[len(data) // 2] ^= 1
-        (folder / name).write_bytes(data)
-        with refused("damaged-file", "is not what was written"):
-            Recognizer.load(folder)
-        (folder / name).unlink()
-        with refused("damaged-file", "is missing"):
-            Recognizer.load(folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["bank"]["file"] = "../elsewhere"
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    with refused("damaged-file", "outside"):
-        Recognizer.load(folder)
-
-
-def test_safetensors_are_those_of_the_library() -> None:
-    from safetensors.numpy import load, save
-
-    arrays = {
-        "a": np.arange(6, dtype=np.float32).reshape(2, 3),
-        "b": np.ones((1, 0, 2), np.float16),
-        "c": np.arange(5, dtype=np.uint8),
-        "d": np.array([-1, 2], np.int64),
-    }
-    for data, read in ((pack(arrays), load), (save(arrays), lambda data: unpack(data, "here"))):
-        found = read(data)
-        assert found.keys() == arrays.keys()
-        for name, array in arrays.items():
-            assert found[name].dtype == array.dtype
-            np.testing.assert_array_equal(found[name], array)
-
-
-def test_no_bytes_make_the_reader_fail_otherwise() -> None:
-    data = pack({"a": np.arange(6, dtype=np.float32)})
-    rng = np.random.default_rng(0)
-    for _ in range(500):
-        bad = bytearray(data[: rng.integers(0, len(data) + 1)])
-        for place in rng.integers(0, max(1, len(bad)), 3):
-            if bad:
-                bad[place] = rng.integers(0, 256)
-        with suppress(DataError):
-            unpack(bytes(bad), "here")
+    who.contents.support.classes["one"].features.vec[:] *= 1.5
+    who = Recognizer(who.contents, who.embedder, Enrolled(who.contents.model, who.contents.support))
+    assert not any(each.same for each in who.verify())

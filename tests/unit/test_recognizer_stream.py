@@ -15,7 +15,7 @@ from faults import full, noted, read_only
 from glocal.bulk.results import COLUMNS, ResultFile, plain
 from glocal.common.errors import DataError
 from glocal.recognizer import Prediction, Unreadable
-from glocal.recognizer.encoder import AHEAD, BATCH, Encoder
+from glocal.recognizer.batches import AHEAD, BATCH, Embedder
 from glocal.recognizer.photos.sources import Source, picture_files
 from photos import recognizer, some
 from refusal import refused
@@ -50,17 +50,17 @@ def test_the_input_is_read_only_a_few_batches_ahead() -> None:
 
 def test_memory_holds_fitted_pictures_and_not_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     """What waits for its turn is as small as the backbone wants it, whatever came in; batches are fixed stretches."""
-    seen: list[list[int]] = []
-    batch = Encoder.batch
+    who, seen = recognizer(), list[list[int]]()
+    batch = Embedder.batch
 
     def spy(self, pictures):
         taken = list(pictures)
         seen.append([each.pixels.nbytes for each in taken])
         return batch(self, taken)
 
-    monkeypatch.setattr(Encoder, "batch", spy)
+    monkeypatch.setattr(Embedder, "batch", spy)
     large = np.zeros((600, 800, 3), np.uint8)
-    assert sum(1 for _ in recognizer().stream(large for _ in range(70))) == 70
+    assert sum(1 for _ in who.stream(large for _ in range(70))) == 70
     assert seen == [[32 * 32 * 3] * n for n in (32, 32, 6)]
 
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faults import full, read_only
-from glocal.recognizer.features import Views
+from glocal.recognizer.features import Features
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source, take
 from glocal.serve.groups import WITHOUT_PAIRS, group, group_id, likeness
@@ -73,7 +73,7 @@ def query(seed: int, *, name: str = "a.png") -> Query:
     rng = np.random.default_rng(seed)
     pixels = rng.integers(0, 256, (16, 16, 3), dtype=np.uint8)
     picture = take(Source(name, lambda: pixels), Preprocess(16))
-    return Query(picture, Views(rng.standard_normal((1, 4)).astype(np.float32)))  # type: ignore[arg-type]
+    return Query(picture, Features(rng.standard_normal((1, 4)).astype(np.float32)))  # type: ignore[arg-type]
 
 
 def opened(folder: Path | None, model: str = "m", **settings: int) -> RecentQueries:

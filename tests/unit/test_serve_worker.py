@@ -34,7 +34,7 @@ def working() -> Iterator[tuple[Worker, list[int]]]:
 
 
 def taken(now: Snapshot, word: str, start: int, stop: int) -> list[Picture | Unreadable]:
-    preprocess = now.enrolled().encoder.preprocess
+    preprocess = now.enrolled().embedder.preprocess
     named = [as_source(pixels, f"{word} {start + i}") for i, pixels in enumerate(some(word, start, stop))]
     return [take(each, preprocess) for each in named]
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+from converted import model_file
 from glocal.recognizer.sklearn import GlocalClassifier
 from photos import write
 
@@ -77,7 +78,7 @@ def test_files(tmp_path: Path) -> None:
     fresh = [*write(tmp_path, "zero", 20, 30, prefix="0-"), *write(tmp_path, "one", 20, 30, prefix="1-")]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        classifier = GlocalClassifier(model="embedded-gel", device="cpu").fit(list(map(str, files)), [0] * 6 + [1] * 6)
+        classifier = GlocalClassifier(model=model_file(), device="cpu").fit(list(map(str, files)), [0] * 6 + [1] * 6)
     told = classifier.predict(fresh)
     assert (told == [0] * 10 + [1] * 10).mean() >= 0.8
     assert classifier.decision_function(fresh).shape == (20,)
@@ -99,7 +100,7 @@ def test_files(tmp_path: Path) -> None:
 
 def test_files_are_learned_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
     files = [*write(tmp_path, "zero", 0, 4, prefix="0-"), *write(tmp_path, "one", 0, 4, prefix="1-")]
-    classifier = GlocalClassifier(model="embedded-gel", device="cpu").fit(files, ["nut"] * 4 + ["bolt"] * 4)
+    classifier = GlocalClassifier(model=model_file(), device="cpu").fit(files, ["nut"] * 4 + ["bolt"] * 4)
     before, fresh = classifier.threshold_, write(tmp_path, "six", 0, 3, prefix="6-")
     scores = classifier.decision_function(files)
     with pytest.raises(ValueError, match=r"gone\.png"):
@@ -114,7 +115,7 @@ def test_files_are_learned_as_a_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_a_class_of_files_is_not_called_unknown(tmp_path: Path, label: str) -> None:
     files = [*write(tmp_path, "zero", 0, 3, prefix="0-"), *write(tmp_path, "one", 0, 3, prefix="1-")]
     for how in ({"reject": False}, {"unknown_label": "none of them"}):
-        classifier = GlocalClassifier(model="embedded-gel", device="cpu", **how)
+        classifier = GlocalClassifier(model=model_file(), device="cpu", **how)
         with pytest.raises(ValueError, match=f"'{label}' is the answer"):
             classifier.fit(files, ["nut"] * 3 + [label] * 3)
         assert not hasattr(classifier, "classes_")
@@ -124,7 +125,7 @@ def test_labels_of_other_systems_are_the_same_class(tmp_path: Path) -> None:
     """Decomposed letters, as a Mac writes folder names, and composed ones; labels stay as they were given."""
     decomposed, composed = "cafe\u0301", "caf\u00e9"
     files = [*write(tmp_path, "zero", 0, 4, prefix="0-"), *write(tmp_path, "one", 0, 4, prefix="1-")]
-    classifier = GlocalClassifier(model="embedded-gel", device="cpu", reject=False)
+    classifier = GlocalClassifier(model=model_file(), device="cpu", reject=False)
     classifier.fit(files, [decomposed] * 4 + ["tea"] * 4)
     classifier.partial_fit(write(tmp_path, "zero", 4, 6, prefix="0-"), [composed] * 2)
     assert classifier.classes_.tolist() == [decomposed, "tea"]

@@ -26,7 +26,7 @@ from glocal.bulk.addresses import URI, addresses, named
 from glocal.bulk.parquet import blocks, open_parquet, read_group
 from glocal.bulk.store import Store
 from glocal.common.errors import DataError
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 
 PHOTOS, JOB, SUCCESS = "_photos.parquet", "_job.json", "_SUCCESS"
 ERROR = "error"  # the column that is null where there is an answer

@@ -17,7 +17,7 @@ from typing import IO, Any, NamedTuple
 
 from glocal.common.errors import DataError
 from glocal.common.files import alone_at, begin, make_folder, or_not_written, put, there_already
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 from glocal.recognizer.file import check_target
 from glocal.recognizer.photos.sources import Unreadable
 from glocal.recognizer.prediction import Prediction

@@ -12,8 +12,8 @@ import pyarrow as pa
 from glocal.bulk.addresses import URI, source_of
 from glocal.bulk.job import ERROR, Job
 from glocal.common.errors import DataError
-from glocal.recognizer.encoder import Batch, Encoder
-from glocal.recognizer.features import LARGEST_HALF, Array, Views
+from glocal.recognizer.batches import Batch, Embedder
+from glocal.recognizer.features import LARGEST_HALF, Array, Features
 from glocal.recognizer.photos.sources import Unreadable
 from glocal.recognizer.recognizer import Decided, Recognizer, find_model
 
@@ -31,7 +31,7 @@ ANSWERS = pa.schema(
 class Rows:
     """Computes rows; ``maker`` is the fingerprint of the recognizer or encoder, and the value of the last column."""
 
-    def __init__(self, encoder: Encoder, schema: pa.Schema, maker: str, home: str | None) -> None:
+    def __init__(self, encoder: Embedder, schema: pa.Schema, maker: str, home: str | None) -> None:
         self._encoder, self._schema, self.maker, self._home = encoder, schema, maker, home
 
     def of(self, uris: Sequence[str]) -> pa.Table:
@@ -45,9 +45,9 @@ class Rows:
     def _computed(self, uris: Iterator[str], batches: Iterator[Batch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             errors = [each.error if isinstance(each, Unreadable) else None for each in batch.pictures]
-            yield self._rows([next(uris) for _ in errors], errors, batch.views)
+            yield self._rows([next(uris) for _ in errors], errors, batch.features)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Views) -> pa.RecordBatch:
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
         """``views`` has a row for each photo without an error."""
         raise NotImplementedError
 
@@ -57,9 +57,9 @@ class AnswerRows(Rows):
 
     def __init__(self, job: Job, home: str | None) -> None:
         self._recognizer = Recognizer.load(job.model, device=job.device, workers=READERS)
-        super().__init__(self._recognizer.encoder, ANSWERS, self._recognizer.contents.identity, home)
+        super().__init__(self._recognizer.embedder, ANSWERS, self._recognizer.contents.identity, home)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Views) -> pa.RecordBatch:
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
         return answer_rows(uris, errors, self._recognizer.decide(views), self.maker)
 
 
@@ -67,16 +67,14 @@ class VectorRows(Rows):
     """Vectors of the encoder of a model, or of a recognizer."""
 
     def __init__(self, job: Job, home: str | None) -> None:
-        model = find_model(job.model, device=job.device)
-        size = model.preprocess.size
-        schema = vector_schema(model.embed(np.zeros((1, size, size, 3), np.uint8)), job.model)
-        super().__init__(Encoder(model, workers=READERS), schema, model.sha256, home)
+        encoder = find_model(job.model, device=job.device).encoder
+        size = encoder.preprocess.size
+        schema = vector_schema(encoder(np.zeros((1, size, size, 3), np.uint8)), job.model)
+        super().__init__(Embedder(encoder, workers=READERS), schema, encoder.sha256, home)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Views) -> pa.RecordBatch:
-        columns: list[pa.Array | Sequence[str | None]] = [uris, _halves(views.vec, errors)]
-        if views.local is not None:
-            columns.append(_halves(views.local, errors))
-        return pa.record_batch([*columns, errors, [self.maker] * len(uris)], schema=self._schema)
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
+        columns = [_halves(each, errors) for each in (views.vec, *views.local)]
+        return pa.record_batch([uris, *columns, errors, [self.maker] * len(uris)], schema=self._schema)
 
 
 def rows_of(job: Job, home: str | None) -> Rows:
@@ -110,11 +108,16 @@ def error_rows(schema: pa.Schema, uris: Sequence[str], error: str, maker: str) -
     return pa.table([given.get(f.name, pa.nulls(len(uris), f.type)) for f in schema], schema=schema)
 
 
-def vector_schema(views: Views, model: str) -> pa.Schema:
-    """Half precision; a model that looks at patches has a second column with its local maps."""
-    columns = {VECTOR: views.vec} | ({} if views.local is None else {LOCAL: views.local})
+def local_columns(members: int) -> list[str]:
+    """Names of the columns with the maps of an encoder's members."""
+    return [f"{LOCAL}_{i}" if i else LOCAL for i in range(members)]
+
+
+def vector_schema(views: Features, model: str) -> pa.Schema:
+    """Half precision; each member of the encoder that looks at patches has a column with its maps."""
+    columns = {VECTOR: views.vec, **dict(zip(local_columns(len(views.local)), views.local, strict=True))}
     fields = [(name, pa.list_(pa.float16(), int(np.prod(each.shape[1:])))) for name, each in columns.items()]
-    about = {"model": model, "local_shape": None if views.local is None else list(views.local.shape[1:])}
+    about = {"model": model, "local_shapes": [list(each.shape[1:]) for each in views.local]}
     named = [(URI, pa.string()), *fields, (ERROR, pa.string()), (ENCODER, pa.string())]
     return pa.schema(named, metadata={ABOUT: json.dumps(about).encode()})
 

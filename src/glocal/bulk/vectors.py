@@ -15,11 +15,11 @@ import pyarrow as pa
 from glocal.bulk.addresses import URI, source_of
 from glocal.bulk.job import ERROR, SUCCESS, Job, JobFolder
 from glocal.bulk.parquet import blocks, open_parquet, parquet_files
-from glocal.bulk.rows import ABOUT, ENCODER, LOCAL, VECTOR, answer_rows
+from glocal.bulk.rows import ABOUT, ENCODER, VECTOR, answer_rows, local_columns
 from glocal.bulk.store import Store
 from glocal.bulk.workers import Done
 from glocal.common.errors import DataError
-from glocal.recognizer.features import Array, Views, unit
+from glocal.recognizer.features import Array, Features, unit
 from glocal.recognizer.photos.sources import Unreadable, take
 from glocal.recognizer.recognizer import Recognizer, find_model
 
@@ -36,7 +36,7 @@ class Vectors:
             self._files = parquet_files(where)
             with open_parquet(self._files[0]) as first:
                 self._about = json.loads((first.schema_arrow.metadata or {})[ABOUT])
-                self._shape: list[int] | None = self._about["local_shape"]
+                self._shapes: list[list[int]] = self._about["local_shapes"]
         except (OSError, LookupError, TypeError, ValueError, RecursionError) as error:
             raise DataError(
                 f"{where} holds no vectors; `glocal embed MODEL PHOTOS --out {where}` makes some", code="no-vectors"
@@ -60,17 +60,17 @@ class Vectors:
     ) -> None:
         """Answers into a folder of parts, as from pictures."""
         model, maker = recognizer.contents.model, recognizer.contents.identity
-        if (made := self.encoder()) != model.sha256:
+        if (made := self.encoder()) != model.encoder.sha256:
             raise DataError(
-                f"{self.where} was made with another encoder ({made[:12]}) than that of {name} ({model.sha256[:12]}); "
-                "embed the photos with this recognizer",
+                f"{self.where} was made with another encoder ({made[:12]}) than that of {name} "
+                f"({model.encoder.sha256[:12]}); embed the photos with this recognizer",
                 code="other-encoder",
             )
         uris = (uri for block in self._blocks([URI]) for uri in block.column(URI).to_pylist())
         folder.begin(Job("answers", name, maker, (self.where,)), resume=resume, uris=uris)
         waiting = set(folder.waiting())
         listed = folder.photos(range(folder.parts()))
-        rest = self._blocks([URI, ERROR, VECTOR, *([LOCAL] if self._shape else [])])
+        rest = self._blocks([URI, ERROR, VECTOR, *local_columns(len(self._shapes))])
         for part, rows in _cut(rest, listed):
             if part in waiting:
                 decided = recognizer.decide(self._views(rows))
@@ -83,7 +83,7 @@ class Vectors:
         self, photo: str, count: int, *, model: str | None = None, device: str = "auto"
     ) -> list[tuple[str, float]]:
         """The photos with the largest cosine, and it."""
-        encoder = find_model(model or self._about["model"], device=device)
+        encoder = find_model(model or self._about["model"], device=device).encoder
         if encoder.sha256 != self.encoder():
             raise DataError(
                 f"{self.where} was made with another encoder than that of {model or self._about['model']}; name the "
@@ -93,7 +93,7 @@ class Vectors:
         picture = take(source_of(photo), encoder.preprocess)
         if isinstance(picture, Unreadable):
             raise DataError(f"cannot use picture {picture.path}: {picture.error}", code="bad-picture")
-        query = unit(encoder.embed(picture.pixels[None]).vec[0])
+        query = unit(encoder(picture.pixels[None]).vec[0])
         best: list[tuple[float, str]] = []
         for block in self._blocks([URI, VECTOR, ERROR]):
             similarity = unit(_numbers(block.column(VECTOR)).astype(np.float32)) @ query
@@ -111,12 +111,12 @@ class Vectors:
     def _blocks(self, columns: list[str], rows: int = ROWS) -> Iterator[pa.RecordBatch]:
         return (block for block in blocks(self._files, columns, rows) if len(block))
 
-    def _views(self, rows: pa.Table) -> Views:
+    def _views(self, rows: pa.Table) -> Features:
         """Of those rows that have some."""
         vec = _numbers(rows.column(VECTOR).combine_chunks()).astype(np.float32)
-        if self._shape is None:
-            return Views(vec)
-        return Views(vec, _numbers(rows.column(LOCAL).combine_chunks()).reshape(-1, *self._shape))
+        columns = zip(local_columns(len(self._shapes)), self._shapes, strict=True)
+        maps = (_numbers(rows.column(name).combine_chunks()).reshape(-1, *shape) for name, shape in columns)
+        return Features(vec, tuple(maps))
 
 
 def _cut(blocks: Iterator[pa.RecordBatch], parts: Iterable[tuple[int, list[str]]]) -> Iterator[tuple[int, pa.Table]]:

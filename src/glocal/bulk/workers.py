@@ -23,7 +23,7 @@ from glocal.bulk import worker
 from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.rows import Rows, rows_of
 from glocal.common.errors import DataError, GlocalError
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 
 TRIES = 2
 PATIENCE = 900.0  # seconds that a part may take

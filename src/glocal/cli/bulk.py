@@ -47,7 +47,7 @@ def embed(
     check_clients(images)
     from glocal.recognizer.recognizer import find_model
 
-    maker = find_model(model, device=device).sha256
+    maker = find_model(model, device=device).encoder.sha256
     run_job(
         "vectors", model, maker, images, device,
         out=out, resume=resume, engine=engine, address=address, workers=workers, json=json,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
-Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu, cuda or mps.")]
+Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 SupportViews = Annotated[
     int,

@@ -15,7 +15,7 @@ from glocal.cli.bulk import embed, similar
 from glocal.cli.console import Json, show
 from glocal.cli.listing import inventory
 from glocal.cli.practical import check, enroll, predict, serve
-from glocal.cli.recognizers import add, classes, export, inspect, remove, rename, threshold
+from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
 from glocal.cli.research.data import data
 from glocal.cli.research.models import convert
 from glocal.cli.research.reproduce import demo, report, reproduce
@@ -43,6 +43,7 @@ def cache(
     )
 
 
+RESEARCH = ("torch", "onnx", "onnxscript", "efficientnet_lite_pytorch")  # what glocal[research] brings
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 
 app = typer.Typer(
@@ -52,7 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export, embed, similar):
+for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, embed, similar):
     app.command(rich_help_panel=PRACTICE)(each)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
@@ -95,6 +96,12 @@ def main() -> None:
     except GlocalError as error:
         typer.echo(printable(f"glocal: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))  # training that a signal stopped says which one
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] not in RESEARCH:
+            raise
+        needs = f"this command needs {error.name}, which is not installed"
+        typer.echo(f"glocal: {needs}: pip install 'glocal[research]'", err=True)
+        sys.exit(2)
     except OSError as error:  # a full disk, a folder without permission, a file in the place of a folder
         where = f"{error.filename}: " if error.filename else ""
         typer.echo(printable(f"glocal: {where}{error.strerror or error}"), err=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator
 from contextlib import ExitStack
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +13,7 @@ import typer
 from glocal.cli.bulk import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
 from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
 from glocal.cli.printing import check_report, describe, printing, summary, tell
+from glocal.cli.research.conversion import model_of
 
 if TYPE_CHECKING:
     from glocal.recognizer.recognizer import Answered, Recognizer
@@ -23,24 +23,15 @@ Promised = Annotated[
 ]
 
 
-class EncoderName(StrEnum):
-    fast = "fast"
-    better = "better"
-
-
 def enroll(
     folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
-    encoder: Annotated[
-        EncoderName, typer.Option(help="fast: EfficientNet-Lite0.  better: Lite2, 1.85 times the time.")
-    ] = EncoderName.fast,
+    encoder: Annotated[str, typer.Option(help="fast, better (3 times the time), or a converted model.")] = "fast",
+    head: Annotated[str, typer.Option(help="ridge, prototypes, or gel (on fast).")] = "ridge",
     model: Annotated[
-        str | None,
-        typer.Option(
-            help="In place of --encoder: a shipped model, a run folder, a checkpoint, a .glocal file, or timm:NETWORK."
-        ),
+        str | None, typer.Option(help="In place of both: a .glocal file, a converted model, or a run of training.")
     ] = None,
-    score: Annotated[str | None, typer.Option(help="Another open score than the model's own.")] = None,
+    score: Annotated[str | None, typer.Option(help="Another open score than the head's own.")] = None,
     max_false_unknown: Promised = 0.05,
     per_class: Annotated[
         bool, typer.Option("--per-class/--one-for-all", help="A threshold for each class, or one for all.")
@@ -65,10 +56,13 @@ def enroll(
     check_target(out)
     check_free(out, force)
     check_there(*([unknown] if unknown else []))
+    source = None if model is None else model_of(model)
     with bars() as progress:
         recognizer = Recognizer.enroll(
             folder,
-            model=model or f"photos-{encoder}",
+            encoder=encoder,
+            head=head,
+            model=source,
             score=score,
             max_false_unknown=max_false_unknown,
             per_class=per_class,
@@ -269,7 +263,7 @@ def serve(
     token: Annotated[
         str | None, typer.Option(envvar="GLOCAL_TOKEN", help="Who has it may ask and change; nobody else.")
     ] = None,
-    model: Annotated[str, typer.Option(help="For a new file: as in `glocal enroll`.")] = "photos-fast",
+    model: Annotated[str, typer.Option(help="For a new file: as in `glocal enroll`.")] = "fast",
     queue: Annotated[int, typer.Option(min=1, help="Pictures that may wait; beyond that the answer is 429.")] = 256,
     recent: Annotated[
         Path | None, typer.Option(help="A folder that keeps small copies of the recent photos over a restart.")

@@ -101,7 +101,6 @@ def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:
         "file": str(file),
         "identity": contents.identity,
         "model": contents.model.name,
-        "method": contents.model.method,
         "classes": dict(zip(contents.support.names, contents.support.shots, strict=True)),
         "outlook": recognizer.outlook().to_json(),
         "threshold": recognizer.threshold.to_json(),

@@ -1,22 +1,20 @@
-"""Commands on a .glocal file that is there: inspect, threshold, classes, add, remove, rename, export."""
+"""Commands on a .glocal file that is there: inspect, threshold, classes, add, remove, rename."""
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from glocal.cli.bulk import RecognizerFile
-from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.console import Device, Json, SkipBad, Workers, bars, check_there, rate_meter, show
 from glocal.cli.printing import describe, summary, tell, threshold_lines
 from glocal.common.words import counted, printable
 
 if TYPE_CHECKING:
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.recognizer import Recognizer
-    from glocal.research.convert.onnx import Exported, Measured
 
 ClassName = Annotated[str, typer.Argument(metavar="CLASS", help="The class.")]
 
@@ -118,16 +116,14 @@ def inspect(
     from glocal.recognizer.file import read_manifest
 
     manifest = read_manifest(file)
-    model, classes = manifest["model"], manifest["classes"]
+    encoder, head, classes = manifest["model"]["encoder"], manifest["model"]["head"], manifest["classes"]
     result = {key: value for key, value in manifest.items() if key != "measured"}
     lines = [
         ("written by", f"glocal {manifest['version']}, schema {manifest['schema_version']}"),
         ("identity", manifest["identity"]),
-        ("model", f"{model['name']}: {model['method']}, open score {model['open_score']}"),
-        ("backbone", f"{model['backbone']['name']}, weights {model['backbone_sha256'][:16]}")
-        if "backbone" in model
-        else ("graphs", f"ONNX, {model['precision']}"),
-        ("pictures", f"{model['preprocess']['size']} pixels"),
+        ("encoder", ", ".join([encoder["name"], *(each["graph"][:16] for each in encoder["members"])])),
+        ("head", f"{head.get('name', head['kind'])}, open score {head['open_score']}"),
+        ("photos", f"{max(each['preprocess']['size'] for each in encoder['members'])} pixels"),
         ("classes", f"{len(classes)} with {counted(sum(len(each['photos']) for each in classes), 'photo')}"),
     ]
     if manifest["unknown"]:
@@ -171,59 +167,3 @@ def _save(recognizer: Recognizer, file: Path, findings: list[Finding], json: boo
 def _columns(rows: list[tuple[str, str]]) -> str:
     width = max((len(printable(name)) for name, _ in rows), default=0)
     return "\n".join(f"{printable(name):<{width}}  {printable(value)}" for name, value in rows)
-
-
-def export(
-    file: RecognizerFile,
-    out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
-    format_: Annotated[str, typer.Option("--format", help="Of the graphs: onnx.")] = "onnx",
-    int8: Annotated[bool, typer.Option("--int8", help="8-bit convolutions, and what they cost in accuracy.")] = False,
-    labelled: Annotated[
-        Path | None,
-        typer.Option("--check", help="Compare file and export on a folder of pictures per class, and unknown/."),
-    ] = None,
-    force: Force = False,
-    device: Device = "auto",
-    json: Json = False,
-) -> None:
-    """Write a .glocal file that answers without PyTorch: numpy, Pillow and onnxruntime are all it needs."""
-    from glocal.common.errors import RecipeError
-    from glocal.recognizer.file import check_target, read_manifest
-    from glocal.recognizer.recognizer import Recognizer
-
-    if format_ != "onnx":
-        raise RecipeError(f"the format of an export must be onnx, got {format_!r}")
-    if labelled is not None:
-        check_there(labelled)
-    read_manifest(file)
-    check_target(out)
-    check_free(out, force)
-    try:
-        from glocal.research.convert.onnx import export as run
-    except ImportError as error:
-        raise RecipeError(f"glocal export needs {error.name}: pip install 'glocal[onnx]'") from error
-
-    found = run(Recognizer.load(file, device=device), out, int8=int8, labelled=labelled, new=not force)
-    show({"file": str(out), **found.to_json()}, as_json=json, otherwise=lambda: _report(out, found))
-
-
-def _report(out: Path, found: Exported) -> str:
-    size = sum(found.bytes.values()) / 2**20
-    lines = [f"{out}: {found.precision}, graphs of {size:.1f} MiB"]
-    lines.append(f"probes: largest difference {found.difference:.1e} of max(1, |score|) to the file")
-    if found.before is not None and found.after is not None:
-        lines.append(f"on {found.measured_on}:")
-        lines += [f"  file    {_rates(found.before)}", f"  export  {_rates(found.after)}"]
-    if (same := found.agreement) is not None:
-        near = f", {same.at_threshold} of the others at the threshold" if same.same_label < same.pictures else ""
-        lines.append(
-            f"  the same label on {same.same_label} of {same.pictures}{near}; "
-            f"largest difference {same.largest_difference:.1e}"
-        )
-    return "\n".join([*lines, f"Next, also where torch is not installed: glocal predict {shlex.quote(str(out))} PHOTO"])
-
-
-def _rates(measured: Measured) -> str:
-    acc = "-" if measured.acc is None else f"{100 * measured.acc:.2f} %"
-    auroc = "-" if measured.auroc is None else f"{100 * measured.auroc:.2f} %"
-    return f"ACC {acc}, AUROC {auroc}"

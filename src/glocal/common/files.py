@@ -155,8 +155,6 @@ def write_text(path: str | Path, text: str) -> None:
 
 def check_recognizer(path: Path) -> None:
     """Refuse what can be none; here, because ``file.py`` imports so much that a wrong path would take a while."""
-    if path.is_dir() and (path / "manifest.json").is_file():  # perhaps what an earlier version exported
-        return
     if path.is_dir():
         raise DataError(f"{path} is a folder; name a .glocal file that `glocal enroll` wrote", code="no-recognizer")
     if not path.is_file():

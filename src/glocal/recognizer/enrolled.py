@@ -6,16 +6,18 @@ import hashlib
 import json
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
-from glocal.common.errors import DataError
+from glocal.common.errors import DataError, GlocalError
+from glocal.recognizer.batches import Batch
 from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
 from glocal.recognizer.calibration.leave_one_out import enroll, measure
 from glocal.recognizer.calibration.threshold import LeftOut
-from glocal.recognizer.encoder import Batch
-from glocal.recognizer.features import Array, Views, class_maps
-from glocal.recognizer.model import Model, Scores
+from glocal.recognizer.features import Array, ClassMaps, Features, class_maps
+from glocal.recognizer.heads.head import Scores
+from glocal.recognizer.model import Model
 from glocal.recognizer.photos.sources import Unreadable
 from glocal.recognizer.prediction import Evidence, Prediction, reason
 from glocal.recognizer.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation, stacked
@@ -28,7 +30,7 @@ class Probes:
     """A few pictures and what they scored, to prove elsewhere that the answers are the same."""
 
     images: tuple[bytes, ...]  # PNG
-    views: Views  # of these images, so that their scores follow a change of the classes without a look at them
+    features: Features  # of these images, so that their scores follow a change of the classes without a look at them
     open_score: tuple[float, ...] = ()
     logits: tuple[tuple[float, ...], ...] = ()
 
@@ -51,11 +53,11 @@ class Contents:
         """Hash of all that an answer depends on; 16 hexadecimal digits."""
         parts = [
             self.model.sha256,
-            self.model.open_score,
+            self.model.head.open_score,
             [(name, [photo.digest for photo in bank.photos]) for name, bank in self.support.classes.items()],
             self.decision.threshold.to_json(),
         ]
-        if self.unknown is not None and self.model.takes_unknown:
+        if self.unknown is not None and self.model.head.takes_unknown:
             parts.append([photo.digest for photo in self.unknown.photos])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
@@ -86,16 +88,39 @@ def relative(expected: float, found: float) -> float:
 
 
 class Enrolled:
-    def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
-        self.support, self._model = support, model
-        self._label, views = support.class_of, support.views()  # not kept: of many photos they are gigabytes
-        self._aside = None if unknown is None else unknown.views.full()
-        self._state = enroll(model, views, self._label, self._aside)
-        self._maps = class_maps(views, self._label)
+    """A support as the head keeps it.  Nothing is computed before it is asked for."""
 
-    def compare(self, views: Views) -> Scores:
-        """Views of queries, rounded as those of the support are: whoever asks gets the same scores."""
-        found = self._model.compare(self._state, views.stored().full())
+    def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
+        self.support, self._head, self._label = support, model.head, support.class_of
+        self._aside = None if unknown is None else unknown.features
+
+    @cached_property
+    def _state(self) -> object:
+        aside = None if self._aside is None else self._aside.full()
+        return enroll(self._head, self.support.features(), self._label, aside)
+
+    @cached_property
+    def _maps(self) -> ClassMaps | None:
+        return class_maps(self.support.features(), self._label)
+
+    def compare(self, features: Features) -> Scores:
+        """Features of queries, rounded as those of the support are: whoever asks gets the same scores."""
+        if features.shape != self.support.shape:
+            raise DataError(
+                f"features of shape {features.shape} cannot be compared with those of the photos, "
+                f"{self.support.shape}; the recognizer is damaged, or they are of another encoder",
+                code="damaged-file",
+            )
+        try:
+            with np.errstate(all="ignore"):  # what is not finite is refused below
+                found = self._head.compare(self._state, features.stored().full())
+        except GlocalError:
+            raise
+        except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers that a stranger made up
+            raise DataError(
+                f"the model and the photos of this recognizer do not belong together ({error}); copy it again",
+                code="damaged-file",
+            ) from error
         if not (np.isfinite(found.logits).all() and np.isfinite(found.open_score).all()):
             raise _not_finite("scores")
         return found
@@ -108,14 +133,15 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
-        views = self.support.views()
-        measured = measure(self._model, views, self._label, aside=self._aside, before=before, changed=changed)
-        usual = usual_ranges(measured.left_out, views, self._label, self._maps)
+        features = self.support.features()
+        aside = None if self._aside is None else self._aside.full()
+        measured = measure(self._head, features, self._label, aside=aside, before=before, changed=changed)
+        usual = usual_ranges(measured.left_out, features, self._label, self._maps)
         contents = replace(contents, support=self.support)
         kept = contents.decision.threshold
         if not contents.decision.by_hand:
             kept = compute_threshold(contents.promise, self.support.shots, measured)
-        probes = contents.probes.scored(self.compare(contents.probes.views))
+        probes = contents.probes.scored(self.compare(contents.probes.features))
         return replace(contents, decision=Decision(kept, measured, usual), probes=probes)
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
@@ -125,14 +151,14 @@ class Enrolled:
 
     def _predictions(self, batch: Batch, decision: Decision) -> list[Prediction]:
         names = (*self.support.names, UNKNOWN_NAME)
-        compared = self.compare(batch.views)
+        compared = self.compare(batch.features)
         best = compared.logits.argmax(axis=1)
         shares = probabilities(compared, decision)
         if not np.isfinite(shares).all():
             raise _not_finite("probabilities")
         p = shares.tolist()
         limits = decision.limits(best).tolist()
-        patches, duplicates = self._patches(batch.views.stored().full(), best), self._duplicates(batch)
+        patches, duplicates = self._patches(batch.features.stored().full(), best), self._duplicates(batch)
         found = []
         for i, (picture, n, score) in enumerate(
             zip(batch.readable, best.tolist(), compared.open_score.tolist(), strict=True)
@@ -155,19 +181,19 @@ class Enrolled:
             )
         return found
 
-    def matching_patches(self, views: Views, name: str) -> set[int] | None:
+    def matching_patches(self, features: Features, name: str) -> set[int] | None:
         """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
-        local = views.full().local
+        local = features.full().map
         if self._maps is None or local is None:
             return None
         match = self._maps.match(local, np.array([self.support.names.index(name)]))
         return set(np.flatnonzero(match[0]).tolist())
 
-    def _patches(self, views: Views, best: Array) -> Sequence[tuple[int, int] | None]:
+    def _patches(self, features: Features, best: Array) -> Sequence[tuple[int, int] | None]:
         """How many patches match the nearest class, of how many."""
-        if self._maps is None or views.local is None:
-            return [None] * len(views)
-        return [(n, self._maps.n_patches) for n in self._maps.match(views.local, best).sum(axis=1).tolist()]
+        if self._maps is None or features.map is None:
+            return [None] * len(features)
+        return [(n, self._maps.n_patches) for n in self._maps.match(features.map, best).sum(axis=1).tolist()]
 
     def _duplicates(self, batch: Batch) -> list[str]:
         """For each picture the support photo that it (nearly) is, in words, or nothing."""

@@ -17,8 +17,8 @@ from PIL import Image, ImageDraw, ImageFont
 
 from glocal.common.files import replacing
 from glocal.common.words import counted
-from glocal.recognizer.encoder import Batch
-from glocal.recognizer.features import Array, Views, cosines, unit
+from glocal.recognizer.batches import Batch
+from glocal.recognizer.features import Array, Features, cosines, unit
 from glocal.recognizer.photos.images import UnusableImage, decode
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import Bank
@@ -42,16 +42,16 @@ class Match:
     cosine: float
 
 
-def nearest_photos(views: Views, bank: Bank) -> list[int]:
-    """Rows of the bank, the photo most like the query (views of one picture) first."""
-    return np.argsort(-_cosine(views, bank), kind="stable").tolist()
+def nearest_photos(features: Features, bank: Bank) -> list[int]:
+    """Rows of the bank, the photo most like the query (features of one picture) first."""
+    return np.argsort(-_cosine(features, bank), kind="stable").tolist()
 
 
 def partners(local: Array, bank: Bank, photos: list[int], matching: Collection[int]) -> list[Match]:
     """For each matching patch of the map (D', H, W) the patch of the photos most like it; best first."""
-    if bank.views.local is None:
+    if bank.features.map is None:
         return []
-    others = bank.views.local[photos].astype(np.float32)  # (K, D', H, W)
+    others = bank.features.map[photos].astype(np.float32)  # (K, D', H, W)
     every = cosines(np.broadcast_to(local.astype(np.float32), (len(others), *local.shape)), others)  # (K, P, P')
     k, p, p2 = every.shape
     row = every.transpose(1, 0, 2).reshape(p, k * p2)
@@ -62,12 +62,13 @@ def partners(local: Array, bank: Bank, photos: list[int], matching: Collection[i
 
 def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) -> Image.Image:
     """The answer to the i-th readable picture of a batch as a picture; a method without patches shows photos alone."""
-    views = batch.views.rows(slice(i, i + 1)).stored()
+    features = batch.features.rows(slice(i, i + 1)).stored()
     bank = recognizer.contents.support.classes[answer.nearest]
-    matching = recognizer.enrolled.matching_patches(views, answer.nearest)
-    shown = nearest_photos(views, bank)[:PHOTOS]
-    grid = None if views.local is None or matching is None else tuple(views.local.shape[2:])
-    found = [] if grid is None or views.local is None else partners(views.local[0], bank, shown, matching or ())
+    matching = recognizer.enrolled.matching_patches(features, answer.nearest)
+    shown = nearest_photos(features, bank)[:PHOTOS]
+    local = features.map
+    grid = None if local is None or matching is None else tuple(local.shape[2:])
+    found = [] if grid is None or local is None else partners(local[0], bank, shown, matching or ())
     head = textwrap.wrap(answer.reason, 92)
     top = EDGE + LINE * (2 + len(head))
     width = 3 * EDGE + QUERY + GAP + PHOTO
@@ -88,7 +89,7 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
         places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
         canvas.paste(_small(bank.photos[row].thumbnail), places[row])
         n = sum(match.photo == row for match in found)
-        note = counted(n, "patch") if grid is not None else f"cosine {_cosine(views, bank)[row]:.2f}"
+        note = counted(n, "patch") if grid is not None else f"cosine {_cosine(features, bank)[row]:.2f}"
         caption = f"{answer.nearest}: {Path(bank.photos[row].name).name}"
         draw.text((places[row][0], places[row][1] + PHOTO + 2), f"{caption[:34]} ({note})", INK, plain)
     for number, match in enumerate(found[:MATCHES], start=1):
@@ -116,9 +117,9 @@ def write_explanation(folder: Path, number: int, answer: Prediction, image: Imag
     return path
 
 
-def _cosine(views: Views, bank: Bank) -> Array:
-    """(K,) of the one picture of ``views`` with every photo."""
-    return (unit(views.vec) @ unit(bank.views.vec).T)[0]
+def _cosine(features: Features, bank: Bank) -> Array:
+    """(K,) of the one picture of ``features`` with every photo."""
+    return (unit(features.vec) @ unit(bank.features.vec).T)[0]
 
 
 def _dimmed(image: Image.Image, grid: tuple[int, ...], keep: set[int]) -> Image.Image:

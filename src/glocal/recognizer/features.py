@@ -1,4 +1,4 @@
-"""What is kept of a picture, as arrays: a vector, and for methods that look at patches a map of local vectors.
+"""What is kept of a photo, as arrays: a vector, and from encoders that look at patches a map of local vectors.
 
 A patch is one pixel of the local map.  It matches a class when it is more like its best patch of the class's mean map
 than 9 of 10 patches of the other classes' photos are; the cosine from which on that holds is the ``level``.
@@ -22,38 +22,49 @@ SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond t
 
 
 @dataclass(frozen=True)
-class Views:
-    """B pictures, row by row."""
+class Features:
+    """B photos, row by row.
+
+    The vectors of an encoder's members lie side by side; each member that looks at patches has a map of its own.
+    """
 
     vec: Array  # (B, D)
-    local: Array | None = None  # (B, D', H, W)
+    local: tuple[Array, ...] = ()  # (B, C, h, w) each
 
     def __len__(self) -> int:
         return len(self.vec)
 
-    def rows(self, pick: slice | Array | list[int]) -> Views:
-        return Views(self.vec[pick], None if self.local is None else self.local[pick])
+    @property
+    def map(self) -> Array | None:
+        """That of the last member, which sees the most pixels."""
+        return self.local[-1] if self.local else None
 
-    def alike(self, other: Views) -> bool:
-        """Whether the two can be joined: of the same shape but for the number of pictures."""
-        shapes = [(each.vec.shape[1:], None if each.local is None else each.local.shape[1:]) for each in (self, other)]
-        return shapes[0] == shapes[1]
+    def rows(self, pick: slice | Array | list[int]) -> Features:
+        return Features(self.vec[pick], tuple(each[pick] for each in self.local))
 
-    def full(self) -> Views:
-        """In full precision."""
-        return Views(self.vec, None if self.local is None else self.local.astype(np.float32, copy=False))
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        """Of one photo: what can be compared has the same."""
+        return tuple(each.shape[1:] for each in (self.vec, *self.local))
 
-    def stored(self) -> Views:
-        """As they are kept: local views in half precision, unless that would cut large numbers off."""
-        local = self.local
-        if local is not None and (not local.size or float(np.abs(local).max()) < LARGEST_HALF):
-            local = local.astype(np.float16)
-        return Views(self.vec.astype(np.float32, copy=False), local)
+    def full(self) -> Features:
+        """Without half precision."""
+        halves = np.dtype(np.float16)
+        return Features(self.vec, tuple(x.astype(np.float32) if x.dtype == halves else x for x in self.local))
+
+    def stored(self) -> Features:
+        """As they are kept: maps in half precision, unless that would cut large numbers off."""
+        return Features(self.vec.astype(np.float32, copy=False), tuple(map(_half, self.local)))
 
 
-def join(views: Sequence[Views]) -> Views:
-    maps = [each.local for each in views if each.local is not None]
-    return Views(np.concatenate([each.vec for each in views]), np.concatenate(maps) if maps else None)
+def join(some: Sequence[Features]) -> Features:
+    maps = zip(*(each.local for each in some), strict=True)
+    return Features(np.concatenate([each.vec for each in some]), tuple(np.concatenate(each) for each in maps))
+
+
+def _half(local: Array) -> Array:
+    small = not local.size or float(np.abs(local).max()) < LARGEST_HALF
+    return local.astype(np.float16) if small else local
 
 
 @dataclass(frozen=True)
@@ -79,14 +90,15 @@ class ClassMaps:
         return best_cosine(local, rest) >= self.level
 
 
-def class_maps(views: Views, label: Array) -> ClassMaps | None:
+def class_maps(features: Features, label: Array) -> ClassMaps | None:
     """None without local maps, and for a single class: there is nothing foreign to tell it from."""
     shots = np.bincount(label)
-    if views.local is None or len(shots) < 2 or views.local.shape[2] * views.local.shape[3] < 2:
+    local = features.map
+    if local is None or len(shots) < 2 or local.shape[2] * local.shape[3] < 2:
         return None
-    mean = class_means(views.local, label)
+    mean = class_means(local, label)
     photos, classes = spread(np.arange(len(label)), SAMPLE_PHOTOS), spread(np.arange(len(shots)), SAMPLE_CLASSES)
-    sample = views.local[photos]
+    sample = local[photos]
     foreign = [
         best_cosine(some, np.broadcast_to(mean[c], some.shape)).ravel()
         for c in classes.tolist()

@@ -1,9 +1,8 @@
 """The ``.glocal`` file: one zip, no pickle, replaced as a whole.
 
     manifest.json           classes, model, hashes, threshold and how it came about
-    model/...               checkpoint.safetensors, without the weights of a backbone that comes with a package;
-                            or embed.onnx, enroll.onnx and score.onnx
-    support.safetensors     views and signatures of the support photos, the known unknowns and the probes
+    model/<hash>.onnx       graphs of the model, but for those that come with the package
+    support.safetensors     features and signatures of the support photos, the known unknowns and the probes
     thumbnails/0.jpg ...    of every support photo, then of the known unknowns
     probes/0.png ...        pictures whose scores are in the manifest
 
@@ -22,35 +21,33 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import check_recognizer, or_not_written, replacing
 from glocal.common.validation import LARGEST_THUMBNAIL, check_kind, check_picture
-from glocal.recognizer import old_format
 from glocal.recognizer.calibration.decision import Decision, Promise
-from glocal.recognizer.calibration.leave_one_out import ALIKE, Measured
+from glocal.recognizer.calibration.leave_one_out import Measured
 from glocal.recognizer.calibration.threshold import LeftOut, Threshold
 from glocal.recognizer.enrolled import Contents, Probes
-from glocal.recognizer.features import UNKNOWN, Array, Views, join
-from glocal.recognizer.model import CHECKPOINT, ONNX, Model, OnnxModel, torch_models
+from glocal.recognizer.features import UNKNOWN, Array, Features, join
+from glocal.recognizer.model import HEADS, Model, read_model
 from glocal.recognizer.photos.images import LARGEST_SIDE
 from glocal.recognizer.support import CELLS, Bank, Photo, Support
-from glocal.recognizer.tensors import pack, unpack
 
 SUFFIX = ".glocal"
-FORMAT, SCHEMA = "glocal recognizer", 3
-MANIFEST, MODEL, SUPPORT = "manifest.json", "model/", "support.safetensors"
-_thumbnail, _probe = "thumbnails/{}.jpg".format, "probes/{}.png".format
+FORMAT, SCHEMA = "glocal recognizer", 4
+MANIFEST, SUPPORT = "manifest.json", "support.safetensors"
+_graph, _thumbnail, _probe = "model/{}.onnx".format, "thumbnails/{}.jpg".format, "probes/{}.png".format
 LONGEST = 300  # characters of what is wrong with a file: it may quote the file
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same recognizer is the same bytes
 
 # What a manifest holds, as ``door.check_kind`` reads it.
 _PHOTO = {"name": str, "digest": str}
-_MODEL = {"kind": str, "name": str, "method": str, "open_score": str, "preprocess": dict}
-_MODELS: dict[str, dict[str, Any]] = {
-    CHECKPOINT: _MODEL | {"settings": dict, "backbone": dict, "backbone_sha256": str},
-    ONNX: _MODEL | {"min_way": int, "precision": str, "takes_unknown": bool, "report": dict},
-}
+_MEMBER = {"graph": str, "neck": str | None, "preprocess": dict, "unit": bool}
+_HEAD = {"kind": str, "open_score": str}
+_GRAPHS = {"name": str, "score_names": list[str], "min_way": int, "takes_unknown": bool, "enroll": str, "score": str}
 _SCORED = {"photo": int, "label": int, "shots": int, "score": float, "nearest": int, "parts": dict[str, float]}
 _SINGLE = ("own", "alike")  # numbers among what was measured
 _FIELDS: dict[str, Any] = {
@@ -58,7 +55,7 @@ _FIELDS: dict[str, Any] = {
     "schema_version": int,
     "version": str,  # of the glocal that wrote it
     "identity": str,  # hash of all that an answer depends on
-    "model": dict,
+    "model": {"encoder": {"name": str, "members": [_MEMBER]}, "head": dict},
     "classes": [{"name": str, "photos": [_PHOTO]}],
     "unknown": list | None,
     "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
@@ -74,11 +71,13 @@ _FIELDS: dict[str, Any] = {
 def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
     """``is_current`` as for ``files.put``."""
     banks = [*contents.support.classes.values(), *([contents.unknown] if contents.unknown is not None else [])]
-    views = {"photo": join([bank.views for bank in banks]), "probe": contents.probes.views}
-    arrays = {f"{kind}.vec": each.vec for kind, each in views.items()}
-    arrays |= {f"{kind}.local": each.local for kind, each in views.items() if each.local is not None}
-    arrays["photo.signature"] = np.concatenate([bank.signature for bank in banks])
-    large = {f"{MODEL}{name}": data for name, data in contents.model.files().items()} | {SUPPORT: pack(arrays)}
+    features = {"photo": join([bank.features for bank in banks]), "probe": contents.probes.features}
+    arrays = {"photo.signature": np.concatenate([bank.signature for bank in banks])}
+    for kind, each in features.items():
+        arrays[f"{kind}.vec"] = each.vec
+        arrays |= {f"{kind}.local.{i}": local for i, local in enumerate(each.local)}
+    large = {_graph(sha256): data for sha256, data in contents.model.graphs().items()}
+    large[SUPPORT] = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
     manifest = _manifest(contents, {name: hashlib.sha256(data).hexdigest() for name, data in large.items()})
     thumbnails = [photo.thumbnail for bank in banks for photo in bank.photos]
     members = {
@@ -110,8 +109,6 @@ def check_target(path: Path, suffix: str = SUFFIX) -> None:
 
 def holds_recognizer(path: Path) -> bool:
     """Whether a path names a file of ours; a checkpoint or a run folder is none."""
-    if path.is_dir():
-        return old_format.is_export(path)
     return path.suffix == SUFFIX or (path.is_file() and zipfile.is_zipfile(path))
 
 
@@ -138,13 +135,13 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
             check_picture(members[_thumbnail(i)], "JPEG", LARGEST_THUMBNAIL)
         for i in range(len(probes)):
             check_picture(members[_probe(i)], "PNG", LARGEST_SIDE)
-        arrays = unpack(members[SUPPORT], SUPPORT)
+        arrays = load(members[SUPPORT])
         banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
         names = [each["name"] for each in manifest["classes"]]
         support = Support(dict(zip(names, banks, strict=False)))
         decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
-        seen = _views(arrays, "probe", len(probes))
-        if not banks[0].views.alike(seen):
+        seen = _features(arrays, "probe", len(probes))
+        if banks[0].features.shape != seen.shape:
             raise ValueError("its probes were seen by another model than its photos")
         kept = Probes(
             tuple(members[_probe(i)] for i in range(len(probes))),
@@ -152,7 +149,7 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
             tuple(each["open_score"] for each in probes),
             tuple(tuple(each["logits"]) for each in probes),
         )
-    except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+    except (ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
         raise damaged(path, error) from error
     model = _model(path, manifest, members, device=device, threads=threads)
     promise = Promise(**manifest["promise"])
@@ -162,15 +159,12 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
 def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
     """The manifest, checked, and the other members by name; of an older format as this one has them."""
     try:
-        if old_format.is_export(path):
-            members = old_format.export_members(path, manifest_only=manifest_only)
-        else:
-            members = _unzipped(path, manifest_only=manifest_only)
+        members = _unzipped(path, manifest_only=manifest_only)
         try:
             manifest = json.loads(members.pop(MANIFEST), parse_constant=_refuse_constant)
         except (ValueError, RecursionError) as error:
             raise ValueError(f"its manifest is not JSON: {error}") from error
-        if not isinstance(manifest, dict) or manifest.get("format") not in (FORMAT, old_format.EXPORT):
+        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
             raise _foreign(path, "a zip, but not a recognizer of glocal; name a file that `glocal enroll` wrote")
         schema = manifest.get("schema_version")
         if isinstance(schema, int) and schema > SCHEMA:
@@ -179,14 +173,12 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
                 f"schema {SCHEMA}: update glocal",
                 code="newer-file",
             )
-        if schema == 1:
-            manifest, members = old_format.upgraded(manifest, members)
-        if schema in (1, 2):
-            manifest = old_format.without_score_model(manifest)
-        manifest["measured"].setdefault("alike", ALIKE)  # the first files of schema 3 have none
+        if schema != SCHEMA:
+            raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
         check_kind(manifest, _FIELDS, "manifest")
         check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
-        check_kind(manifest["model"], _MODELS[manifest["model"]["kind"]], "model")
+        head = manifest["model"]["head"]
+        check_kind(head, _HEAD if head["kind"] in HEADS else _HEAD | _GRAPHS, "head")
         if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
             raise ValueError("a class without photos, or no class")
     except (DataError, OSError):
@@ -199,8 +191,6 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
 def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
     """Members of a zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice."""
     check_recognizer(path)
-    if path.is_dir():
-        raise _foreign(path, "a folder, but not one that glocal exported; name a .glocal file")
     with path.open("rb") as file:
         if file.read(4) != b"PK\x03\x04":
             raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")
@@ -224,13 +214,9 @@ def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
 def _model(
     path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], *, device: str, threads: int
 ) -> Model:
-    record = manifest["model"]
-    files = {name.removeprefix(MODEL): data for name, data in members.items() if name.startswith(MODEL)}
+    graphs = {Path(name).stem: data for name, data in members.items() if Path(name).suffix == ".onnx"}
     try:
-        if record["kind"] == ONNX:
-            return OnnxModel.read(record, files, threads=threads)
-        found: Model = torch_models().TorchModel.read(record, files, device=device)
-        return found
+        return read_model(manifest["model"], graphs, where=str(path), device=device, threads=threads)
     except GlocalError as error:
         raise type(error)(
             f"the model in {path}, written by glocal {manifest['version']}, cannot be used: {error}", code=error.code
@@ -286,23 +272,23 @@ def _banks(
     listed: list[dict[str, str]], thumbnails: list[bytes], arrays: Mapping[str, Array], sizes: list[int]
 ) -> list[Bank]:
     """One bank per entry of ``sizes``, of consecutive photos."""
-    views, signature = _views(arrays, "photo", len(listed)), arrays["photo.signature"]
+    features, signature = _features(arrays, "photo", len(listed)), arrays["photo.signature"]
     if signature.shape != (len(listed), CELLS * CELLS) or signature.dtype != np.uint8:
         raise ValueError(f"its signatures do not belong to its {len(listed)} photos")
     photos = [Photo(each["name"], each["digest"], data) for each, data in zip(listed, thumbnails, strict=True)]
-    whole = Bank(tuple(photos), views, signature)
+    whole = Bank(tuple(photos), features, signature)
     return [whole.rows(range(end - size, end)) for end, size in zip(accumulate(sizes), sizes, strict=True)]
 
 
-def _views(arrays: Mapping[str, Array], kind: str, n: int) -> Views:
-    vec, local = arrays[f"{kind}.vec"], arrays.get(f"{kind}.local")
+def _features(arrays: Mapping[str, Array], kind: str, n: int) -> Features:
+    vec = arrays[f"{kind}.vec"]
+    local = tuple(arrays[name] for name in sorted(arrays) if name.startswith(f"{kind}.local."))
     if vec.ndim != 2 or len(vec) != n or vec.dtype != np.float32 or not np.isfinite(vec).all():
-        raise ValueError(f"its views do not belong to its {n} pictures")
-    if local is not None and (
-        local.ndim != 4 or len(local) != n or local.dtype.kind != "f" or not np.isfinite(local).all()
-    ):
-        raise ValueError(f"its local views do not belong to its {n} pictures")
-    return Views(vec, local)
+        raise ValueError(f"its features do not belong to its {n} pictures")
+    for each in local:
+        if each.ndim != 4 or len(each) != n or each.dtype.kind != "f" or not np.isfinite(each).all():
+            raise ValueError(f"its maps do not belong to its {n} pictures")
+    return Features(vec, local)
 
 
 def _refuse_constant(name: str) -> None:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from PIL import Image
@@ -21,17 +21,20 @@ from glocal.common.errors import DataError, RecipeError
 from glocal.common.files import Stamp, stamp, still_free
 from glocal.common.markup import Html, rows_table, small_picture, text
 from glocal.common.words import listed
+from glocal.recognizer.batches import Batch, Embedder, Progress
 from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities
 from glocal.recognizer.calibration.leave_one_out import carried_over
 from glocal.recognizer.calibration.threshold import Threshold, check_promise
+from glocal.recognizer.converted import ConvertedModel, is_converted
 from glocal.recognizer.diagnosis.advice import Finding, advice, thresholds_moved, without_duplicates
 from glocal.recognizer.diagnosis.outlook import Outlook, outlook
-from glocal.recognizer.encoder import Batch, Encoder, Progress
+from glocal.recognizer.encoders.builtin import ENCODERS
 from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, relative
 from glocal.recognizer.explanation import explain
-from glocal.recognizer.features import Array, Views
-from glocal.recognizer.file import damaged, holds_recognizer, read_contents, write_contents
-from glocal.recognizer.model import DEFAULT, Model, Scores, check_way, torch_models
+from glocal.recognizer.features import Array, Features
+from glocal.recognizer.file import read_contents, write_contents
+from glocal.recognizer.heads.head import Scores
+from glocal.recognizer.model import DEFAULT, DEFAULT_HEAD, Model, build_model, converted_model
 from glocal.recognizer.photos.sources import (
     Image_,
     Labelled,
@@ -43,12 +46,14 @@ from glocal.recognizer.photos.sources import (
     loose_pictures,
     nested_folders,
     sources_of,
-    take,
 )
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
 
 SHOWN = 5  # classes, and photos of each, in what a notebook shows
+
+
+ModelSource: TypeAlias = "Model | ConvertedModel | Recognizer | str | Path"
 
 
 class Answered(NamedTuple):
@@ -75,9 +80,9 @@ class Recognizer:
     """
 
     def __init__(
-        self, contents: Contents, encoder: Encoder, enrolled: Enrolled, findings: Sequence[Finding] = ()
+        self, contents: Contents, embedder: Embedder, enrolled: Enrolled, findings: Sequence[Finding] = ()
     ) -> None:
-        self.contents, self.encoder, self.enrolled, self._found = contents, encoder, enrolled, list(findings)
+        self.contents, self.embedder, self.enrolled, self._found = contents, embedder, enrolled, list(findings)
         self._read_from: tuple[str, Stamp | None] | None = None  # the file, and as it was then
 
     @classmethod
@@ -85,7 +90,9 @@ class Recognizer:
         cls,
         photos: Labelled,
         *,
-        model: Any = DEFAULT,
+        encoder: str | Path = DEFAULT,
+        head: str = DEFAULT_HEAD,
+        model: ModelSource | None = None,
         score: str | None = None,
         max_false_unknown: float = 0.05,
         per_class: bool = True,
@@ -99,9 +106,10 @@ class Recognizer:
         """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
 
         Photos in ``unknown`` are of no class: they join those of the argument ``unknown``.
-        ``model``: the name of a shipped one, a run folder, a checkpoint, a .glocal file that holds one, or a model in
-        memory.  ``score``: another open score.  ``unknown``: photos of other things, which the head learns to tell from
-        the classes; ``with_unknown``: the share of false unknowns that catching more of them may cost.
+        ``encoder``: fast, better, or the file of a converted model; ``head``: ridge, prototypes or gel.  ``model`` is
+        both at once: a converted model or its file, or a recognizer or its file.  ``score``: another open score.
+        ``unknown``: photos of other things, which the head learns to tell from the classes; ``with_unknown``: the share
+        of false unknowns that catching more of them may cost.
         """
         promise = _promise(max_false_unknown, per_class, with_unknown)
         classes = labelled_sources(photos)
@@ -111,11 +119,14 @@ class Recognizer:
                 "there is no class, only photos of other things in unknown/; give at least one class with a photo"
             )
         others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
-        found = find_model(model, score=score, device=device)
-        check_way(found, len(classes))
-        encoder = Encoder(found, workers=workers)
+        if model is None:
+            found = build_model(encoder, head, score=score, device=device)
+        else:
+            found = find_model(model, score=score, device=device)
+        found.check_way(len(classes))
+        embedder = Embedder(found.encoder, workers=workers)
         flat = [source for some in classes.values() for source in some]
-        bank, bad = encoder.bank(flat + others, skip_bad=skip_bad, progress=progress)
+        bank, bad = embedder.bank(flat + others, skip_bad=skip_bad, progress=progress)
         owner = [name for name, some in classes.items() for _ in some]
         owner = [name for i, name in enumerate(owner) if i not in bad]
         rows: dict[str, list[int]] = {name: [] for name in classes}
@@ -124,14 +135,14 @@ class Recognizer:
         if empty := [name for name, some in rows.items() if not some]:
             raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
         support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))
-        images = encoder.probe_images(_first_of_each(flat, owner, bad))
+        images = embedder.probe_images(_first_of_each(flat, owner, bad))
         contents = Contents(
             found,
             support,
             _aside(bank.rows(range(len(owner), len(bank))), support),
             promise,
             Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
-            Probes(images, encoder.embed(images)),
+            Probes(images, embedder.embed(images)),
         )
         enrolled = Enrolled(found, support, contents.unknown)
         usable = sum(len(flat) + i not in bad for i in range(len(aside)))
@@ -139,28 +150,20 @@ class Recognizer:
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
         findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
         findings += [Finding.loose(names)] if (names := loose_pictures(photos)) else []
-        return cls(enrolled.settled(contents), encoder, enrolled, findings + doubles)
+        return cls(enrolled.settled(contents), embedder, enrolled, findings + doubles)
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
-        """From a .glocal file.  ``device`` is for a checkpoint, ``threads`` (0: one per core) for ONNX graphs."""
+        """From a .glocal file.  ``device`` is auto, cpu or cuda; ``threads`` of onnxruntime, 0 for one per core."""
         seen = os.path.realpath(path), stamp(path)
         contents = read_contents(Path(path), device=device, threads=threads)
-        encoder = Encoder(contents.model, workers=workers)
-        try:
-            found = cls(contents, encoder, Enrolled(contents.model, contents.support, contents.unknown))
-            found._try_out()
-        except Exception as error:  # whatever a model, which a stranger may have made, fails with
-            raise damaged(Path(path), error) from error
+        found = cls(
+            contents,
+            Embedder(contents.model.encoder, workers=workers),
+            Enrolled(contents.model, contents.support, contents.unknown),
+        )
         found._read_from = seen
         return found
-
-    def _try_out(self) -> None:
-        """Do model, photos and scores belong together?  One answer about a blank picture shows it, and a threshold."""
-        size, now = self.encoder.preprocess.size, self.contents
-        blank = Source("(blank)", lambda: np.zeros((size, size, 3), np.uint8))
-        self.answer(self.encoder.batch([take(blank, self.encoder.preprocess)]))
-        compute_threshold(now.promise, now.support.shots, now.decision.measured)
 
     def save(self, path: str | Path, *, new: bool = False) -> None:
         """One file, the old one or the new one at any moment.
@@ -223,17 +226,17 @@ class Recognizer:
 
     def batches(self, images: Iterable[Image_]) -> Iterator[Answered]:
         """The same, batch by batch, with what was seen of the pictures."""
-        for batch in self.encoder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
+        for batch in self.embedder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
             yield Answered(batch, self.answer(batch))
 
     def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
         """Answers about pictures that were encoded before, in the order of the batch."""
         return self.enrolled.answer(batch, self.contents.decision)
 
-    def decide(self, views: Views) -> Decided:
-        """The same answers from views alone, without words and without a look at the pictures."""
+    def decide(self, features: Features) -> Decided:
+        """The same answers from features alone, without words and without a look at the pictures."""
         decision, names = self.contents.decision, (*self.classes, UNKNOWN_NAME)
-        compared = self.compare(views)
+        compared = self.compare(features)
         best = compared.logits.argmax(axis=1)
         limits = decision.limits(best)
         label = np.where(compared.open_score > limits, len(self.classes), best)
@@ -246,9 +249,9 @@ class Recognizer:
             [names[n] for n in best.tolist()],
         )
 
-    def compare(self, views: Views) -> Scores:
-        """Logits (Q, N) and open scores (Q,) of views."""
-        return self.enrolled.compare(views)
+    def compare(self, features: Features) -> Scores:
+        """Logits (Q, N) and open scores (Q,) of features."""
+        return self.enrolled.compare(features)
 
     def explain(self, image: Image_) -> Image.Image:
         """The answer about one picture as a picture: what matched in which photo."""
@@ -258,7 +261,7 @@ class Recognizer:
     def verify(self) -> list[Verified]:
         """Does this machine give the answers that were recorded?  The probe pictures, decoded and scored again."""
         probes = self.contents.probes
-        found = self.compare(self.encoder.embed(probes.images))
+        found = self.compare(self.embedder.embed(probes.images))
         verified = []
         for i, expected in enumerate(probes.open_score):
             here = float(found.open_score[i])
@@ -298,7 +301,7 @@ class Recognizer:
     def remove_class(self, name: str) -> list[Finding]:
         """A class with all its photos; the thresholds of the others are computed anew."""
         support = self.contents.support.without(name)
-        check_way(self.contents.model, len(support.names))
+        self.contents.model.check_way(len(support.names))
         return self._change(support, ())
 
     def rename_class(self, old: str, new: str) -> list[Finding]:
@@ -355,7 +358,7 @@ class Recognizer:
         sources = sources_of(photos, prefix)
         if not sources:
             raise DataError(f"{prefix.rstrip('/')!r} needs at least one photo to add, got none", code="no-photos")
-        new, bad = self.encoder.bank(sources, skip_bad=skip_bad, progress=progress)
+        new, bad = self.embedder.bank(sources, skip_bad=skip_bad, progress=progress)
         if not len(new):
             first = next(iter(bad.values()))
             raise DataError(
@@ -380,7 +383,7 @@ class Recognizer:
 
 def _unused(now: Contents) -> list[Finding]:
     """Known unknowns that change no answer."""
-    nothing = now.unknown is not None and not now.model.takes_unknown and now.promise.with_unknown is None
+    nothing = now.unknown is not None and not now.model.head.takes_unknown and now.promise.with_unknown is None
     return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
 
 
@@ -420,21 +423,26 @@ def _still_unknown(aside: Bank | None, support: Support) -> Bank | None:
     return aside.rows(keep) if keep else None
 
 
-def find_model(source: Any, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
-    """A model in memory, or in a .glocal file, or whatever else ``glocal.research.torch_model`` finds.
+def find_model(source: ModelSource, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
+    """A model in memory or in a file; of an encoder by its name that with the default head.
 
     ``device`` and ``threads`` as in ``Recognizer.load``.
     """
-    if isinstance(source, Recognizer):
-        source = source.contents.model
-    elif isinstance(source, str | Path) and holds_recognizer(Path(source)):
-        source = read_contents(Path(source), device=device, threads=threads).model
-    elif not hasattr(source, "files"):  # all but a Model of ours
-        found: Model = torch_models().load_torch_model(source, score=score, device=device)
-        return found
-    if score not in (None, source.open_score):
-        raise RecipeError(f"the open score of this model is {source.open_score!r} and cannot be changed to {score!r}")
-    model: Model = source
+    if isinstance(source, str | Path):
+        path = Path(source)
+        if str(source) in ENCODERS or not path.exists():
+            return build_model(source, score=score, device=device, threads=threads)
+        if is_converted(path):
+            source = ConvertedModel.read(path)
+        else:
+            source = read_contents(path, device=device, threads=threads).model
+    if isinstance(source, ConvertedModel):
+        return converted_model(source, score=score, device=device, threads=threads)
+    model = source.contents.model if isinstance(source, Recognizer) else source
+    if score not in (None, model.head.open_score):
+        raise RecipeError(
+            f"the open score of this model is {model.head.open_score!r} and cannot be changed to {score!r}"
+        )
     return model
 
 

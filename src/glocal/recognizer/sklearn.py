@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from glocal.recognizer.calibration.decision import Promise, compute_threshold
 from glocal.recognizer.calibration.leave_one_out import measure
 from glocal.recognizer.calibration.threshold import Threshold, check_promise
-from glocal.recognizer.features import Labels, Views
-from glocal.recognizer.model import DEFAULT, Scores
+from glocal.recognizer.features import Features, Labels
+from glocal.recognizer.heads.head import Scores
+from glocal.recognizer.heads.prototypes import Prototypes
+from glocal.recognizer.model import DEFAULT, DEFAULT_HEAD
 from glocal.recognizer.photos.sources import Unreadable, is_unknown
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME, composed
-from glocal.research.methods.protonet import ProtoNet
-from glocal.research.torch_model import TorchHead
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin
@@ -42,15 +42,18 @@ Array = NDArray[Any]
 class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """``fit(X, y)`` with X a list of picture files, or features (n, d).
 
-    Files go through ``model``; features are taken as they are and compared with class means by ``distance``
-    (sq-euclidean, euclidean or cosine).  ``reject``: pictures above the threshold get ``unknown_label``, which is
-    "unknown" for names and -1 for numbers unless given; without it every picture gets a class.
+    Files go through ``encoder`` and ``head``, or ``model``, as in ``Recognizer.enroll``; features are taken as they
+    are and compared with class means by ``distance`` (sq-euclidean, euclidean or cosine).  ``reject``: photos above the
+    threshold get ``unknown_label``, which is "unknown" for names and -1 for numbers unless given; without it every
+    photo gets a class.
     """
 
     def __init__(
         self,
         *,
-        model: str = DEFAULT,
+        encoder: str = DEFAULT,
+        head: str = DEFAULT_HEAD,
+        model: str | None = None,
         distance: str = "sq-euclidean",
         max_false_unknown: float = 0.05,
         reject: bool = True,
@@ -58,6 +61,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: str = "auto",
         workers: int = 2,
     ) -> None:
+        self.encoder = encoder
+        self.head = head
         self.model = model
         self.distance = distance
         self.max_false_unknown = max_false_unknown
@@ -135,6 +140,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if first:
             recognizer = Recognizer.enroll(
                 by_class,
+                encoder=self.encoder,
+                head=self.head,
                 model=self.model,
                 max_false_unknown=self.max_false_unknown,
                 per_class=False,  # one value that ``open_score`` can be held against
@@ -158,16 +165,15 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.features_: Array = X if first else np.concatenate([self.features_, X])
         self.labels_: Array = y if first else np.concatenate([self.labels_, y])
         self.classes_ = unique_labels(self.labels_)
-        head, views, label = self._enrolled()
+        head, features, label = self._enrolled()
         promise = Promise(check_promise(self.max_false_unknown), per_class=False)
-        self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, views, label))
+        self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, features, label))
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)
 
-    def _enrolled(self) -> tuple[TorchHead, Views, Labels]:
+    def _enrolled(self) -> tuple[Prototypes, Features, Labels]:
         label = np.searchsorted(self.classes_, self.labels_)
-        method = ProtoNet(self.features_.shape[1], distance=self.distance, temperature=1.0, open_score="distance")
-        return TorchHead(method), Views(self.features_), label
+        return Prototypes(distance=self.distance, temperature=1.0), Features(self.features_), label
 
     def _scores(self, X: Any) -> tuple[Array, Array]:
         """Logits (n, classes) in the order of ``classes_`` and open scores (n,)."""
@@ -179,8 +185,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if are_paths(X):
             raise ValueError("this classifier was fitted on features; ask it about features")
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        head, views, label = self._enrolled()
-        found = head.compare(head.enroll(views, label), Views(X))
+        head, features, label = self._enrolled()
+        found = head.compare(head.enroll(features, label), Features(X))
         return found.logits, found.open_score
 
     def _scores_of_files(self, X: Any) -> tuple[Array, Array]:
@@ -188,7 +194,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for answered in self.recognizer_.batches([Path(each) for each in np.ravel(X)]):
             if bad := [each for each in answered.answers if isinstance(each, Unreadable)]:
                 raise ValueError(f"cannot use picture {bad[0].path}: {bad[0].error}")
-            found.append(self.recognizer_.compare(answered.batch.views))
+            found.append(self.recognizer_.compare(answered.batch.features))
         labels = [self.names_[name] for name in self.recognizer_.classes]
         order = [labels.index(label) for label in self.classes_.tolist()]
         # In double precision, as a recognizer compares them with its threshold.

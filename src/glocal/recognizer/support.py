@@ -1,4 +1,4 @@
-"""What a recognizer keeps of its photos: their views by class, a thumbnail, and a way to know them again.
+"""What a recognizer keeps of its photos: their features by class, a thumbnail, and a way to know them again.
 
 A signature is a picture in 16 x 16 grey cells.  Two pictures are near duplicates when their signatures correlate:
 another size, JPEG quality or brightness leaves that at 0.99 and more, while two photos of one object stay well below.
@@ -18,11 +18,11 @@ from PIL import Image
 
 from glocal.common.errors import DataError
 from glocal.common.words import listed
-from glocal.recognizer.features import Labels, Views, join
+from glocal.recognizer.features import Features, Labels, join
 from glocal.recognizer.photos.images import Pixels, encoded
 
 if TYPE_CHECKING:
-    from glocal.recognizer.encoder import Batch
+    from glocal.recognizer.batches import Batch
 
 UNKNOWN_NAME = "unknown"  # the answer for every picture of no enrolled class
 LONGEST = 200  # characters of a name
@@ -46,12 +46,12 @@ class Photo:
 class Bank:
     """K photos of one class, or of the known unknowns; row i of every array belongs to photo i.
 
-    Local views are rounded to half precision when they come in, not when they are saved: a recognizer answers the same
-    before and after it went through a file.
+    Maps are rounded to half precision when they come in, not when they are saved: a recognizer answers the same before
+    and after it went through a file.
     """
 
     photos: tuple[Photo, ...]
-    views: Views  # as ``Views.stored`` leaves them
+    features: Features  # as ``Features.stored`` leaves them
     signature: Pixels  # (K, 256)
 
     def __len__(self) -> int:
@@ -60,21 +60,21 @@ class Bank:
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Bank:
         """Batches are let go of one by one: the pixels of many photos would not fit into memory."""
-        photos, views, signatures = [], [], []
+        photos, features, signatures = [], [], []
         for batch in batches:
             photos += [Photo(each.name, each.digest, thumbnail(each.pixels)) for each in batch.readable]
-            views.append(batch.views.stored())
+            features.append(batch.features.stored())
             signatures += [each.signature for each in batch.readable]
-        return cls(tuple(photos), join(views), stacked(signatures))
+        return cls(tuple(photos), join(features), stacked(signatures))
 
     def rows(self, keep: Sequence[int]) -> Bank:
         pick = np.array(keep, dtype=np.int64)
-        return Bank(tuple(self.photos[i] for i in keep), self.views.rows(pick), self.signature[pick])
+        return Bank(tuple(self.photos[i] for i in keep), self.features.rows(pick), self.signature[pick])
 
     def __add__(self, other: Bank) -> Bank:
         return Bank(
             self.photos + other.photos,
-            join([self.views, other.views]),
+            join([self.features, other.features]),
             np.concatenate([self.signature, other.signature]),
         )
 
@@ -113,9 +113,14 @@ class Support:
         """(S, 256)."""
         return np.concatenate([bank.signature for bank in self.classes.values()])
 
-    def views(self) -> Views:
-        """All views in full precision, rows as in ``class_of``."""
-        return join([bank.views for bank in self.classes.values()]).full()
+    @property
+    def shape(self) -> tuple[tuple[int, ...], ...]:
+        """Of the features of one photo."""
+        return next(iter(self.classes.values())).features.shape
+
+    def features(self) -> Features:
+        """All features in full precision, rows as in ``class_of``."""
+        return join([bank.features for bank in self.classes.values()]).full()
 
     def having(self, name: str) -> str:
         """The name as it is enrolled, or a sentence that names the classes there are."""

@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from glocal.common.errors import DataError
-from glocal.recognizer import features as arrays
 from glocal.recognizer.features import UNKNOWN
 from glocal.recognizer.photos import images as plain
 from glocal.recognizer.photos.images import IMAGENET_MEAN, IMAGENET_STD
@@ -69,16 +68,6 @@ class Views:
     def rows(self, pick: slice | Tensor) -> Views:
         """Those of some pictures."""
         return Views(self.vec[pick], None if self.local is None else self.local[pick])
-
-    def numpy(self) -> arrays.Views:
-        """The same numbers for code that does without torch; nothing is copied on the CPU."""
-        return arrays.Views(self.vec.cpu().numpy(), None if self.local is None else self.local.cpu().numpy())
-
-    @classmethod
-    def from_numpy(cls, views: arrays.Views, device: torch.device | str = "cpu") -> Views:
-        """Views of ``glocal.recognizer`` as tensors."""
-        local = None if views.local is None else torch.from_numpy(views.local).to(device)
-        return cls(torch.from_numpy(views.vec).to(device), local)
 
 
 @dataclass(frozen=True)

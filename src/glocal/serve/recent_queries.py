@@ -17,7 +17,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from glocal.common.errors import DataError
 from glocal.common.files import replacing
-from glocal.recognizer.features import Views
+from glocal.recognizer.features import Features
 from glocal.recognizer.photos.images import UnusableImage, encoded, opened
 from glocal.recognizer.photos.sources import Picture
 from glocal.recognizer.support import signature
@@ -31,7 +31,7 @@ class Query:
     """One photo; asking about it again makes it the newest."""
 
     picture: Picture
-    views: Views  # as those of a support photo would be stored
+    views: Features  # as those of a support photo would be stored
 
     @property
     def id(self) -> str:

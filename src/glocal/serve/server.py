@@ -26,7 +26,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from glocal.recognizer.encoder import BATCH
+from glocal.recognizer.batches import BATCH
 from glocal.recognizer.photos.images import UnusableImage
 from glocal.recognizer.photos.sources import Picture, Source, Unreadable
 from glocal.serve.decoder import Decoder, Upload
@@ -166,7 +166,7 @@ class Server:
         with self._room(len(uploads)):
             try:
                 async with asyncio.timeout(self.settings.limits.answer_seconds):
-                    photos = await self.decoder.take(uploads, now.enrolled().encoder.preprocess)
+                    photos = await self.decoder.take(uploads, now.enrolled().embedder.preprocess)
                     return await asyncio.wrap_future(self.worker.submit(now, photos))
             except TimeoutError:
                 raise busy("the photos were not answered in time", RETRY) from None

@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from glocal.recognizer import Prediction, Recognizer
-from glocal.recognizer.encoder import BATCH, Batch
+from glocal.recognizer.batches import BATCH, Batch
 from glocal.recognizer.explanation import explain
-from glocal.recognizer.features import Views, join
+from glocal.recognizer.features import Features, join
 from glocal.recognizer.photos.images import encoded
 from glocal.recognizer.photos.sources import Picture, Unreadable
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo
@@ -55,7 +55,7 @@ class Snapshot:
     @property
     def model_hash(self) -> str:
         """Of what made the views; empty before the first class."""
-        return "" if self.recognizer is None else self.recognizer.contents.model.sha256
+        return "" if self.recognizer is None else self.recognizer.contents.model.encoder.sha256
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -105,14 +105,14 @@ class Snapshot:
         """One result per photo, in order."""
         who, results = self.enrolled(), list[Result]()
         for start in range(0, len(photos), BATCH):
-            batch = who.encoder.batch(photos[start : start + BATCH])
+            batch = who.embedder.batch(photos[start : start + BATCH])
             row = 0  # of the features: unreadable photos have none
             for photo, answer in zip(batch.pictures, who.answer(batch), strict=True):
                 if isinstance(answer, Unreadable):
                     results.append(answer)
                 elif isinstance(photo, Picture):
-                    views = batch.views.rows(slice(row, row + 1)).stored()
-                    own = Views(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
+                    views = batch.features.rows(slice(row, row + 1)).stored()
+                    own = Features(views.vec.copy(), views.local)  # a view of the batch would keep all of it in memory
                     results.append(QueryAnswer(Query(photo, own), answer))
                     row += 1
         return results
@@ -121,7 +121,7 @@ class Snapshot:
         """Photos of an earlier time, as far as they are as the encoder sees them."""
         if self.recognizer is None:
             return []
-        size = self.recognizer.encoder.preprocess.size
+        size = self.recognizer.embedder.preprocess.size
         results = self.predict([each for each in pictures if each.pixels.shape == (size, size, 3)])
         return [each.query for each in results if isinstance(each, QueryAnswer)]
 
@@ -201,7 +201,7 @@ def changes(queries: Sequence[Query], before: Sequence[str], after: Sequence[str
 
 def _labels(who: Recognizer, queries: Sequence[Query]) -> list[str]:
     some = (queries[start : start + BATCH] for start in range(0, len(queries), BATCH))
-    return [label for each in some for label in who.decide(batch_of(each).views).label]
+    return [label for each in some for label in who.decide(batch_of(each).features).label]
 
 
 def _digests(bank: Bank) -> frozenset[str]:
@@ -220,7 +220,7 @@ def _limits(who: Recognizer) -> list[float]:
 
 
 def _seen_json(who: Recognizer) -> dict[str, Any]:
-    prepared = who.encoder.preprocess
+    prepared = who.embedder.preprocess
     return {"pixels": prepared.size, "share": prepared.size / (prepared.resize or prepared.size)}
 
 

@@ -90,7 +90,7 @@ class Workspace:
     def preprocess(self) -> Preprocess:
         """What the encoder takes, also when it is the one of a first class that is still to come."""
         if self.snapshot.recognizer is not None:
-            return self.snapshot.recognizer.encoder.preprocess
+            return self.snapshot.recognizer.embedder.preprocess
         if self._first_preprocess is None:
             self._first_preprocess = find_model(self.model, device=self._device).preprocess
         return self._first_preprocess

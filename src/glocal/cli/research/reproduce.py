@@ -226,7 +226,7 @@ def demo(
     photos: Annotated[
         Path | None, typer.Option(help="Instead, the report of your own folder: photos/<class>/*.jpg, and unknown/.")
     ] = None,
-    model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "photos-fast",
+    model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "fast",
     tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
     force: Force = False,
     workers: Workers = 2,

@@ -11,8 +11,8 @@ import numpy as np
 from glocal.recognizer.calibration.leave_one_out import Measured
 from glocal.recognizer.calibration.limits import Limits, limits
 from glocal.recognizer.calibration.threshold import LeftOut, Threshold
-from glocal.recognizer.features import Array, ClassMaps, Labels, Views
-from glocal.recognizer.model import Scores
+from glocal.recognizer.features import Array, ClassMaps, Features, Labels
+from glocal.recognizer.heads.head import Scores
 
 USUAL = (0.025, 0.975)  # the share of known photos that a usual range spans
 STEEP = 1.5  # by how much the log odds of "unknown" rise per spread
@@ -135,16 +135,16 @@ def _warnings(shots: Sequence[int], found: Limits, share: float, high: float) ->
     return told
 
 
-def usual_ranges(left: Sequence[LeftOut], views: Views, label: Labels, maps: ClassMaps | None) -> dict[str, Range]:
+def usual_ranges(left: Sequence[LeftOut], views: Features, label: Labels, maps: ClassMaps | None) -> dict[str, Range]:
     """By name: where photos of the enrolled classes lie; empty where nothing is known about that."""
     values: dict[str, list[float]] = {}
     for each in left:
         for name, value in {"open_score": each.score, **each.parts}.items():
             values.setdefault(name, []).append(value)
-    if maps is not None and views.local is not None and left:
+    if maps is not None and (local := views.map) is not None and left:
         for start in range(0, len(left), AT_ONCE):
             rows = np.array([each.photo for each in left[start : start + AT_ONCE]])
-            found = maps.match_without(views.local[rows], label[rows]).sum(axis=1)
+            found = maps.match_without(local[rows], label[rows]).sum(axis=1)
             values.setdefault("patches", []).extend(found.tolist())
     return {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
 

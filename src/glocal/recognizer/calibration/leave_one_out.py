@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from glocal.recognizer.calibration.threshold import LeftOut
-from glocal.recognizer.features import UNKNOWN, Labels, Views, class_means, join, spread
-from glocal.recognizer.model import Head, Scores
+from glocal.recognizer.features import UNKNOWN, Features, Labels, class_means, join, spread
+from glocal.recognizer.heads.head import Head, Scores
 from glocal.recognizer.support import Support
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
@@ -44,7 +44,13 @@ class Trials:
     """
 
     def __init__(
-        self, head: Head, views: Views, label: Labels, *, asked: Views | None = None, aside: Views | None = None
+        self,
+        head: Head,
+        views: Features,
+        label: Labels,
+        *,
+        asked: Features | None = None,
+        aside: Features | None = None,
     ) -> None:
         self.label, self.min_way = label, head.min_way
         every = views if aside is None or not head.takes_unknown else join([views, aside])
@@ -68,10 +74,10 @@ class Trials:
 
 def measure(
     head: Head,
-    views: Views,
+    views: Features,
     label: Labels,
     *,
-    aside: Views | None = None,
+    aside: Features | None = None,
     before: Sequence[LeftOut] = (),
     changed: Collection[int] | None = None,
 ) -> Measured:
@@ -87,7 +93,7 @@ def measure(
     )
 
 
-def enroll(head: Head, views: Views, label: Labels, aside: Views | None = None) -> object:
+def enroll(head: Head, views: Features, label: Labels, aside: Features | None = None) -> object:
     """The state of the support, with the known unknowns if there are any that the head uses."""
     if aside is None or not head.takes_unknown or not len(aside):
         return head.enroll(views, label)
@@ -141,7 +147,7 @@ def strangers(trials: Trials) -> list[LeftOut]:
     return found
 
 
-def unknown_scores(trials: Trials, head: Head, views: Views, aside: Views) -> list[LeftOut]:
+def unknown_scores(trials: Trials, head: Head, views: Features, aside: Features) -> list[LeftOut]:
     """What known unknowns score, each part of them while the others are enrolled."""
     label, every = trials.label, np.arange(len(views))
     if not head.takes_unknown:
@@ -199,7 +205,7 @@ def _rows(compared: Scores, photos: Labels, label: Labels, shots: Labels) -> lis
     ]
 
 
-def _alike(views: Views, label: Labels) -> float:
+def _alike(views: Features, label: Labels) -> float:
     """Mean cosine between the mean vectors of different classes."""
     mean = class_means(views.vec, label).astype(np.float64)
     mean /= np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-12)

@@ -9,8 +9,8 @@ from typing import Any
 
 from glocal.common.errors import DataError
 from glocal.common.words import nearest
+from glocal.recognizer.batches import Progress
 from glocal.recognizer.diagnosis.rate import Rate
-from glocal.recognizer.encoder import Progress
 from glocal.recognizer.photos.sources import Labelled, Unreadable, labelled_sources
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.recognizer import Recognizer

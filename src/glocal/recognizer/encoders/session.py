@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from glocal.common.errors import DataError, RecipeError
@@ -19,31 +21,39 @@ class Graph:
 
     Parameters
     ----------
-    read : callable
-        Returns the bytes of the graph.
+    source : bytes or Path
+        The graph; a path is that of one that ships with the package, which no file needs to hold.
     what : str
         Names the graph in messages.
+    sha256 : str
+        Of the graph, where it is known.
     device : str
         auto, cpu or cuda.
     threads : int
         Threads of onnxruntime; 0 means OMP_NUM_THREADS, or one per core.
     """
 
-    def __init__(self, read: Callable[[], bytes], what: str, *, device: str = "auto", threads: int = 0) -> None:
-        self.what, self._read = what, read
+    def __init__(
+        self, source: bytes | Path, what: str, *, sha256: str = "", device: str = "auto", threads: int = 0
+    ) -> None:
+        self.what, self._source = what, source
+        self.sha256 = sha256 or hashlib.sha256(self.data).hexdigest()
         self._provider, self._threads = provider(device), threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
+
+    @property
+    def data(self) -> bytes:
+        return self._source if isinstance(self._source, bytes) else self._source.read_bytes()
+
+    @property
+    def ships(self) -> bool:
+        """Whether the package has it."""
+        return not isinstance(self._source, bytes)
 
     def __call__(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
         """The outputs in that order; inputs that the graph does not have are left out."""
-        import onnxruntime
-
-        taken = self._inputs
-        options = onnxruntime.RunOptions()
-        options.add_run_config_entry("only_execute_path_to_fetches", "1")
+        taken = {name: each for name, each in feeds.items() if name in self._inputs}
         try:
-            found: list[Array] = self._session.run(
-                outputs, {name: each for name, each in feeds.items() if name in taken}, options
-            )
+            found: list[Array] = self._session.run(outputs, taken)
         except Exception as error:  # onnxruntime has no common error class
             raise self.damaged(error) from error
         return found
@@ -52,7 +62,7 @@ class Graph:
     def outputs(self) -> tuple[str, ...]:
         return tuple(each.name for each in self._session.get_outputs())
 
-    def check(self, array: Array, name: str, shape: tuple[int | None, ...]) -> Array:
+    def check(self, array: Array, name: str, *shape: int | None) -> Array:
         """An output as the caller needs it (None: any length), or the sentence of a damaged file."""
         fits = len(shape) == array.ndim and all(b is None or a == b for a, b in zip(array.shape, shape, strict=True))
         if not fits or array.dtype.kind != "f":
@@ -84,7 +94,7 @@ class Graph:
         with tempfile.TemporaryDirectory() as empty:  # a graph must not read other files as its weights
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
             try:
-                return onnxruntime.InferenceSession(self._read(), options, providers=[self._provider])
+                return onnxruntime.InferenceSession(self.data, options, providers=[self._provider])
             except Exception as error:
                 raise self.damaged(error) from error
 

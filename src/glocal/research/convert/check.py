@@ -91,7 +91,7 @@ def _of_graphs(converted: ConvertedModel, images: Pixels, label: Array) -> dict[
 
 
 def _run(converted: ConvertedModel, name: str, feeds: Mapping[str, Array]) -> dict[str, Array]:
-    graph = Graph(lambda: converted.graphs[name], name)
+    graph = Graph(converted.graphs[name], name)
     return dict(zip(graph.outputs, graph(feeds, graph.outputs), strict=True))
 
 

@@ -60,10 +60,6 @@ class Comparison(NamedTuple):
         return self.own[name]() if name in self.own else OPEN_SCORES[name](self.logits)
 
 
-Asked = Callable[[Tensor], Comparison]  # rows of the views that may be asked about
-Trial = Callable[[Tensor, Tensor], Asked]  # rows of a support that are enrolled, and their one-hot labels
-
-
 class Method(nn.Module):
     """Embed images, enroll the support once, score queries any number of times.
 
@@ -81,7 +77,6 @@ class Method(nn.Module):
     transductive: bool = False  # score() lets queries see each other
     min_way: int = 1  # fewest classes of a task it is defined for
     takes_unknown: bool = False  # enroll() uses support photos of no class, whose one-hot rows are 0
-    most_exported: int | None = None  # support photos up to which an exported graph does what enroll() does
     own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
     open_score: str = "own"  # the name of the one that score() reports
@@ -122,16 +117,6 @@ class Method(nn.Module):
         """Per query -> logits and the open scores by name; a method that defines only score() has one, "own"."""
         out = self.score(state, query)
         return Comparison(out.logits, {"own": lambda: out.open_score})
-
-    def trials(self, support: Views, asked: Views) -> Trial:
-        """To enroll parts of one support in turn; a method may keep what they share.  Answers as by enroll(), compare()
-        on the rows, but for rounding."""
-
-        def trial(rows: Tensor, one_hot: Tensor) -> Asked:
-            state = self.enroll(support.rows(rows), one_hot)
-            return lambda query: self.compare(state, asked.rows(query))
-
-        return trial
 
     def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
         """Every open score by name, (Q,) each, from one comparison: tells a loss and a score apart."""

@@ -1,4 +1,4 @@
-"""From pictures to views: decoded in parallel, embedded in batches, never more than a few batches in memory."""
+"""From photos to features: decoded in parallel, encoded in batches, never more than a few batches in memory."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from PIL import Image
 
 from glocal.common.errors import DataError
 from glocal.common.words import bad_pictures
-from glocal.recognizer.features import Views, join
-from glocal.recognizer.model import Model
+from glocal.recognizer.encoders.encoder import Encoder
+from glocal.recognizer.features import Features, join
 from glocal.recognizer.photos.images import encoded
 from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
 from glocal.recognizer.support import Bank
@@ -27,21 +27,21 @@ Progress = Callable[[int, int], None]  # (done, total)
 
 @dataclass(frozen=True)
 class Batch:
-    """Consecutive pictures of the input; row i of ``views`` belongs to the i-th that is readable."""
+    """Consecutive pictures of the input; row i of ``features`` belongs to the i-th that is readable."""
 
     pictures: tuple[Picture | Unreadable, ...]
-    views: Views
+    features: Features
 
     @property
     def readable(self) -> tuple[Picture, ...]:
         return tuple(each for each in self.pictures if isinstance(each, Picture))
 
 
-class Encoder:
-    """A model's embedding, and the threads that decode pictures for it."""
+class Embedder:
+    """An encoder, and the threads that decode photos for it."""
 
-    def __init__(self, model: Model, *, workers: int = 2) -> None:
-        self.preprocess, self.workers, self._model = model.preprocess, max(1, workers), model
+    def __init__(self, encoder: Encoder, *, workers: int = 2) -> None:
+        self.preprocess, self.workers, self.encoder = encoder.preprocess, max(1, workers), encoder
 
     def batches(self, sources: Iterable[Source]) -> Iterator[Batch]:
         """In order; the input is read only as far as pictures are decoded ahead."""
@@ -55,16 +55,16 @@ class Encoder:
         size = self.preprocess.size
         images = np.stack(pixels or [np.zeros((size, size, 3), np.uint8)])  # networks cannot take 0 pictures
         step = max(1, AT_ONCE // size**2)
-        views = join([self._model.embed(images[start : start + step]) for start in range(0, len(images), step)])
-        return Batch(pictures, views.rows(slice(len(pixels))))
+        features = join([self.encoder(images[start : start + step]) for start in range(0, len(images), step)])
+        return Batch(pictures, features.rows(slice(len(pixels))))
 
-    def embed(self, images: Iterable[Image_]) -> Views:
-        """Views of a few pictures, as they would be stored: one of each, so that all of them must be readable."""
+    def embed(self, images: Iterable[Image_]) -> Features:
+        """Features of a few pictures, as they would be stored: one of each, so that all of them must be readable."""
         batch = self.batch(take(as_source(image), self.preprocess) for image in images)
         for i, each in enumerate(batch.pictures):
             if isinstance(each, Unreadable):
                 raise DataError(f"picture {i} of those kept cannot be used: {each.error}", code="bad-picture")
-        return batch.views.stored()
+        return batch.features.stored()
 
     def bank(
         self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None

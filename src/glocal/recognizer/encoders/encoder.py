@@ -1,0 +1,139 @@
+"""From the pixels of photos to their features."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from glocal.common.errors import RecipeError
+from glocal.common.words import meant
+from glocal.recognizer.encoders.builtin import ENCODERS, FILES, FOLDER, PREPROCESS
+from glocal.recognizer.encoders.session import Graph
+from glocal.recognizer.features import Features, unit
+from glocal.recognizer.photos.images import Pixels, Preprocess, fit
+
+IMAGES, VEC, LOCAL, MAP = "images", "vec", "local", "map"  # input and outputs
+
+
+@dataclass(frozen=True)
+class Member:
+    """A graph, images (B, size, size, 3) uint8 -> vec (B, D), and local (B, C, h, w) if it looks at patches."""
+
+    graph: Graph
+    preprocess: Preprocess
+    neck: Graph | None = None  # takes the ``map`` of the graph and gives vec, local in its place
+    unit: bool = False  # whether vectors and cells are still to be divided by their lengths
+
+    def __call__(self, images: Pixels) -> Features:
+        if self.neck is None:
+            last, feeds = self.graph, {IMAGES: images}
+        else:
+            last, feeds = self.neck, {MAP: self.graph({IMAGES: images}, [MAP])[0]}
+        names = [VEC, LOCAL] if LOCAL in last.outputs else [VEC]
+        vec, *local = last(feeds, names)
+        last.check(vec, VEC, len(images), None)
+        for each in local:
+            last.check(each, LOCAL, len(images), None, None, None)
+        if self.unit:
+            vec, local = unit(vec), [unit(each, axis=1) for each in local]
+        return Features(vec, tuple(local))
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "graph": self.graph.sha256,
+            "neck": None if self.neck is None else self.neck.sha256,
+            "preprocess": self.preprocess.to_json(),
+            "unit": self.unit,
+        }
+
+
+class Encoder:
+    """One or more members, whose vectors lie side by side; inner products are the mean of those of the members.
+
+    Parameters
+    ----------
+    name : str
+        fast, better, or what the user named it.
+    members : tuple of Member
+        A photo is cut once, for the member that sees the most pixels; the others get it scaled down.
+    """
+
+    def __init__(self, name: str, members: tuple[Member, ...]) -> None:
+        self.name, self.members = name, members
+        self.preprocess = max((each.preprocess for each in members), key=lambda each: each.size)
+
+    def __call__(self, images: Pixels) -> Features:
+        """(B, size, size, 3) uint8, as ``preprocess`` says."""
+        found = [member(_scaled(images, member.preprocess)) for member in self.members]
+        if len(found) == 1:
+            return found[0]
+        scale = np.float32(len(found) ** -0.5)
+        return Features(
+            np.concatenate([each.vec * scale for each in found], axis=1),
+            tuple(local for each in found for local in each.local),
+        )
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of what features depend on: those of equal encoders can be compared."""
+        about = json.dumps([each.record() for each in self.members], sort_keys=True)
+        return hashlib.sha256(about.encode()).hexdigest()
+
+    def record(self) -> dict[str, Any]:
+        return {"name": self.name, "members": [each.record() for each in self.members]}
+
+    def graphs(self) -> tuple[Graph, ...]:
+        return tuple(graph for each in self.members for graph in (each.graph, each.neck) if graph is not None)
+
+
+def builtin_encoder(name: str, *, device: str = "auto", threads: int = 0) -> Encoder:
+    if name not in ENCODERS:
+        raise RecipeError(f"there is no encoder {name!r}; {meant(name, ENCODERS)}", code="no-encoder")
+    members = (
+        Member(find_graph(sha256, {}, device=device, threads=threads), PREPROCESS[sha256]) for sha256 in ENCODERS[name]
+    )
+    return Encoder(name, tuple(members))
+
+
+def read_encoder(
+    record: Mapping[str, Any], graphs: Mapping[str, bytes], *, where: str = "", device: str = "auto", threads: int = 0
+) -> Encoder:
+    """The inverse of ``Encoder.record``."""
+
+    def graph(sha256: str) -> Graph:
+        return find_graph(sha256, graphs, where=where, device=device, threads=threads)
+
+    members = [
+        Member(
+            graph(each["graph"]),
+            Preprocess.from_json(each["preprocess"]),
+            None if each["neck"] is None else graph(each["neck"]),
+            each["unit"],
+        )
+        for each in record["members"]
+    ]
+    if not members:
+        raise ValueError("its encoder has no member")
+    return Encoder(record["name"], tuple(members))
+
+
+def find_graph(
+    sha256: str, graphs: Mapping[str, bytes], *, where: str = "", device: str = "auto", threads: int = 0
+) -> Graph:
+    """Of the package, or of the file ``where``, by its hash."""
+    source = FOLDER / FILES[sha256] if sha256 in FILES else graphs[sha256]
+    what = f"the graph {sha256[:16]} of {where}" if isinstance(source, bytes) else f"the graph {source.name}"
+    return Graph(source, what, sha256=sha256, device=device, threads=threads)
+
+
+def _scaled(images: Pixels, preprocess: Preprocess) -> Pixels:
+    if images.shape[1] == preprocess.size:
+        return images
+    whole = Preprocess(preprocess.size, interpolation=preprocess.interpolation)
+    return np.stack([fit(each, whole) for each in images])

@@ -1,0 +1,183 @@
+r"""The recognizer's own head: cosine prototypes, and a kernel ridge regression on whole photos and their patches.
+
+Photos are compared by their unit vectors e and the unit cells c of their maps,
+
+.. math:: k(i, j) = \langle e_i, e_j \rangle, \quad
+   l(i, j) = \tfrac12 \operatorname{mean}_u \max_v \langle c_{i,u}, c_{j,v} \rangle + \tfrac12 (i \leftrightarrow j)
+
+Class n is its prototype :math:`p_n` and the weights of a ridge regression on the one-hot labels Y.  Every class counts
+alike, however many photos it has (:math:`K_i` of the class of photo i, their mean over classes K):
+
+.. math:: \alpha = (k + l + r \operatorname{diag}(K_i / K))^{-1} Y, \quad
+   s_c(q, n) = \langle e_q, p_n \rangle + w \sum_i k(q, i) \alpha_{i,n}, \quad s_f(q, n) = w \sum_i l(q, i) \alpha_{i,n}
+
+Logits are :math:`(s_c + s_f) / T`.  With n the best class, :math:`E_c = -s_c`, :math:`E_f = -s_f`, and the open score
+is :math:`E = E_c + E_f`, GEL's sum of a global and a local energy.
+
+The mean of many photos is nearer to any photo than a single photo is.  With cosines rho between photos of a class,
+prototypes of length 1 would score :math:`\rho / g(K_n)` on a new photo, :math:`g(K) = \sqrt{(1 + (K - 1) \rho) / K}`.
+So they get the length :math:`g(K_n) / g(K)`, with rho from the support.
+
+Known unknowns have rows of 0 in Y, and one more column, which is 1 for them alone.  Its response is added to the
+energies.  Beyond ``MOST`` support photos the prototypes decide alone: the regression needs the kernel of all pairs.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from glocal.recognizer.encoders.session import Graph
+from glocal.recognizer.features import UNKNOWN, Array, Features, Labels, class_means, unit
+from glocal.recognizer.heads.head import PARTS, Asked, Scores, Trial
+
+MOST = 600  # support photos whose kernel is taken
+USUAL, ALIKE = 0.5, (0.05, 1.0)  # cosine of two photos of a class when no class has two, and where it may lie
+PAIRS = 2**23  # cosines of cells held at once: 32 MiB
+
+Cells = tuple[Array, ...]  # (B, P, C) for each member of the encoder
+
+
+class RidgeState(NamedTuple):
+    proto: Array  # (N, D) class means of comparable lengths
+    vec: Array  # (S, D) of every support photo; beyond ``MOST`` of none, here and below
+    cells: Cells
+    alpha: Array  # (S, N + 1) weights of the regression, last those of the known unknowns
+
+
+class Ridge:
+    """Prototypes and a ridge regression; see the module.
+
+    Parameters
+    ----------
+    open_score : str
+        E, or one of its parts E_c and E_f.
+    """
+
+    name, min_way, takes_unknown = "ridge", 1, True
+    score_names: tuple[str, ...] = ("E", "E_c", "E_f")
+
+    def __init__(
+        self, open_score: str = "E", *, ridge: float = 0.1, weight: float = 0.5, temperature: float = 0.05
+    ) -> None:
+        self.open_score, self.ridge, self.weight, self.temperature = open_score, ridge, weight, temperature
+
+    def enroll(self, support: Features, label: Labels) -> RidgeState:
+        if len(support) > MOST:
+            return _prototypes_alone(support.vec, label)
+        cells = _cells(support)
+        kernel = support.vec @ support.vec.T
+        return self._regression(support.vec, cells, kernel + self.match(cells, cells, kernel.shape), label)
+
+    def compare(self, state: RidgeState, query: Features) -> Scores:
+        photo = query.vec @ state.vec.T
+        return self._scores(state, query.vec, photo, self.match(_cells(query), state.cells, photo.shape))
+
+    def trials(self, support: Features, asked: Features) -> Trial:
+        """k and l of all photos are taken once: matching patches takes a hundred times as long as solving.
+
+        Whether there is a regression at all goes by the whole support.
+        """
+        vec, ask = support.vec, asked.vec
+        if len(support) > MOST:
+
+            def alone(rows: Labels, label: Labels) -> Asked:
+                every = np.full(len(vec), UNKNOWN)
+                every[rows] = label
+                state = _prototypes_alone(vec, every)
+                return lambda query: self._scores(state, ask[query], *[np.zeros((len(query), 0), np.float32)] * 2)
+
+            return alone
+        cells = _cells(support)
+        k = vec @ vec.T
+        l = self.match(cells, cells, k.shape)
+        both, of_k, of_l = k + l, k, l
+        if asked is not support:
+            of_k = ask @ vec.T
+            of_l = self.match(_cells(asked), cells, of_k.shape)
+
+        def trial(rows: Labels, label: Labels) -> Asked:
+            state = self._regression(vec[rows], (), both[np.ix_(rows, rows)], label)
+            return lambda query: self._scores(state, ask[query], of_k[np.ix_(query, rows)], of_l[np.ix_(query, rows)])
+
+        return trial
+
+    def match(self, some: Cells, others: Cells, shape: tuple[int, ...]) -> Array:
+        """(A, B): how well each cell finds its best partner in the other photo, both ways; the mean over members.
+
+        0 without cells.
+        """
+        found = np.zeros(shape, np.float32)
+        for a, b in zip(some, others, strict=False):  # a state without photos has no cells
+            found += _match_member(a, b) / np.float32(len(some))
+        return found
+
+    def record(self) -> dict[str, Any]:
+        return {"kind": self.name, "open_score": self.open_score}
+
+    def graphs(self) -> tuple[Graph, ...]:
+        return ()
+
+    def _regression(self, vec: Array, cells: Cells, kernel: Array, label: Labels) -> RidgeState:
+        known = label != UNKNOWN
+        shots = np.bincount(label[known])
+        target = np.zeros((len(label), len(shots) + 1), np.float64)
+        target[np.arange(len(label)), label] = 1  # UNKNOWN is the last column
+        weight = np.where(known, (shots / shots.mean())[label], 1.0)
+        alpha = np.linalg.solve(kernel + self.ridge * np.diag(weight), target).astype(vec.dtype)
+        return RidgeState(_prototypes(vec[known], label[known]), vec, cells, alpha)
+
+    def _scores(self, state: RidgeState, vec: Array, photo: Array, patch: Array) -> Scores:
+        """Vectors of queries (Q, D), their k and l to the support (Q, S)."""
+        by_photo, by_patch = self.weight * photo @ state.alpha, self.weight * patch @ state.alpha
+        whole, patches = vec @ state.proto.T + by_photo[:, :-1], by_patch[:, :-1]
+        both = whole + patches
+        best = both.argmax(axis=1)[:, None]
+        e_class = by_photo[:, -1] - np.take_along_axis(whole, best, axis=1)[:, 0]
+        e_patch = by_patch[:, -1] - np.take_along_axis(patches, best, axis=1)[:, 0]
+        energies = {"E": e_class + e_patch, "E_c": e_class, "E_f": e_patch}
+        return Scores(both / self.temperature, energies[self.open_score], {name: energies[name] for name in PARTS})
+
+
+def _prototypes_alone(vec: Array, label: Labels) -> RidgeState:
+    """A state without photos: nothing in it is as large as photos times classes."""
+    known = label != UNKNOWN
+    proto = _prototypes(vec[known], label[known])
+    return RidgeState(proto, vec[:0], (), np.zeros((0, len(proto) + 1), np.float32))
+
+
+def _prototypes(vec: Array, label: Labels) -> Array:
+    """(N, D) class means of the lengths that make their products comparable."""
+    mean, shots = class_means(vec, label), np.bincount(label).astype(np.float64)
+    pairs = float((shots * (shots - 1)).sum())
+    alike = float((shots**2 * np.square(mean).sum(axis=1) - shots).sum() / pairs) if pairs else USUAL
+    rho = min(max(alike, ALIKE[0]), ALIKE[1])
+    length, usual = (np.sqrt((1 + (k - 1) * rho) / k) for k in (shots, shots.mean()))
+    proto: Array = unit(mean) * (length / usual)[:, None].astype(vec.dtype)
+    return proto
+
+
+def _cells(features: Features) -> Cells:
+    """(B, C, h, w) -> (B, P, C) for each member."""
+    flat = (each.reshape(*each.shape[:2], math.prod(each.shape[2:])) for each in features.full().local)
+    return tuple(np.ascontiguousarray(each.swapaxes(1, 2)) for each in flat)
+
+
+def _match_member(a: Array, b: Array) -> Array:
+    """(A, P, C), (B, P, C) -> (A, B), a few photos at a time."""
+    found = np.empty((len(a), len(b)), np.float32)
+    pairs = a.shape[1] * b.shape[1]
+    columns = max(1, min(len(b), PAIRS // pairs))
+    rows = max(1, PAIRS // (pairs * columns))
+    for top in range(0, len(a), rows):
+        x = a[top : top + rows]
+        for left in range(0, len(b), columns):
+            y = b[left : left + columns]
+            flat = x.reshape(-1, x.shape[2]) @ y.reshape(-1, y.shape[2]).T
+            cosine = flat.reshape(*x.shape[:2], *y.shape[:2])  # (A, P, B, P)
+            found[top : top + rows, left : left + columns] = (
+                cosine.max(axis=3).mean(axis=1) + cosine.max(axis=1).mean(axis=2)
+            ) / 2
+    return found

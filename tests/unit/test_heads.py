@@ -1,0 +1,149 @@
+"""The heads in numpy against slow twins, photo by photo and cell by cell, as their formulas are written."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from glocal.common.errors import RecipeError
+from glocal.recognizer.features import UNKNOWN, Features, join, unit
+from glocal.recognizer.heads import ridge
+from glocal.recognizer.heads.prototypes import Prototypes
+from glocal.recognizer.heads.ridge import Ridge
+
+LABEL = np.array([0, 0, 1, 1, 1, 2])
+
+
+def photos(n: int, seed: int = 0, *, members: int = 1) -> Features:
+    """Unit vectors, and unit cells for each member, all a little alike as those of photos are."""
+    rng = np.random.default_rng(seed)
+    maps = tuple(unit(rng.random((n, 5 + m, 2, 2)), axis=1) for m in range(members))
+    return Features(unit(rng.random((n, 16))), maps)
+
+
+def match(a: np.ndarray, b: np.ndarray) -> float:
+    """Maps (C, h, w)."""
+    a, b = a.reshape(len(a), -1), b.reshape(len(b), -1)
+    there = np.mean([max(float(a[:, u] @ b[:, v]) for v in range(b.shape[1])) for u in range(a.shape[1])])
+    back = np.mean([max(float(a[:, u] @ b[:, v]) for u in range(a.shape[1])) for v in range(b.shape[1])])
+    return float(there + back) / 2
+
+
+def twin(support: Features, query: Features, *, r: float = 0.1, w: float = 0.5) -> tuple[np.ndarray, np.ndarray]:
+    """s_c and s_f of every query and class, with loops."""
+    e, q, n = support.vec, query.vec, len(support)
+
+    def alike(some: Features, i: int, j: int) -> float:
+        return float(np.mean([match(a[i], b[j]) for a, b in zip(some.local, support.local, strict=True)]))
+
+    kernel = np.array([[e[i] @ e[j] + alike(support, i, j) for j in range(n)] for i in range(n)])
+    shots = np.bincount(LABEL)
+    weight = np.array([shots[k] / shots.mean() for k in LABEL])
+    alpha = np.linalg.inv(kernel + r * np.diag(weight)) @ np.eye(3)[LABEL]
+    rho = np.mean([e[i] @ e[j] for i in range(n) for j in range(n) if i != j and LABEL[i] == LABEL[j]])
+    s_c, s_f = np.zeros((len(q), 3)), np.zeros((len(q), 3))
+    for i in range(len(q)):
+        for k in range(3):
+            mean = e[k == LABEL].mean(axis=0)
+            length = np.sqrt((1 + (shots[k] - 1) * rho) / shots[k] / ((1 + (shots.mean() - 1) * rho) / shots.mean()))
+            s_c[i, k] = q[i] @ mean / np.linalg.norm(mean) * length
+            s_c[i, k] += w * sum(q[i] @ e[j] * alpha[j, k] for j in range(n))
+            s_f[i, k] = w * sum(alike(query, i, j) * alpha[j, k] for j in range(n))
+    return s_c, s_f
+
+
+@pytest.mark.parametrize("members", [1, 2])
+@pytest.mark.parametrize("score", Ridge.score_names)
+def test_ridge_is_its_formulas(members: int, score: str) -> None:
+    support, query, head = photos(6, members=members), photos(4, 1, members=members), Ridge(score)
+    scores = head.compare(head.enroll(support, LABEL), query)
+    s_c, s_f = twin(support, query)
+    best = (s_c + s_f).argmax(axis=1)
+    np.testing.assert_allclose(scores.logits * head.temperature, s_c + s_f, atol=1e-5)
+    expected = {"E_c": -s_c, "E_f": -s_f, "E": -s_c - s_f}
+    np.testing.assert_allclose(scores.open_score, expected[score][np.arange(4), best], atol=1e-5)
+    for name, values in scores.parts.items():
+        np.testing.assert_allclose(values, expected[name][np.arange(4), best], atol=1e-5)
+
+
+def test_ridge_without_maps_compares_vectors_alone() -> None:
+    support, head = Features(photos(6).vec), Ridge()
+    scores = head.compare(head.enroll(support, LABEL), Features(photos(4, 1).vec))
+    assert scores.parts["E_f"].tolist() == [0] * 4
+    assert scores.logits.shape == (4, 3)
+
+
+def test_a_known_unknown_is_more_unknown_once_it_was_shown() -> None:
+    support, strange, head = photos(6), photos(3, 7), Ridge()
+    label = np.concatenate([LABEL, np.full(3, UNKNOWN)])
+    before, after = (
+        head.compare(head.enroll(*some), strange) for some in ((support, LABEL), (join([support, strange]), label))
+    )
+    assert (after.open_score > before.open_score + 0.1).all()
+    assert after.logits.shape == (3, 3)
+
+
+def test_many_photos_are_judged_by_prototypes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ridge, "MOST", 5)
+    support, query, head = photos(6), photos(4, 1), Ridge()
+    state = head.enroll(support, LABEL)
+    assert not len(state.alpha), "no table of photos and classes"
+    scores = head.compare(state, query)
+    np.testing.assert_allclose(scores.logits * head.temperature, query.vec @ state.proto.T, rtol=1e-6)
+    with_unknown = head.enroll(join([support, query]), np.concatenate([LABEL, np.full(4, UNKNOWN)]))
+    np.testing.assert_allclose(head.compare(with_unknown, query).logits, scores.logits)
+
+
+@pytest.mark.parametrize("head", [Ridge(), Prototypes()], ids=["ridge", "prototypes"])
+@pytest.mark.parametrize("most", [600, 3])
+def test_trials_answer_as_enrolling_their_rows_does(
+    head: Ridge | Prototypes, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ridge, "MOST", most)
+    support, query = photos(6), photos(4, 1)
+    for asked in (support, query):
+        tried = head.trials(support, asked)
+        for kept in ([0, 2, 3, 4, 5], [1, 2, 4, 5]):
+            rows, some = np.array(kept), np.array([3, 0])
+            found = tried(rows, LABEL[rows])(some)
+            expected = head.compare(head.enroll(support.rows(rows), LABEL[rows]), asked.rows(some))
+            np.testing.assert_allclose(found.logits, expected.logits, rtol=1e-5)
+            np.testing.assert_allclose(found.open_score, expected.open_score, rtol=1e-5)
+
+
+def test_turns_give_what_one_product_gives(monkeypatch: pytest.MonkeyPatch) -> None:
+    some, others = (np.random.default_rng(i).random((n, 4, 3), dtype=np.float32) for i, n in enumerate((7, 5)))
+    whole = Ridge().match((some,), (others,), (7, 5))
+    monkeypatch.setattr(ridge, "PAIRS", 40)
+    np.testing.assert_allclose(Ridge().match((some,), (others,), (7, 5)), whole, rtol=1e-6)
+
+
+def test_the_length_of_a_prototype_takes_away_what_its_number_of_photos_adds() -> None:
+    rng = np.random.default_rng(0)
+    centre, shots, score = unit(rng.standard_normal((3, 50))), [1, 4, 30], np.zeros(3)
+    label = np.repeat(np.arange(3), shots)
+    for _ in range(40):
+        vec = unit(centre[label] + 0.2 * rng.standard_normal((len(label), 50)))
+        proto = Ridge().enroll(Features(vec), label).proto
+        fresh = unit(centre[:, None] + 0.2 * rng.standard_normal((3, 50, 50)))
+        score += np.einsum("nkd,nd->n", fresh, proto) / 50
+    assert score.max() / score.min() < 1.1  # lengths of 1 make it 1.5
+
+
+@pytest.mark.parametrize("distance", ["cosine", "euclidean", "sq-euclidean"])
+def test_prototypes_are_class_means(distance: str) -> None:
+    support, query, head = photos(6), photos(4, 1), Prototypes(distance=distance, temperature=2.0)
+    scores = head.compare(head.enroll(support, LABEL), query)
+    for i in range(4):
+        for k in range(3):
+            q, p = query.vec[i], support.vec[k == LABEL].mean(axis=0)
+            far = float(np.sum((q - p) ** 2))
+            cosine = float(q @ p / np.linalg.norm(q) / np.linalg.norm(p))
+            expected = {"cosine": cosine, "euclidean": -np.sqrt(far), "sq-euclidean": -far}[distance] / 2
+            assert scores.logits[i, k] == pytest.approx(expected, abs=1e-6)
+    assert scores.open_score.tolist() == (-scores.logits.max(axis=1)).tolist()
+
+
+def test_a_distance_that_is_not_there_is_refused() -> None:
+    with pytest.raises(RecipeError, match="distance must be one of cosine, euclidean, sq-euclidean, got 'manhattan'"):
+        Prototypes(distance="manhattan")
