@@ -167,7 +167,7 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
     with refused("altered", "tasks.json"):
         TaskList.load(path, dataset())
     path.write_text(path.read_text().replace("glocal-tasks-1", "glocal-tasks-9"))
-    with refused("format", "glocal-tasks-9"):
+    with refused("data", "format: input should be 'glocal-tasks-1', got 'glocal-tasks-9'"):
         TaskList.load(path, dataset())
 
 
@@ -213,7 +213,7 @@ def test_a_task_list_that_makes_no_sense_is_refused_whatever_its_checksum_says(t
     (tmp_path / "tasks.json").write_text(json.dumps(record | {"checksum": _checksum(record)}))
     with pytest.raises(DataError) as caught:
         TaskList.load(tmp_path / "tasks.json", data)
-    assert caught.value.code in ("altered", "other-data")
+    assert "tasks.json" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_task_list_that_makes_no_sense_is_refused_whatever_its_checksum_says(t
 def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)
-    with refused("data", "notes.txt is not a task list of glocal"):
+    with refused("data", "notes.txt is not a task list of this glocal"):
         TaskList.load(path, dataset())
     with refused("data", "absent.json cannot be read: No such file"):
         TaskList.load(tmp_path / "absent.json", dataset())

@@ -8,24 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from glocal.common.errors import DataError
 from glocal.common.files import write_text
-from glocal.common.validation import shown
+from glocal.common.schemas import Record, parsed
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.types import UNKNOWN, Episode
 
 Indices = npt.NDArray[np.int64]
-FORMAT = "glocal-tasks-1"  # of a written task list
 TOLERANCE = 0.01  # how far the share of unknown queries may be from what was asked
 ROOM = 0.25  # by how much the number of queries may differ from that of the balanced task
 
@@ -231,7 +231,7 @@ class TaskList(Sequence[Draw]):
     def save(self, path: str | Path) -> None:
         """One JSON file, written under a temporary name first."""
         record = {
-            "format": FORMAT,
+            "format": "glocal-tasks-1",
             "manifest": self.manifest,
             "fingerprint": self.fingerprint(),
             "spec": asdict(self.spec),
@@ -247,71 +247,85 @@ class TaskList(Sequence[Draw]):
     @classmethod
     def load(cls, path: str | Path, dataset: ClassDataset) -> TaskList:
         """Read a task list back; refuses one that was drawn from other pictures or altered since."""
+
+        def refuse(reason: str) -> DataError:
+            return DataError(f"{path} is not a task list of this glocal: {reason}; draw it anew with --save-tasks")
+
         try:
-            record = json.loads(Path(path).read_text("utf-8"))
-            stated, known = record.pop("checksum"), record["format"] == FORMAT
-            whole = _checksum(record) == stated  # here: what could be read may still be too deep to be written
+            content = Path(path).read_bytes()
         except OSError as error:
             raise DataError(f"task list {path} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-            raise DataError(f"{path} is not a task list of glocal; write one with --save-tasks") from error
-        if not known:
+        record = parsed(_TaskFile, content, refuse)
+        if record.manifest != dataset.manifest:
             raise DataError(
-                f"task list {path} has format {shown(record['format'])}, this glocal reads {FORMAT!r}: update it",
-                code="format",
-            )
-        if not whole:
-            told = f"task list {path} was altered: its content no longer gives its own checksum; draw it anew"
-            raise DataError(told, code="altered")
-        manifest = record.get("manifest")
-        if manifest != dataset.manifest:
-            other = manifest[:12] if isinstance(manifest, str) else "none"
-            raise DataError(
-                f"task list {path} was drawn from other pictures (manifest {other}) than "
+                f"task list {path} was drawn from other pictures (manifest {record.manifest[:12]}) than "
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
+        if record.checksum != _checksum(record.model_dump(mode="json", exclude={"checksum"}, exclude_none=True)):
+            message = f"task list {path} was altered: its content no longer gives its own checksum; draw it anew"
+            raise DataError(message, code="altered")
         try:
-            spec = _spec(record["spec"])
-            draws = tuple(_draw(task, spec, dataset) for task in record["tasks"])
-            seed, start = int(record["seed"]), int(record["start"])
-            if not draws or min(seed, start) < 0:
-                raise ValueError("no task, or a negative seed or start")
-        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            told = f"task list {path} makes no sense ({str(error)[:200]}); draw it anew"
-            raise DataError(told, code="altered") from error
-        return cls(draws, spec, seed, record["manifest"], start)
+            draws = tuple(task.draw(record.spec, dataset) for task in record.tasks)
+        except ValueError as error:
+            raise refuse(str(error)) from error
+        return cls(draws, record.spec, record.seed, record.manifest, record.start)
 
 
-def _spec(fields: Mapping[str, Any]) -> EpisodeSpec:
-    """In whole numbers: JSON also has infinity."""
-    for name, value in fields.items():
-        shots = value if name == "shot" and isinstance(value, list) else [value]
-        if any(type(each) is not int for each in shots):
-            raise ValueError(f"{name} is no whole number")
-    return EpisodeSpec(**fields)
+Row = Annotated[int, Field(ge=0, lt=1 << 40)]  # of the data set
+Label = Annotated[int, Field(ge=UNKNOWN, lt=1 << 40)]  # within the task
 
 
-def _draw(task: Mapping[str, Any], spec: EpisodeSpec, dataset: ClassDataset) -> Draw:
-    """A task as it was written; whoever writes one by hand must keep to the pictures and classes that there are."""
-    arrays = {name: np.array(value) for name, value in task.items() if name != "drawn"}
-    drawn = tuple(task["drawn"])
-    limits = {"support": len(dataset), "query": len(dataset), "mirror_support": len(dataset)}
-    for name, array in arrays.items():
-        if array.ndim != 1 or not len(array) or array.dtype.kind != "i":
-            raise ValueError(f"{name} is no row of whole numbers")
-        least = UNKNOWN if name.endswith("query_label") else 0
-        if array.min() < least or array.max() >= limits.get(name, spec.way + spec.unknown_way):
-            raise ValueError(f"{name} names what is not there")
-        if name.endswith("_label") and len(array) != len(arrays["query" if "query" in name else name[:-6]]):
-            raise ValueError(f"{name} has another length than its pictures")
-    if any(type(each) is not int or not 0 <= each < len(dataset.classes) for each in drawn):
-        raise ValueError("drawn names what is not there")
-    if len(drawn) != spec.way + spec.unknown_way or {*arrays["support_label"].tolist()} != {*range(spec.way)}:
-        raise ValueError("it has other classes than its spec says")
-    if arrays["query_label"].max() >= spec.way:
-        raise ValueError("query_label names what is not there")
-    return Draw(**arrays, drawn=drawn)
+class _Task(Record):
+    """A task as it is written: the parts of a Draw."""
+
+    support: Annotated[list[Row], Field(min_length=1)]
+    support_label: list[Row]
+    query: Annotated[list[Row], Field(min_length=1)]
+    query_label: list[Label]
+    drawn: list[Row]
+    mirror_support: list[Row] | None = None
+    mirror_support_label: list[Row] | None = None
+    mirror_query_label: list[Label] | None = None
+
+    def draw(self, spec: EpisodeSpec, dataset: ClassDataset) -> Draw:
+        mirror = self.mirror_support or []
+        for name, values, end in (
+            ("support", self.support, len(dataset)),
+            ("query", self.query, len(dataset)),
+            ("mirror_support", mirror, len(dataset)),
+            ("drawn", self.drawn, len(dataset.classes)),
+            ("query_label", self.query_label, spec.way),
+            ("mirror_support_label", self.mirror_support_label or [], spec.unknown_way),
+            ("mirror_query_label", self.mirror_query_label or [], spec.unknown_way),
+        ):
+            if max(values, default=0) >= end:
+                raise ValueError(f"{name} must be below {end}, got {max(values)}")
+        if len(self.drawn) != spec.way + spec.unknown_way or {*self.support_label} != {*range(spec.way)}:
+            raise ValueError(f"a task has other classes than {spec.way} known and {spec.unknown_way} unknown")
+        lengths: list[tuple[int, list[int] | None]] = [
+            (len(self.support), self.support_label),
+            (len(self.query), self.query_label),
+        ]
+        if self.mirror_support is not None:
+            lengths += [(len(mirror), self.mirror_support_label), (len(self.query), self.mirror_query_label)]
+        if any(label is None or len(label) != n for n, label in lengths):
+            raise ValueError("a task has another number of labels than of pictures")
+        arrays = {
+            name: np.array(value) for name, value in self.model_dump(exclude={"drawn"}, exclude_none=True).items()
+        }
+        return Draw(**arrays, drawn=tuple(self.drawn))
+
+
+class _TaskFile(Record):
+    format: Literal["glocal-tasks-1"]
+    manifest: str
+    fingerprint: str
+    spec: EpisodeSpec
+    seed: Annotated[int, Field(ge=0)]
+    start: Annotated[int, Field(ge=0)]
+    tasks: Annotated[list[_Task], Field(min_length=1)]
+    checksum: str
 
 
 def _shuffle(bits: np.random.PCG64, n: int) -> Indices:
