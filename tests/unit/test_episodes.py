@@ -167,7 +167,7 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
     with refused("altered", "tasks.json"):
         TaskList.load(path, dataset())
     path.write_text(path.read_text().replace("glocal-tasks-1", "glocal-tasks-9"))
-    with refused("data", "format: input should be 'glocal-tasks-1', got 'glocal-tasks-9'"):
+    with refused("data", "format should be 'glocal-tasks-1', got 'glocal-tasks-9'"):
         TaskList.load(path, dataset())
 
 

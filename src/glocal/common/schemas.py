@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -23,12 +23,15 @@ def parsed(model: type[Model], content: str | bytes, refuse: Callable[[str], Exc
     try:
         return model.model_validate_json(content)
     except ValidationError as error:
-        raise refuse(reason(error)) from error
+        raise refuse(sentence(error.errors(include_url=False)[0])) from error
 
 
-def reason(error: ValidationError) -> str:
-    """The first thing that is wrong: where, which rule, what came."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(map(str, first["loc"]))
-    rule = first["msg"][:1].lower() + first["msg"][1:]
-    return f"{place}: {rule}, got {shown(first['input'])}" if place else rule
+def sentence(problem: Any) -> str:
+    """One of pydantic's errors: where, which rule, what came."""
+    place = ".".join(map(str, problem["loc"]))
+    rule = problem["msg"].removeprefix("Input ").removeprefix("Value error, ")
+    if problem["type"] == "missing":
+        return f"{place} is required and missing"
+    if problem["type"] == "extra_forbidden":
+        return f"{place} is unknown"
+    return f"{place} {rule}, got {shown(problem['input'])}" if place else rule

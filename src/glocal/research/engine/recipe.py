@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from glocal.common.errors import RecipeError
+from glocal.common.schemas import sentence
 from glocal.common.validation import shown
 from glocal.common.words import meant
 from glocal.research import plugins
@@ -339,11 +340,9 @@ def _sentence(problem: Any) -> str:
         for part in problem["loc"][:-1]:
             model = model.model_fields[part].annotation
         return f"{where}: {_unknown(str(problem['loc'][-1]), model.model_fields)}"
-    if problem["type"] == "missing":
-        return f"{where} is required and missing"
     if problem["type"] == "model_type":
         return f"{where or 'a recipe'} must be a section with keys, got {shown(problem['input'])}"
-    return f"{where} {problem['msg'].removeprefix('Input ')}, got {shown(problem['input'])}"
+    return sentence(problem)
 
 
 def _unknown(name: str, choices: Iterable[str]) -> str:
