@@ -115,5 +115,9 @@ def teach(asking: httpx.Client, words: tuple[str, ...], shots: int) -> None:
         ok(asking.post("/classes", data={"name": word}, files=uploads(word, 0, shots)))
 
 
+def rename(workspace: Workspace, old: str, new: str) -> None:
+    workspace.change(f"class {old} renamed to {new}", lambda recognizer: recognizer.rename_class(old, new))
+
+
 def taught_names(asking: httpx.Client) -> list[str]:
     return [each["name"] for each in ok(asking.get("/classes"))]

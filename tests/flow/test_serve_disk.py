@@ -20,7 +20,7 @@ from glocal.recognizer import Recognizer
 from glocal.serve import log
 from glocal.serve.workspace import Workspace
 from refusal import refused
-from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
+from serving import client, detail, ok, rename, taught_names, teach, tiny_file, uploads
 
 
 def test_undo_with_a_damaged_copy_keeps_the_recognizer(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_second_server_is_refused_also_when_the_history_was_deleted(tmp_path: 
     shutil.rmtree(tmp_path / "digits.glocal.history")
     with refused("already-served", str(file)):
         Workspace(file, device="cpu")
-    first.rename_class("one", "uno")
+    rename(first, "one", "uno")
     assert first.snapshot.classes == ("zero", "uno")
     first.close()
 
@@ -97,8 +97,8 @@ def test_a_link_to_the_file_stays_a_link_and_the_copies_are_private(tmp_path: Pa
     link = tmp_path / "parts.glocal"
     link.symlink_to(file)
     served = Workspace(link, device="cpu")
-    served.rename_class("one", "uno")
-    served.undo()
+    rename(served, "one", "uno")
+    served.go(-1)
     served.close()
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o600

@@ -22,6 +22,8 @@ def sha(file: Path) -> str:
 
 def change_and_undo(file: Path, moment: int) -> None:
     """Both ways of writing the file; the process is killed at that step, before, after or half way through a write."""
+    from serving import rename
+
     workspace, steps = Workspace(file, device="cpu"), itertools.count()
 
     def step() -> None:
@@ -49,19 +51,19 @@ def change_and_undo(file: Path, moment: int) -> None:
         stepwise(os.replace),
         stepwise(zipfile.ZipFile.close),
     )
-    workspace.rename_class("one", "uno")
-    workspace.undo()
+    rename(workspace, "one", "uno")
+    workspace.go(-1)
 
 
 def test_killed_at_every_step_of_a_change_and_of_its_undo(tmp_path: Path) -> None:
-    from serving import tiny_file  # here, because every child imports this module
+    from serving import rename, tiny_file  # here, because every child imports this module
 
     (tmp_path / "whole").mkdir()
     original = tiny_file(tmp_path / "whole")
     start = original.read_bytes()
     known = {sha(original): ("zero", "one")}
     workspace = Workspace(original, device="cpu")
-    workspace.rename_class("one", "uno")
+    rename(workspace, "one", "uno")
     known[sha(original)] = ("zero", "uno")
     workspace.close()
     cut = 0
@@ -85,9 +87,9 @@ def test_killed_at_every_step_of_a_change_and_of_its_undo(tmp_path: Path) -> Non
         again = Workspace(file, device="cpu")  # a lock of the dead holds nobody up
         assert (again.snapshot.classes, sha(file)) == (known[found], found)
         if again.snapshot.undo_label is not None:
-            again.undo()
+            again.go(-1)
             assert sha(file) in known
-            again.redo()
+            again.go(+1)
             assert sha(file) == found
         again.close()
         assert not list(home.rglob("*.partial"))

@@ -19,7 +19,7 @@ from glocal.serve import history, workspace
 from glocal.serve.workspace import Workspace
 from photos import some
 from refusal import refused
-from serving import client, detail, ok, taught_names, teach, tiny_file, uploads
+from serving import client, detail, ok, rename, taught_names, teach, tiny_file, uploads
 
 
 def test_two_tabs_do_not_lose_each_others_changes_and_those_at_the_same_time_all_happen(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ def test_what_another_program_writes_right_after_reading_is_not_lost(
         if when != "start":
             elsewhere(file, lambda other: other.set_threshold(value=1.0))
             written_after_reading(patch, file, times=2)
-            served.take_in() if when == "take in" else served.rename_class("zero", "null")
-    served.rename_class("one", "uno")
+            served.take_in() if when == "take in" else rename(served, "zero", "null")
+    rename(served, "one", "uno")
     served.close()
     first = "null" if when == "change" else "zero"
     assert Recognizer.load(file, device="cpu").classes == (first, "uno", "two", "three")
@@ -193,10 +193,10 @@ def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
         elsewhere(file, lambda other: other.set_threshold(value=1.0))
         written_after_reading(patch, file, times=6)
         with refused("changed-meanwhile", str(file)):
-            served.rename_class("one", "uno")
+            rename(served, "one", "uno")
     assert not served.is_current
     assert served.take_in().classes[:3] == ("zero", "one", "two")
-    served.rename_class("one", "uno")
+    rename(served, "one", "uno")
     served.close()
 
 
@@ -204,7 +204,8 @@ def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytes
     file = tmp_path / "new.glocal"
     theirs = tiny_file(tmp_path).read_bytes()
     served = Workspace(file, model=model_file("embedded-gel"), device="cpu")
-    served.add_class("zero", [as_source(pixels, "a") for pixels in some("zero", 0, 2)])
+    zero = [as_source(pixels, "a") for pixels in some("zero", 0, 2)]
+    served.change("class zero added", lambda recognizer: recognizer.add_class("zero", zero), first={"zero": zero})
 
     def written(path: Path, text: str) -> None:
         write_text(path, text)
@@ -213,9 +214,9 @@ def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytes
     with monkeypatch.context() as patch:
         patch.setattr(history, "write_text", written)
         with refused("changed-meanwhile", str(file)):
-            served.undo()
+            served.go(-1)
     assert file.read_bytes() == theirs
-    served.rename_class("one", "uno")
+    rename(served, "one", "uno")
     served.close()
     assert Recognizer.load(file, device="cpu").classes == ("zero", "uno")
 
@@ -232,5 +233,5 @@ def test_a_disk_that_fails_a_look_at_the_file_holds_up_no_later_change(
         patch.setattr(workspace, "stamp", failing)
         assert served.take_in().classes == ("zero", "one")
     assert not served._changing.locked()
-    served.rename_class("one", "uno")
+    rename(served, "one", "uno")
     served.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,8 @@ from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
+from glocal.recognizer import Recognizer
+from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
 from glocal.serve import schemas
 from glocal.serve.problems import Json, Problem
 from glocal.serve.server import IfMatch, Server
@@ -57,9 +60,17 @@ def decide(server: Server) -> APIRouter:
 
     @router.put("", response_model=schemas.ChangedBody)
     async def set_threshold(body: schemas.NewThreshold, if_match: IfMatch = None) -> Response:
-        return await server.change(workspace.set_threshold, _checked(body), expected=if_match)
+        label = f"threshold set {'by hand' if _checked(body).value is not None else 'for a target rate'}"
+        return await server.change(label, partial(_set_threshold, body), if_match)
 
     return router
+
+
+def _set_threshold(choice: schemas.NewThreshold, recognizer: Recognizer) -> list[Finding]:
+    before = recognizer.contents.decision
+    recognizer.set_threshold(**choice.model_dump())
+    moved = thresholds_moved(recognizer.classes, before, recognizer.classes, recognizer.contents.decision)
+    return [each for each in moved if each.kind != "thresholds kept"]  # which is about other classes
 
 
 def histogram(support: Sequence[float], asked: Sequence[float], thresholds: Sequence[float]) -> dict[str, Any]:

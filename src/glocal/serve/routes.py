@@ -11,16 +11,20 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
+from glocal.common.errors import DataError
+from glocal.common.words import counted
+from glocal.recognizer import Recognizer
+from glocal.recognizer.diagnosis.advice import Finding
 from glocal.recognizer.diagnosis.check import judged
 from glocal.recognizer.photos.sources import Unreadable
-from glocal.recognizer.support import thumbnail
+from glocal.recognizer.support import Bank, thumbnail
 from glocal.serve import example, schemas
 from glocal.serve.decide import decide
 from glocal.serve.forms import form_schema, read_form
 from glocal.serve.groups import group_id, unknown_groups
 from glocal.serve.problems import Json, Problem, missing
 from glocal.serve.server import IfMatch, Server
-from glocal.serve.snapshot import QueryAnswer, Result, Snapshot
+from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, batch_of
 
 T = TypeVar("T")
 FOR_EVER = "private, max-age=31536000, immutable"  # addresses with a digest: what is behind one never changes
@@ -136,15 +140,20 @@ def _teach(server: Server) -> APIRouter:
     @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:
         """A new class from its photos."""
-        images, fields = await read_form(request, server.settings, fields=["name"])
-        photos = await server.sources(images)
-        return await server.change(workspace.add_class, fields["name"], photos, expected=if_match)
+        photos, fields = await server.photos(request, "name")
+        name = fields["name"]
+        return await server.change(
+            f"class {name} added",
+            lambda recognizer: recognizer.add_class(name, photos, skip_bad=True),
+            if_match,
+            first={name: photos},
+        )
 
     @router.post("/example", response_model=schemas.ChangedBody)
     async def add_example(if_match: IfMatch = None) -> Response:
         """Teach an empty page a few handwritten digits, to try it with."""
         _check_example()
-        return await server.change(workspace.add_example, expected=if_match)
+        return await server.change("example taught", _refuse_example, if_match, first=example.taught())
 
     @router.get("/example/{place}", response_class=Response, responses=schemas.binary("image/png"))
     async def example_picture(place: Annotated[int, Path(ge=0, lt=len(example.ASKED))]) -> Response:
@@ -154,28 +163,47 @@ def _teach(server: Server) -> APIRouter:
 
     @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
     async def rename_class(name: ClassName, body: schemas.Rename, if_match: IfMatch = None) -> Response:
-        return await server.change(workspace.rename_class, name, body.name, expected=if_match)
+        return await server.change(
+            f"class {name} renamed to {body.name}",
+            lambda recognizer: recognizer.rename_class(_known(name, recognizer), body.name),
+            if_match,
+        )
 
     @router.delete("/classes/{name}", response_model=schemas.ChangedBody)
     async def remove_class(name: ClassName, if_match: IfMatch = None) -> Response:
-        return await server.change(workspace.remove_class, name, expected=if_match)
+        return await server.change(
+            f"class {name} removed", lambda recognizer: recognizer.remove_class(_known(name, recognizer)), if_match
+        )
 
     @router.post("/photos", response_model=schemas.ChangedBody, openapi_extra=form_schema(["class"]))
     async def add_photos(request: Request, if_match: IfMatch = None) -> Response:
         """Photos for a class that is there."""
-        images, fields = await read_form(request, server.settings, fields=["class"])
-        photos = await server.sources(images)
-        return await server.change(workspace.add_photos, fields["class"], photos, expected=if_match)
+        photos, fields = await server.photos(request, "class")
+        name = fields["class"]
+        return await server.change(
+            f"{counted(len(photos), 'photo')} added to {name}",
+            lambda recognizer: recognizer.add_photos(_known(name, recognizer), photos, skip_bad=True),
+            if_match,
+        )
 
     @router.post("/unknowns", response_model=schemas.ChangedBody, openapi_extra=form_schema())
     async def add_unknown(request: Request, if_match: IfMatch = None) -> Response:
         """Known unknowns: photos of other things, which it is to call unknown."""
-        images, _ = await read_form(request, server.settings)
-        return await server.change(workspace.add_unknown, await server.sources(images), expected=if_match)
+        photos, _ = await server.photos(request)
+        return await server.change(
+            f"{counted(len(photos), 'photo')} added to the known unknowns",
+            lambda recognizer: recognizer.add_unknown(photos, skip_bad=True),
+            if_match,
+        )
 
     @router.delete("/photos/{id}", response_model=schemas.ChangedBody)
     async def remove_photo(id: schemas.Digest, if_match: IfMatch = None) -> Response:
-        return await server.change(workspace.remove_photo, id, expected=if_match)
+        def remove(recognizer: Recognizer) -> list[Finding]:
+            if all(photo.digest != id for photo in recognizer.contents.support.photos):
+                raise missing(f"photo {id[:16]!r}")
+            return recognizer.remove_photo(id)
+
+        return await server.change("photo removed", remove, if_match)
 
     @router.get("/photos/{id}/thumbnail", response_class=Response)
     async def photo_thumbnail(id: schemas.Digest) -> Response:
@@ -188,12 +216,12 @@ def _teach(server: Server) -> APIRouter:
     @router.post("/undo", response_model=schemas.ChangedBody)
     async def undo(if_match: IfMatch = None) -> Response:
         """Take back the last change."""
-        return await server.change(workspace.undo, expected=if_match)
+        return await server.go(-1, if_match)
 
     @router.post("/redo", response_model=schemas.ChangedBody)
     async def redo(if_match: IfMatch = None) -> Response:
         """Do again what was taken back."""
-        return await server.change(workspace.redo, expected=if_match)
+        return await server.go(+1, if_match)
 
     return router
 
@@ -203,9 +231,28 @@ def _check_example() -> None:
         raise Problem(422, "rule", "the example needs scikit-learn, whose digits it shows: pip install 'glocal[demo]'")
 
 
+def _refuse_example(recognizer: Recognizer) -> list[Finding]:
+    raise DataError(
+        f"the example is for an empty page, and this one has {len(recognizer.classes)} classes", code="not-empty"
+    )
+
+
+def _known(name: str, recognizer: Recognizer) -> str:
+    if name not in recognizer.classes:
+        raise missing(f"class {name[:80]!r}")
+    return name
+
+
 def _review(server: Server) -> APIRouter:
     router = APIRouter(prefix="/review", tags=["review"])
     workspace = server.workspace
+
+    def bank(ids: list[str]) -> Bank:
+        return Bank.of([batch_of([workspace.query(id_) for id_ in dict.fromkeys(ids)])])
+
+    async def teach(name: str, ids: list[str], if_match: str | None) -> Response:
+        label = f"{counted(len(set(ids)), 'photo')} added to {name}"
+        return await server.change(label, lambda recognizer: recognizer.add_bank(name, bank(ids)), if_match)
 
     @router.get("", response_model=schemas.Review)
     async def review() -> Response:
@@ -235,18 +282,21 @@ def _review(server: Server) -> APIRouter:
                 raise Problem(
                     409, "stale", "there is no such group any more; read the review again", version=now.version
                 )
-        unique = list(dict.fromkeys(items))
-        return await server.change(workspace.add_queries, body.name, unique, expected=if_match)
+        return await teach(body.name, items, if_match)
 
     @router.post("/queries/{id}", response_model=schemas.ChangedBody)
     async def correct(id: schemas.Digest, body: schemas.Correct, if_match: IfMatch = None) -> Response:
         """The picture shows this class: it joins it."""
-        return await server.change(workspace.add_queries, body.class_, [id], expected=if_match)
+        return await teach(body.class_, [id], if_match)
 
     @router.post("/unknowns", response_model=schemas.ChangedBody)
     async def keep_unknown(body: schemas.Items, if_match: IfMatch = None) -> Response:
         """The pictures show other things, and stay unknown: they become known unknowns."""
-        return await server.change(workspace.add_unknown_queries, list(dict.fromkeys(body.items)), expected=if_match)
+        return await server.change(
+            f"{counted(len(set(body.items)), 'photo')} added to the known unknowns",
+            lambda recognizer: recognizer.add_unknown_bank(bank(body.items)),
+            if_match,
+        )
 
     @router.delete("/queries/{id}", status_code=204)
     async def forget(id: schemas.Digest) -> Response:

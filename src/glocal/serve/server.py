@@ -20,7 +20,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
-from fastapi import Header
+from fastapi import Header, Request
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Summary, disable_created_metrics
 from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
@@ -30,10 +30,11 @@ from glocal.recognizer.batches import BATCH
 from glocal.recognizer.photos.images import UnusableImage
 from glocal.recognizer.photos.sources import Picture, Source, Unreadable
 from glocal.serve.decoder import Decoder, Upload
+from glocal.serve.forms import read_form
 from glocal.serve.problems import Json, busy
 from glocal.serve.security import Settings
 from glocal.serve.snapshot import Result, Snapshot
-from glocal.serve.workspace import Changed, Workspace
+from glocal.serve.workspace import Change, Changed, Workspace
 
 RETRY = 5  # seconds after which a client may ask again
 IfMatch = Annotated[
@@ -171,11 +172,12 @@ class Server:
             except TimeoutError:
                 raise busy("the photos were not answered in time", RETRY) from None
 
-    async def sources(self, uploads: Sequence[Upload]) -> list[Source]:
-        """Photos for a change, decoded before its turn comes."""
+    async def photos(self, request: Request, *fields: str) -> tuple[list[Source], dict[str, str]]:
+        """The photos of a form for a change, decoded before its turn comes, and its fields."""
+        uploads, texts = await read_form(request, self.settings, fields=fields)
         with self._room(len(uploads)):
             preprocess = await run_in_threadpool(self.workspace.preprocess)
-            return [_source(each) for each in await self.decoder.take(uploads, preprocess)]
+            return [_source(each) for each in await self.decoder.take(uploads, preprocess)], texts
 
     @contextmanager
     def _room(self, n: int) -> Iterator[None]:
@@ -190,14 +192,19 @@ class Server:
     def uptime(self) -> float:
         return time.monotonic() - self._started
 
-    async def change(self, change: Callable[..., Changed], *args: Any, **kwargs: Any) -> Response:
+    async def change(self, label: str, change: Change, expected: str | None, **more: Any) -> Response:
         """In a thread of its own, after those that came before."""
+        return await self._in_turn(partial(self.workspace.change, label, change, expected=expected, **more))
+
+    async def go(self, by: int, expected: str | None) -> Response:
+        return await self._in_turn(partial(self.workspace.go, by, expected=expected))
+
+    async def _in_turn(self, change: Callable[[], Changed]) -> Response:
         if self._waiting >= self.settings.limits.changes:
-            raise busy("too many changes at once", 2)
+            raise busy("too many changes at once", RETRY)
         self._waiting += 1
         try:
-            loop = asyncio.get_running_loop()
-            done = await loop.run_in_executor(self._changes, lambda: change(*args, **kwargs))
+            done = await asyncio.get_running_loop().run_in_executor(self._changes, change)
         finally:
             self._waiting -= 1
         self.metrics.changes.inc()

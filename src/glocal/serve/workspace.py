@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,21 +19,17 @@ from filelock import FileLock, Timeout
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import changed_meanwhile, or_not_written, stamp
-from glocal.common.words import counted
 from glocal.recognizer import Recognizer
-from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
+from glocal.recognizer.diagnosis.advice import Finding
 from glocal.recognizer.file import check_target, read_manifest
 from glocal.recognizer.model import DEFAULT
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import find_model
-from glocal.recognizer.support import Bank
-from glocal.serve import example
 from glocal.serve.history import History, fingerprint, folder_of
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
-from glocal.serve.schemas import NewThreshold
-from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, answers_changed, batch_of
+from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, answers_changed
 
 READS = 3  # of a file that another program writes meanwhile, before it is left for later
 log = logging.getLogger("glocal.serve")
@@ -146,101 +142,29 @@ class Workspace:
                 self.queries.add(each.query, now.model_hash)
 
     def query(self, id_: str) -> Query:
-        found = self.queries.get(id_)
-        if found is None:
-            raise missing(f"remembered picture {id_[:16]!r}")
-        return found
+        query = self.queries.get(id_)
+        if query is None:
+            raise missing(f"recent photo {id_[:16]!r}")
+        return query
 
-    def add_class(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        return self._change(
-            f"class {name} added", lambda who: who.add_class(name, photos, skip_bad=True), expected, {name: photos}
-        )
-
-    def add_example(self, *, expected: str | None = None) -> Changed:
-        """A few classes of handwritten digits, to try the page with; only where nothing is taught yet."""
-
-        def refuse(who: Recognizer) -> list[Finding]:
-            raise DataError(
-                f"the example is for an empty page, and this one has {len(who.classes)} classes", code="not-empty"
-            )
-
-        return self._change("example taught", refuse, expected, example.taught())
-
-    def add_photos(self, name: str, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        return self._change(
-            f"{counted(len(photos), 'photo')} added to {name}",
-            lambda who: who.add_photos(_known(name, who.classes), photos, skip_bad=True),
-            expected,
-        )
-
-    def add_queries(self, name: str, ids: Sequence[str], *, expected: str | None = None) -> Changed:
-        """Pictures that were asked about become photos of a class, a new one or one that is there."""
-        return self._change(
-            f"{counted(len(ids), 'photo')} added to {name}",
-            lambda who: who.add_bank(name, Bank.of([batch_of([self.query(id_) for id_ in ids])])),
-            expected,
-        )
-
-    def add_unknown(self, photos: Sequence[Source], *, expected: str | None = None) -> Changed:
-        """Photos of other things, which the recognizer is to call unknown."""
-        return self._change(
-            f"{counted(len(photos), 'photo')} added to the known unknowns",
-            lambda who: who.add_unknown(photos, skip_bad=True),
-            expected,
-        )
-
-    def add_unknown_queries(self, ids: Sequence[str], *, expected: str | None = None) -> Changed:
-        """Pictures that were asked about become known unknowns."""
-        return self._change(
-            f"{counted(len(ids), 'photo')} added to the known unknowns",
-            lambda who: who.add_unknown_bank(Bank.of([batch_of([self.query(id_) for id_ in ids])])),
-            expected,
-        )
-
-    def remove_photo(self, digest: str, *, expected: str | None = None) -> Changed:
-        def remove(who: Recognizer) -> list[Finding]:
-            if digest not in self.snapshot.photos:
-                raise missing(f"photo {digest[:16]!r}")
-            return who.remove_photo(digest)
-
-        return self._change("photo removed", remove, expected)
-
-    def rename_class(self, old: str, new: str, *, expected: str | None = None) -> Changed:
-        return self._change(
-            f"class {old} renamed to {new}", lambda who: who.rename_class(_known(old, who.classes), new), expected
-        )
-
-    def remove_class(self, name: str, *, expected: str | None = None) -> Changed:
-        return self._change(f"class {name} removed", lambda who: who.remove_class(_known(name, who.classes)), expected)
-
-    def set_threshold(self, choice: NewThreshold, *, expected: str | None = None) -> Changed:
-        def put(who: Recognizer) -> list[Finding]:
-            before = who.contents.decision
-            who.set_threshold(**choice.model_dump())
-            found = thresholds_moved(who.classes, before, who.classes, who.contents.decision)
-            return [each for each in found if each.kind != "thresholds kept"]  # which is said of other classes
-
-        how = "by a promise" if choice.value is None else "by hand"
-        return self._change(f"threshold set {how}", put, expected)
-
-    def undo(self, *, expected: str | None = None) -> Changed:
-        return self._go(-1, expected)
-
-    def redo(self, *, expected: str | None = None) -> Changed:
-        return self._go(+1, expected)
-
-    def _change(
-        self, label: str, change: Change, expected: str | None, first: Mapping[str, Sequence[Source]] | None = None
+    def change(
+        self,
+        label: str,
+        change: Change,
+        *,
+        expected: str | None = None,
+        first: Mapping[str, Sequence[Source]] | None = None,
     ) -> Changed:
-        """On a copy; ``first`` are the photos of the classes that are enrolled when there is none yet."""
+        """Change a copy, which becomes the current version; ``first`` is enrolled where no class is taught yet."""
         with self._changing:
             self._check(expected)
             if self.snapshot.recognizer is not None:
                 changed = copy.copy(self.snapshot.recognizer)
                 findings = change(changed)
             elif first is not None:
-                how: dict[str, Any] = {"model": self.model, "device": self._device, "workers": self.workers}
-                changed = Recognizer.enroll(first, skip_bad=True, **how)
+                changed = Recognizer.enroll(
+                    first, skip_bad=True, model=self.model, device=self._device, workers=self.workers
+                )
                 findings = changed.findings()
             else:
                 raise no_classes()
@@ -250,7 +174,8 @@ class Workspace:
             self._become(changed)
             return Changed(self.snapshot.version, findings, label, *compared)
 
-    def _go(self, by: int, expected: str | None) -> Changed:
+    def go(self, by: int, *, expected: str | None = None) -> Changed:
+        """Undo (-1) or redo (+1)."""
         with self._changing:
             self._check(expected)
             now = self.snapshot
@@ -265,8 +190,8 @@ class Workspace:
         """Recent pictures that are answered otherwise, and how many were compared; before anything is written, so that
         one that cannot answer does not replace one that can."""
         queries = self.queries.newest_first()
-        found = answers_changed(self.snapshot.recognizer, after, queries)
-        return ([], 0) if found is None else (found, len(queries))
+        changed = answers_changed(self.snapshot.recognizer, after, queries)
+        return ([], 0) if changed is None else (changed, len(queries))
 
     def _check(self, expected: str | None) -> None:
         """Refuse a change that was meant for another version; take in what another program did to the file."""
@@ -342,12 +267,6 @@ def _owned(file: Path) -> FileLock:
             f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
         ) from None
     return lock
-
-
-def _known(name: str, classes: Collection[str]) -> str:
-    if name not in classes:
-        raise missing(f"class {name[:80]!r}")
-    return name
 
 
 def _disk_errors(file: Path) -> AbstractContextManager[None]:
