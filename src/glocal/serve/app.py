@@ -27,7 +27,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from glocal import __version__
 from glocal.bulk.results import COLUMNS, row
 from glocal.common.errors import DataError, RecipeError
-from glocal.serve import log, problems, schemas
+from glocal.serve import decoder, log, problems, schemas
 from glocal.serve.connections import BACKLOG, MOST, Connection
 from glocal.serve.problems import Json, missing, no_classes
 from glocal.serve.routes import ROUTERS
@@ -172,6 +172,7 @@ def run(
 ) -> None:
     """Until a signal comes; requests that were accepted by then are finished."""
     check_exposure(host, settings.token)
+    decoder.prepare()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST if most == resource.RLIM_INFINITY else min(MOST, most), most))
     with listen(host, port) as listening:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import os
 import signal
 from collections.abc import Sequence
 from concurrent.futures import Future
@@ -29,7 +30,7 @@ class Upload:
 class Decoder:
     def __init__(self, *, workers: int, max_pixels: int) -> None:
         self._max_pixels = max_pixels
-        self._lanes = (_Lane(max(1, workers), QUICK), _Lane(1, SLOW))
+        self._lanes = (_Lane(max(1, workers), QUICK), _Lane(1, SLOW, nice=10))
 
     async def take(self, uploads: Sequence[Upload], preprocess: Preprocess) -> list[Picture | Unreadable]:
         """The photos as an encoder sees them, in order; one that takes too long is a problem of the whole request."""
@@ -68,8 +69,8 @@ class Decoder:
 class _Lane:
     """Some processes, and the seconds that a photo may take in them."""
 
-    def __init__(self, processes: int, seconds: float) -> None:
-        self._processes, self._seconds = processes, seconds
+    def __init__(self, processes: int, seconds: float, *, nice: int = 0) -> None:
+        self._processes, self._seconds, self._nice = processes, seconds, nice
         self._free = asyncio.Semaphore(processes)
         self._pool: ProcessPool | None = None
 
@@ -78,8 +79,12 @@ class _Lane:
             if self._pool is not None and not self._pool.active:  # somebody ended an idle process
                 self.close()
             if self._pool is None:
-                context = multiprocessing.get_context("forkserver")  # a fork of a process with threads may hang
-                self._pool = ProcessPool(self._processes, initializer=_end_at_once, context=context)
+                self._pool = ProcessPool(
+                    self._processes,
+                    initializer=_start,
+                    initargs=(self._nice,),
+                    context=multiprocessing.get_context("forkserver"),  # a fork of a process with threads may hang
+                )
             work = (upload, max_pixels, preprocess)
             future: Future[Picture | Unreadable] = self._pool.schedule(_take, work, timeout=self._seconds)
             return await asyncio.wrap_future(future)
@@ -96,6 +101,12 @@ def _take(upload: Upload, max_pixels: int, preprocess: Preprocess) -> Picture | 
     return take(Source(upload.name, read), preprocess)
 
 
-def _end_at_once() -> None:
-    """A decoder written in C would go on until it is done."""
+def _start(nice: int) -> None:
+    """Let a signal end the process at once: a decoder written in C would go on until it is done."""
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    os.nice(nice)
+
+
+def prepare() -> None:
+    """Import once what the processes need: one that was ended is replaced in a moment."""
+    multiprocessing.set_forkserver_preload([__name__])
