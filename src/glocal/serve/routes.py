@@ -302,7 +302,7 @@ def _review(server: Server) -> APIRouter:
     async def forget(id: schemas.Digest) -> Response:
         """Forget a picture that was asked about."""
         if not await run_in_threadpool(workspace.queries.forget, id):
-            raise missing(f"remembered picture {id[:16]!r}")
+            raise missing(f"recent photo {id[:16]!r}")
         return Response(status_code=204)
 
     return router
