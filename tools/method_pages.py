@@ -139,7 +139,7 @@ def _open_scores(method: Method) -> str:
     shared = [score for score in method.score_names if score in OPEN_SCORES]
     told = [f"Its own: {_codes(own)}."] if own else []
     told += [f"On the logits, as for every method: {_codes(shared)}."] if shared else []
-    return " ".join([*told, f"Reported unless `open_score` names another: `{method.open_score}`."])
+    return " ".join([*told, f"Reported unless `open_score` names another: `{method.score_name}`."])
 
 
 def _published(card: MethodCard) -> str:

@@ -103,7 +103,7 @@ class MethodConformance:
     def test_every_named_score_is_given_and_the_chosen_one_reported(self, method: Method):
         state, query = enrolled(method.eval(), toy_task(0))
         scores, logits = method.scores(state, query), method.compare(state, query).logits
-        assert method.open_score in method.score_names
+        assert method.score_name in method.score_names
         if method.score_names != ("own",):  # what compare() gives is what compare and reports may ask for
             assert set(method.score_names) == set(scores)
         assert all(score.shape == (len(query),) and score.isfinite().all() for score in scores.values())
@@ -256,8 +256,8 @@ def arrays(views: Views) -> dict[str, Tensor]:
 
 def run_graph(converted: ConvertedModel, name: str, feeds: dict[str, Tensor]) -> dict[str, Tensor]:
     graph = Graph(converted.graphs[name], name)
-    found = graph({key: value.detach().numpy() for key, value in feeds.items()}, graph.outputs)
-    return dict(zip(graph.outputs, map(torch.from_numpy, found), strict=True))
+    outputs = graph({key: value.detach().numpy() for key, value in feeds.items()}, graph.outputs)
+    return dict(zip(graph.outputs, map(torch.from_numpy, outputs), strict=True))
 
 
 def enrolled(method: Method, task: Episode) -> tuple[object, Views]:
@@ -269,16 +269,16 @@ def gradients(method: Method, task: Episode) -> dict[str, Tensor]:
     """Largest of each parameter over the terms of the loss, which may cancel each other: RFDNet's two margins do, as
     long as no query is beyond them.  Fails when a parameter is left out or its gradient is not finite."""
     learning = {name: p for name, p in method.named_parameters() if p.requires_grad}
-    found = {name: torch.full((), torch.nan) for name in learning}
+    largest_of = {name: torch.full((), torch.nan) for name in learning}
     for term in method.loss(task).values():
         if learning and term.requires_grad:
             by_term = torch.autograd.grad(term, list(learning.values()), retain_graph=True, allow_unused=True)
             for name, gradient in zip(learning, by_term, strict=True):
                 if gradient is not None:
                     assert gradient.isfinite().all(), name
-                    found[name] = torch.fmax(found[name], gradient.abs().max())
-    assert not any(largest.isnan() for largest in found.values()), found
-    return found
+                    largest_of[name] = torch.fmax(largest_of[name], gradient.abs().max())
+    assert not any(largest.isnan() for largest in largest_of.values()), largest_of
+    return largest_of
 
 
 def train(method: Method, steps: int, enough: Callable[[], bool] = lambda: False) -> None:

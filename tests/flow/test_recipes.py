@@ -171,7 +171,7 @@ def test_feat_is_set_as_published(dataset: str, shot: int):
     step = 100 * published.decay_epochs
     assert decays(recipe, recipe.train.tasks) == pytest.approx(range(step, 20_000, step))
     method = METHODS[recipe.method.name](640, **recipe.method.settings)
-    assert (recipe.method.name, method.open_score) == ("feat", "entropy")
+    assert (recipe.method.name, method.score_name) == ("feat", "entropy")
     found = (method.contrast_weight, method.temperature, method.contrast_temperature)
     assert found == published[:3]
 
@@ -195,7 +195,7 @@ def test_gel_is_set_as_published(dataset: str, shot: int, kind: str):
     beside = (recipe.train.dropblock_ramp, recipe.train.unknown_support, recipe.train.norm_momentum)
     assert beside == ((None, False, None) if kind == "paper" else (10_000, True, 0.19))
     method = METHODS[recipe.method.name](640, **recipe.method.settings)
-    assert (recipe.method.name, method.open_score, method.top_k) == ("gel", "E", TOP_K[dataset, shot])
+    assert (recipe.method.name, method.score_name, method.top_k) == ("gel", "E", TOP_K[dataset, shot])
     assert (method.variant.trained, method.coefficient.kind) == ("E", "fixed")
     assert (method.distance, method.temperature) == ("sq-euclidean", 64)
     assert (method.energy_weight, method.margins) == (0.1, (-1, 1))

@@ -73,7 +73,7 @@ def test_every_method_takes_the_switch_and_stays_what_it_is(name: str):
     method, inner = build(name, centre=True), build(name)
     assert isinstance(method, Centred)
     assert method.needs_base
-    for what in ("needs_mirror", "transductive", "min_way", "score_names", "open_score"):
+    for what in ("needs_mirror", "transductive", "min_way", "score_names", "score_name"):
         assert getattr(method, what) == getattr(inner, what), what
     assert method.State._fields == inner.State._fields
     assert [p.shape for p in method.parameters()] == [p.shape for p in inner.parameters()]

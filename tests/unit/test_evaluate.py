@@ -104,7 +104,7 @@ def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(dataset: 
     other = evaluate(model, dataset, split="val", tasks=5, score="entropy", **SHAPE)
     assert again.tasks == first.tasks != other.tasks
     assert plain(again.rows) == plain(first.rows)
-    assert (first.about["open_score"], other.about["open_score"], model.method.open_score) == ("E", "entropy", "E")
+    assert (first.about["open_score"], other.about["open_score"], model.method.score_name) == ("E", "entropy", "E")
     assert list(evaluate(model, dataset, unknown_way=0, tasks=3, **SHAPE).summary()) == ["acc"]
 
 
@@ -279,11 +279,12 @@ class TestKeptRows:
         (package / "unrelated.py").write_text("X = 1\n")
         (package / "formula.py").write_text("def sharpen(x):\n    return x\n")
         (package / "method.py").write_text(
+            "from glocal.research.methods.base import Comparison\n"
             "from glocal.research.methods.protonet import ProtoNet\nfrom .formula import sharpen\n\n"
             "class Sharp(ProtoNet):\n"
             "    def compare(self, state, query):\n"
-            "        found = super().compare(state, query)\n"
-            "        return found._replace(logits=sharpen(found.logits))\n"
+            "        compared = super().compare(state, query)\n"
+            "        return Comparison(sharpen(compared.logits), {'nearest': lambda: compared.scores['nearest']})\n"
         )
         (package / "backbone.py").write_text(
             "from glocal.research.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"

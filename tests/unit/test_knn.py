@@ -17,7 +17,7 @@ def test_scores_and_logits_equal_their_loops(k: int):
     support, query = method.views(t)
     compared = method.compare(method.enroll(support, t.support_one_hot), query)
     for name, expected in slow.scores(t.support, t.support_label, t.query, k).items():
-        assert compared.open_score(name).tolist() == pytest.approx(expected, abs=1e-10), name
+        assert compared.scores[name].tolist() == pytest.approx(expected, abs=1e-10), name
     expected = torch.tensor(slow.logits(t.support, t.support_label, t.query), dtype=torch.float64)
     torch.testing.assert_close(compared.logits, expected, rtol=0, atol=1e-10)
 
@@ -28,10 +28,10 @@ def test_images_that_are_equally_far_count_each():
         Views(torch.tensor([[0.0, 1.0], [0.0, 1.0], [-1.0, 0.0]])), to_one_hot(torch.tensor([0, 0, 1]))
     )
     compared = method.compare(state, Views(torch.tensor([[1.0, 0.0]])))
-    found = {name: round(compared.open_score(name).item(), 4) for name in method.own_scores}
+    found = {name: round(compared.scores[name].item(), 4) for name in method.own_scores}
     assert found == {"kth": 1.4142, "mean": 1.4142, "balanced": 1.4142}
     two = method.compare(state, Views(torch.tensor([[-1.0, 0.0]])))
-    assert [round(two.open_score(name).item(), 4) for name in method.own_scores] == [1.4142, 0.7071, 0.0]
+    assert [round(two.scores[name].item(), 4) for name in method.own_scores] == [1.4142, 0.7071, 0.0]
 
 
 def test_one_neighbour_ranks_as_the_nearest_image_of_protonet():

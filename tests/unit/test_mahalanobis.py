@@ -36,7 +36,7 @@ def test_distances_equal_a_system_of_equations_per_pair(settings: dict[str, Any]
     expected = torch.tensor(of_classes, dtype=torch.float64)
     torch.testing.assert_close(compared.logits, -expected / 2, rtol=1e-9, atol=1e-9)
     relative = expected.amin(dim=1) / 2 - torch.tensor(of_all, dtype=torch.float64) / 2
-    torch.testing.assert_close(compared.open_score("relative"), relative, rtol=1e-9, atol=1e-9)
+    torch.testing.assert_close(compared.scores["relative"], relative, rtol=1e-9, atol=1e-9)
 
 
 def test_full_shrinkage_ranks_as_prototypes_of_unit_embeddings():

@@ -52,7 +52,7 @@ def test_half_names_are_refused(home: Path, text: str) -> None:
 def test_scores_of_one_model_and_equal_backbones_are_held_once(home: Path) -> None:
     found = load_models(["proto=runs/first", "plain.safetensors:E,entropy"])
     assert [(each.name, each.score) for each in found] == [
-        ("proto", found[0].model.method.open_score),
+        ("proto", found[0].model.method.score_name),
         ("plain:E", "E"),
         ("plain:entropy", "entropy"),
     ]

@@ -43,7 +43,7 @@ def test_it_starts_at_cosine_prototypes_and_local_cosines() -> None:
     plain = cosine(pool(maps[4:]), class_mean(pool(maps[:4]), one_hot)) / settings["temperature"]
     torch.testing.assert_close(comparison.logits, plain)
     s_pixel = pixel_similarity(maps[4:], class_mean(maps[:4], one_hot), 2) / 9 / settings["local_temperature"]
-    torch.testing.assert_close(comparison.own["E_f"](), -s_pixel.logsumexp(dim=-1), atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(comparison.scores["E_f"], -s_pixel.logsumexp(dim=-1), atol=1e-3, rtol=1e-4)
 
 
 def test_an_empty_pixel_does_not_throw_training_off() -> None:
@@ -52,7 +52,7 @@ def test_an_empty_pixel_does_not_throw_training_off() -> None:
     maps = torch.rand(3, 6, 2, 2)
     maps[0, :, 0, 0] = 0  # a few of the photos' pixels are: each of the channels is off
     state = method.enroll(method.embed(maps[1:]), torch.eye(2))
-    method.compare(state, method.embed(maps[:1])).own["E_f"]().sum().backward()
+    method.compare(state, method.embed(maps[:1])).scores["E_f"].sum().backward()
     grads = [p.grad.abs().max().item() for p in method.calibrate.parameters()]  # type: ignore[union-attr]
     assert 0 < max(grads) < 100
 

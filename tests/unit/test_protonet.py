@@ -40,7 +40,7 @@ def test_nearest_is_the_distance_to_the_nearest_support_image(distance: str):
 def test_loss_without_known_queries_and_a_score_chosen_later():
     assert ProtoNet(DIM).loss(toy_task(0, n_query=0))["closed"].item() == 0
     method = ProtoNet(DIM)
-    method.open_score = "E_f"
+    method.score_name = "E_f"
     with pytest.raises(RecipeError, match=r"open_score must be one of nearest, entropy, doubt, .*, got 'E_f'"):
         method(toy_task(0))
 

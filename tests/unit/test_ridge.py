@@ -27,7 +27,7 @@ def test_it_decides_as_the_head_of_the_recognizer() -> None:
     scores = Ridge().compare(Ridge().enroll(one, LABEL.numpy()), other)
     assert comparison.logits.tolist() == scores.logits.tolist()
     for name, values in {"E": scores.open_score, **scores.parts}.items():
-        assert comparison.open_score(name).tolist() == pytest.approx(values.tolist())
+        assert comparison.scores[name].tolist() == pytest.approx(values.tolist())
 
 
 def test_whitening_evens_out_how_photos_of_one_class_differ() -> None:

@@ -41,7 +41,7 @@ def convert_and_compare(
     converted = ConvertedModel(
         name=name,
         method=model.record.get("method", {}).get("name", type(method).__name__),
-        open_score=method.open_score,
+        open_score=method.score_name,
         score_names=tuple(method.score_names),
         preprocess=Preprocess.from_json(model.backbone.preprocess.to_json()),
         graphs=trace(model),

@@ -78,7 +78,7 @@ def _of_modules(model: Model, images: Pixels, label: Array) -> dict[str, Array]:
         comparison = method.compare(method.enroll(support, to_one_hot(torch.from_numpy(label))), query)
         outputs = {"vec": views.vec, "logits": comparison.logits}
         outputs |= {} if views.local is None else {"local": views.local}
-        outputs |= {name: comparison.open_score(name) for name in method.score_names}
+        outputs |= {name: comparison.scores[name] for name in method.score_names}
     return {name: each.numpy() for name, each in outputs.items()}
 
 

@@ -61,7 +61,7 @@ class Score(nn.Module):
 
     def forward(self, state: list[Tensor], vec: Tensor, local: Tensor | None = None) -> tuple[Tensor, ...]:
         comparison = self.method.compare(self.kind(*state), Views(vec, local))
-        return (comparison.logits, *(comparison.open_score(name) for name in self.method.score_names))
+        return (comparison.logits, *(comparison.scores[name] for name in self.method.score_names))
 
 
 def trace(model: Model) -> dict[str, bytes]:

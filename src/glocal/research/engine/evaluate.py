@@ -210,7 +210,7 @@ def evaluate_models(
 def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
     """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
     plugins.load(plugins.METRICS, METRICS)
-    return run_tasks({"": (method, method.open_score)}, tasks, fetch, keep_answers=True, **how)[""]
+    return run_tasks({"": (method, method.score_name)}, tasks, fetch, keep_answers=True, **how)[""]
 
 
 def run_tasks(
@@ -243,7 +243,7 @@ def run_tasks(
                 logits = compared.logits.cpu().numpy()
                 for name, (owner, score) in scores.items():
                     if owner is method:
-                        unknown = compared.open_score(score).cpu().numpy()
+                        unknown = compared.scores[score].cpu().numpy()
                         collected[name].add(Answers(logits, unknown, draw.query_label))
             if progress is not None:
                 progress(min(i + us.size, len(tasks)), len(tasks))

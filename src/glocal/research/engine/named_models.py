@@ -88,7 +88,7 @@ def name_model(
     weights = tensor_hash(model.method.state_dict())
     identity = _hash(encoder, json.dumps(model.record.get("method"), sort_keys=True), weights)
     method = model.method
-    chosen = method.open_score if score is None else check_choice("open_score", score, method.score_names)
+    chosen = method.score_name if score is None else check_choice("open_score", score, method.score_names)
     return NamedModel(name, model, chosen, identity, encoder)
 
 

@@ -102,7 +102,8 @@ class ASCM(GEL):
 
     def compare(self, state: Any, query: Views) -> Comparison:
         comparison = super().compare(state, query)
-        return Comparison(comparison.logits, {k: v for k, v in comparison.own.items() if k in self.score_names})
+        functions = comparison.scores.functions
+        return Comparison(comparison.logits, {name: functions[name] for name in self.score_names})
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
         terms = super().loss(episode)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -41,23 +42,39 @@ class MethodCard:
     reconstruction: str = ""  # why we had to guess, if we had to
 
 
-class Comparison(NamedTuple):
-    """Queries held against a state: the logits, and every open score that can be read off from there.
+class LazyScores(Mapping[str, Tensor]):
+    """Open scores by name, (Q,) each; one is computed when it is read, because some cost more than the logits."""
 
-    A method's own scores are functions, because some cost more than the logits and most are never asked for.
+    def __init__(self, functions: Mapping[str, Callable[[], Tensor]]) -> None:
+        self.functions = functions
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.functions[check_choice("open_score", name, self.functions)]()
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.functions
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.functions)
+
+    def __len__(self) -> int:
+        return len(self.functions)
+
+
+class Comparison:
+    """Queries compared with a state.
+
+    Parameters
+    ----------
+    logits : Tensor
+        (Q, N), larger for a more similar class.
+    own : mapping of str to callable
+        The method's own open scores, each a function that returns (Q,).  ``scores`` has them and ``OPEN_SCORES``.
     """
 
-    logits: Tensor  # (Q, N)
-    own: Mapping[str, Callable[[], Tensor]] = {}  # name -> () -> (Q,)
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys((*self.own, *OPEN_SCORES)))
-
-    def open_score(self, name: str) -> Tensor:
-        """(Q,) by name: one of the method's own scores, or one of ``OPEN_SCORES`` on the logits."""
-        check_choice("open_score", name, self.names)
-        return self.own[name]() if name in self.own else OPEN_SCORES[name](self.logits)
+    def __init__(self, logits: Tensor, own: Mapping[str, Callable[[], Tensor]] | None = None) -> None:
+        of_logits = {name: partial(score, logits) for name, score in OPEN_SCORES.items()}
+        self.logits, self.scores = logits, LazyScores({**(own or {}), **of_logits, **(own or {})})
 
 
 class Method(nn.Module):
@@ -79,10 +96,10 @@ class Method(nn.Module):
     takes_unknown: bool = False  # enroll() uses support photos of no class, whose one-hot rows are 0
     own_scores: tuple[str, ...] = ()  # the open scores that compare() gives beside OPEN_SCORES
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
-    open_score: str = "own"  # the name of the one that score() reports
+    score_name: str = "own"  # the one of them that score() reports
 
-    def __init_subclass__(cls, **how: Any) -> None:
-        super().__init_subclass__(**how)
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if cls.embed is Method.embed:
             cls.pooled = True
         if cls.compare is not Method.compare and "score_names" not in cls.__dict__:
@@ -90,7 +107,7 @@ class Method(nn.Module):
 
     def choose_score(self, name: str) -> None:
         """Let score() report another of ``score_names``."""
-        self.open_score = check_choice("open_score", name, self.score_names)
+        self.score_name = check_choice("open_score", name, self.score_names)
 
     def set_base(self, base: BaseClasses) -> None:
         """Take from the base classes what the method remembers of them; it is saved with the weights.
@@ -111,7 +128,7 @@ class Method(nn.Module):
         if type(self).compare is Method.compare:
             raise NotImplementedError(f"{type(self).__name__} must define score() or compare()")
         comparison = self.compare(state, query)
-        return Output(comparison.logits, comparison.open_score(self.open_score))
+        return Output(comparison.logits, comparison.scores[self.score_name])
 
     def compare(self, state: Any, query: Views) -> Comparison:
         """Per query -> logits and the open scores by name; a method that defines only score() has one, "own"."""
@@ -120,8 +137,7 @@ class Method(nn.Module):
 
     def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
         """Every open score by name, (Q,) each, from one comparison: tells a loss and a score apart."""
-        comparison = self.compare(state, query)
-        return {name: comparison.open_score(name) for name in comparison.names}
+        return dict(self.compare(state, query).scores)
 
     def views(self, episode: Episode) -> tuple[Views, Views]:
         """Support and query, embedded in one batch: batch norm sees the whole task."""

@@ -145,13 +145,13 @@ class BaseRows(nn.Module):
         shown[list(hidden)] = False
         return shown
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         saved: Any = state_dict.get(f"{prefix}rows")
         # Rows that fit stay the parameter that an optimizer may already hold.
         new = saved is not None and saved.shape != self.rows.shape
         if new and saved.ndim == 2 and saved.shape[1] == self.rows.shape[1]:
             self.fill(torch.empty_like(saved))
-        super()._load_from_state_dict(state_dict, prefix, *how)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
 
 class Centring(nn.Module):
@@ -201,12 +201,12 @@ class Centred(Method):
         super().__init__()
         self.inner, self.centring = inner, Centring(dim)
         self.State = inner.State
-        for name in ("needs_mirror", "transductive", "min_way", "early_channels", "score_names", "open_score"):
+        for name in ("needs_mirror", "transductive", "min_way", "early_channels", "score_names", "score_name"):
             setattr(self, name, getattr(inner, name))
 
     def choose_score(self, name: str) -> None:
         self.inner.choose_score(name)
-        self.open_score = self.inner.open_score
+        self.score_name = self.inner.score_name
 
     def set_base(self, base: BaseClasses) -> None:
         """``inner`` meets base classes that lie where its maps will: around 0, with unit length."""

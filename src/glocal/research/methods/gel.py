@@ -241,7 +241,7 @@ class GEL(Method):
         comparison = self.compare(self.enroll(support, episode.support_one_hot, episode.drawn), query)
         terms = {"closed": known_cross_entropy(comparison.logits, episode.query_label)}
         if self.variant.trained is not None:
-            margin = energy_margin(comparison.open_score(self.variant.trained), episode.known, *self.margins)
+            margin = energy_margin(comparison.scores[self.variant.trained], episode.known, *self.margins)
             terms["energy"] = self.energy_weight * margin
         return terms
 

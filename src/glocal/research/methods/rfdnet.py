@@ -93,12 +93,12 @@ class RFDNet(Method):
         self.centre.fill(base.centre)
         self.key.fill(math.sqrt(2 / d) * torch.randn(b, d))
 
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *how: Any) -> None:
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
         for i in range(len(self.relate)):  # a linear map without a bias is one with a bias of 0
             weight = state_dict.get(f"{prefix}relate.{i}.weight")
             if weight is not None and f"{prefix}relate.{i}.bias" not in state_dict:
                 state_dict[f"{prefix}relate.{i}.bias"] = weight.new_zeros(len(weight))
-        super()._load_from_state_dict(state_dict, prefix, *how)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def embed(self, maps: Tensor) -> Views:
         return Views(F.normalize(pool(maps), dim=-1))

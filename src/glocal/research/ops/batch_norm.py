@@ -71,5 +71,5 @@ class _Normalise(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         x, weight, mean, scale = ctx.saved_tensors
-        how = (weight, None, None, mean, scale, True, ctx.eps, ctx.needs_input_grad[:3])
-        return *torch.ops.aten.native_batch_norm_backward(gradients[0], x, *how), None, None, None
+        rest = (weight, None, None, mean, scale, True, ctx.eps, ctx.needs_input_grad[:3])
+        return *torch.ops.aten.native_batch_norm_backward(gradients[0], x, *rest), None, None, None
