@@ -276,7 +276,7 @@ def openapi() -> dict[str, Any]:
     from glocal.serve.workspace import Workspace
 
     with tempfile.TemporaryDirectory() as folder:
-        workspace = Workspace(Path(folder) / "new.glocal", model="embedded-gel", device="cpu")
+        workspace = Workspace(Path(folder) / "new.glocal", model="fast", device="cpu")
         try:
             return create_app(workspace, Settings()).openapi()
         finally:

@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from glocal.cli.console import Device, Json, bars, check_there, rate_meter, show
+from glocal.cli.console import bars, check_there, rate_meter, show
+from glocal.cli.options import Address, Device, Engine, EngineName, Json, Processes, Resume
 from glocal.cli.printing import tell
 from glocal.common.words import counted, printable
-
-
-class EngineName(StrEnum):
-    local = "local"
-    ray = "ray"
-
-
-RecognizerFile = Annotated[Path, typer.Argument(metavar="FILE", help="A .glocal file.")]
-Out = Annotated[
-    str | None, typer.Option("--out", "-o", help="For any number: a folder (or s3://...) of Parquet files in parts.")
-]
-Engine = Annotated[EngineName, typer.Option(help="Who works: processes of this machine, or Ray.")]
-Address = Annotated[str | None, typer.Option(help="Of a Ray cluster, such as auto; else Ray starts on this machine.")]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue an interrupted run.")]
-Processes = Annotated[int | None, typer.Option(min=1, help="Processes; one per core.")]
 
 
 def embed(

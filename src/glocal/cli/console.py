@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -21,30 +21,6 @@ from glocal.common.words import printable
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, TaskID
-
-Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
-Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-SupportViews = Annotated[
-    int,
-    typer.Option(min=1, max=10, metavar="N", help="Show every support picture this often: plain, flipped, shifted."),
-]
-Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads that decode pictures.")]
-
-DatasetName = Annotated[str, typer.Option(help="A data set by name, or a folder of class folders.")]
-Split = Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")]
-Way = Annotated[int, typer.Option(min=1, metavar="N", help="Known classes per task.")]
-Query = Annotated[int, typer.Option(min=1, metavar="N", help="Queries per class.")]
-UnknownWay = Annotated[int | None, typer.Option(min=0, metavar="N", help="Unknown classes per task; as many as way.")]
-Tasks = Annotated[int, typer.Option(min=1, metavar="N", help="How many tasks.")]
-Seed = Annotated[int, typer.Option(min=0, metavar="N", help="Which tasks.")]
-SkipBad = Annotated[bool, typer.Option("--skip-bad", help="Leave out pictures that cannot be read, and say which.")]
-Runs = Annotated[
-    list[str],
-    typer.Argument(help="Run folders, checkpoints or shipped models, as RUN, RUN:SCORE or LABEL=RUN:SCORE."),
-]
-Shots = Annotated[str, typer.Option(help="Support pictures per known class; a table for each.")]
-Reference = Annotated[str | None, typer.Option(help="The row that differences are taken against; the first one.")]
 
 FIRST = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun starts, one speaks
 

@@ -12,12 +12,15 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
-from glocal.cli.console import Json, show
+from glocal.cli.console import show
+from glocal.cli.options import Json
 
 FEW = 3  # names of a family that are shown one by one
 
 
 class Kind(StrEnum):
+    encoders = "encoders"
+    heads = "heads"
     methods = "methods"
     backbones = "backbones"
     datasets = "datasets"
@@ -26,6 +29,12 @@ class Kind(StrEnum):
     models = "models"
 
 
+_ABOUT = {
+    "fast": "EfficientNet-Lite0, 224 pixels",
+    "better": "EfficientNet-Lite0 and Lite2 side by side, 224 and 260 pixels; three times the time",
+    "ridge": "Class means and a kernel ridge regression on photos and their patches",
+    "prototypes": "Class means alone",
+}
 _REGISTRIES = {
     Kind.methods: ("Methods", "method.name of a recipe", "glocal.research.methods"),
     Kind.backbones: ("Backbones", "backbone.name of a recipe", "glocal.research.backbones"),
@@ -46,7 +55,7 @@ def inventory(
     part: Annotated[str, typer.Argument(metavar="[PART]", help="Only names that hold this.")] = "",
     json: Json = False,
 ) -> None:
-    """List methods, backbones, data sets, metrics, recipes and shipped models; what a plugin brings with its origin."""
+    """List encoders, heads, methods, backbones, data sets, metrics, recipes and shipped models, with their plugins."""
     groups = {each: _group(each) for each in Kind if kind in (None, each)}
     chosen = {
         each: group._replace(names={name: origin for name, origin in group.names.items() if part in name})
@@ -64,12 +73,19 @@ def inventory(
     names["plugins"] = {
         each.value: {name: origin for name, origin in group.names.items() if origin}
         for each, group in chosen.items()
-        if each is not Kind.models
+        if each not in (Kind.encoders, Kind.heads, Kind.models)
     }
     show(names, as_json=json, otherwise=lambda: _listing(chosen, every=kind is not None, part=part))
 
 
 def _group(kind: Kind) -> Group:
+    if kind in (Kind.encoders, Kind.heads):
+        from glocal.recognizer.encoders.builtin import ENCODERS
+        from glocal.recognizer.model import HEADS
+
+        names = ENCODERS if kind is Kind.encoders else HEADS
+        use = f"glocal enroll --{kind.removesuffix('s')}"
+        return Group(kind.capitalize(), use, dict.fromkeys(names, ""), lambda name: _ABOUT[name])
     if kind is Kind.models:
         from glocal.research.engine.records import shipped_models
 

@@ -12,8 +12,9 @@ import typer
 
 from glocal import __version__
 from glocal.cli.bulk import embed, similar
-from glocal.cli.console import Json, show
+from glocal.cli.console import show
 from glocal.cli.listing import inventory
+from glocal.cli.options import Json
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
 from glocal.cli.research.data import data

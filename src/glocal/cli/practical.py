@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.bulk import Address, Engine, EngineName, Out, RecognizerFile, answer_vectors, run_job
-from glocal.cli.console import Device, Force, Json, SkipBad, Workers, bars, check_free, check_there, rate_meter, show
+from glocal.cli.bulk import answer_vectors, run_job
+from glocal.cli.console import bars, check_free, check_there, rate_meter, show
+from glocal.cli.options import Address, Device, Engine, EngineName, Force, Json, Out, RecognizerFile, SkipBad, Workers
 from glocal.cli.printing import check_report, describe, printing, summary, tell
 from glocal.cli.research.conversion import model_of
 
@@ -45,7 +46,6 @@ def enroll(
     ] = None,
     skip_bad: SkipBad = False,
     force: Force = False,
-    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -70,7 +70,6 @@ def enroll(
             with_unknown=with_unknown,
             skip_bad=skip_bad,
             device=device,
-            workers=workers,
             progress=rate_meter(progress, "enroll"),
         )
     recognizer.save(out, new=not force)
@@ -215,7 +214,6 @@ def _predict_few(
 def check(
     file: RecognizerFile,
     labelled: Annotated[Path, typer.Argument(help="A folder with one folder of pictures per class, and unknown/.")],
-    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -229,7 +227,7 @@ def check(
     from glocal.recognizer.photos.sources import loose_pictures
     from glocal.recognizer.recognizer import Recognizer
 
-    recognizer = Recognizer.load(file, device=device, workers=workers)
+    recognizer = Recognizer.load(file, device=device)
     with bars() as progress:
         found = run(recognizer, labelled, progress=rate_meter(progress, "check"))
     loose = loose_pictures(labelled)
@@ -270,7 +268,7 @@ def serve(
     ] = None,
     workers: Workers = 2,
     device: Device = "auto",
-    open_: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = False,
+    open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a web page and an HTTP API: teach, ask, decide, review."""
     from glocal.common.errors import RecipeError

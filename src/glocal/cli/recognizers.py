@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.bulk import RecognizerFile
-from glocal.cli.console import Device, Json, SkipBad, Workers, bars, check_there, rate_meter, show
+from glocal.cli.console import bars, check_there, rate_meter, show
+from glocal.cli.options import Device, Json, RecognizerFile, SkipBad
 from glocal.cli.printing import describe, summary, tell, threshold_lines
 from glocal.common.words import counted, printable
 
@@ -37,7 +37,6 @@ def add(
         list[Path] | None, typer.Option(help="Photos, or a folder, of other things: known unknowns.")
     ] = None,
     skip_bad: SkipBad = False,
-    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -48,7 +47,7 @@ def add(
     if (name is None) != (not photos) or (name is None and not unknown):
         raise RecipeError("name a class and its photos, or known unknowns with --unknown", code="nothing-given")
     check_there(*(photos or []), *(unknown or []))
-    recognizer = _load(file, device, workers, to_change=True)
+    recognizer = _load(file, device, to_change=True)
     findings = []
     with bars() as progress:
         if name is not None:
@@ -147,13 +146,13 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _load(file: Path, device: str, workers: int = 1, *, to_change: bool = False) -> Recognizer:
+def _load(file: Path, device: str, *, to_change: bool = False) -> Recognizer:
     from glocal.recognizer.file import check_target
     from glocal.recognizer.recognizer import Recognizer
 
     if to_change and file.exists():
         check_target(file)
-    return Recognizer.load(file, device=device, workers=workers)
+    return Recognizer.load(file, device=device)
 
 
 def _save(recognizer: Recognizer, file: Path, findings: list[Finding], json: bool) -> None:

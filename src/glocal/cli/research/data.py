@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import Force, Json, SkipBad, bars, check_free, show, stages
+from glocal.cli.console import bars, check_free, show, stages
+from glocal.cli.options import Force, Json, SkipBad
 from glocal.cli.printing import tell
 from glocal.common.errors import DataError
 from glocal.common.words import counted

@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from glocal.cli.console import Force, Json, check_free, show
+from glocal.cli.console import check_free, show
+from glocal.cli.options import Force, Json
 
 
 def convert(

@@ -13,10 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.bulk import Address, Engine, EngineName
-from glocal.cli.console import (
+from glocal.cli.console import TrainingBar, bars, check_free, check_ours, check_there, screen, show, stage_bars, stages
+from glocal.cli.options import (
+    Address,
     DatasetName,
     Device,
+    Engine,
+    EngineName,
     Force,
     Json,
     Query,
@@ -25,17 +28,8 @@ from glocal.cli.console import (
     Seed,
     Shots,
     Split,
-    TrainingBar,
     Way,
     Workers,
-    bars,
-    check_free,
-    check_ours,
-    check_there,
-    screen,
-    show,
-    stage_bars,
-    stages,
 )
 from glocal.cli.research.studies import parse_shots
 
@@ -200,7 +194,6 @@ def report(
     seed: Seed = 0,
     reference: Reference = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the report.")] = Path("report"),
-    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -216,7 +209,7 @@ def report(
     shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "way": way, "query": query}
     shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
     with stage_bars() as progress:
-        how = Settings(out, tasks, pick_device(device), workers, progress=progress)
+        how = Settings(out, tasks, pick_device(device), progress=progress)
         page = report_runs(runs, dataset, how, shlex.join(again), **shape)
     _finish(page, json)
 
@@ -229,13 +222,12 @@ def demo(
     model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "fast",
     tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
     force: Force = False,
-    workers: Workers = 2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """The whole job in front of your eyes, on data that needs no download: train, teach, ask, compare, report."""
     if photos is not None:
-        _demo_photos(photos, out, model, force, workers, device, json)
+        _demo_photos(photos, out, model, force, device, json)
         return
     from glocal.research.engine.distributed import pick_device
     from glocal.research.report.table import to_json
@@ -254,7 +246,7 @@ def demo(
     show(result, as_json=json, otherwise=lambda: _demo_tables(found))
 
 
-def _demo_photos(photos: Path, out: Path, model: str, force: bool, workers: int, device: str, json: bool) -> None:
+def _demo_photos(photos: Path, out: Path, model: str, force: bool, device: str, json: bool) -> None:
     check_there(photos)
     report = out / "photos-report.html"
     check_free(report, force)
@@ -262,7 +254,7 @@ def _demo_photos(photos: Path, out: Path, model: str, force: bool, workers: int,
 
     with bars() as progress:
         told = stages(progress, "pictures")
-        found = report_photos(photos, report, model=model, device=device, workers=workers, progress=told)
+        found = report_photos(photos, report, model=model, device=device, progress=told)
     lines = [*found.recognizer.outlook().lines()]
     if found.outcome is not None:
         asked = len(found.outcome.pictures)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import (
-    FIRST,
+from glocal.cli.console import FIRST, TrainingBar, bars, check_free, check_ours, check_there, quoted, show, stage_bars
+from glocal.cli.options import (
     DatasetName,
     Device,
     Force,
@@ -25,17 +25,9 @@ from glocal.cli.console import (
     Split,
     SupportViews,
     Tasks,
-    TrainingBar,
     UnknownWay,
     Way,
     Workers,
-    bars,
-    check_free,
-    check_ours,
-    check_there,
-    quoted,
-    show,
-    stage_bars,
 )
 from glocal.cli.printing import tell
 
