@@ -57,8 +57,8 @@ def test_pictures_of_any_size_are_those_of_the_folder(tmp_path: Path) -> None:
         "toy",
         "class folders in train, val, test",
     )
-    assert large in (tmp_path / "out" / "train.pictures.bin").read_bytes()  # it stays the file it was
-    assert (tmp_path / "out" / "val.pictures.bin").stat().st_size == 2 * 4 * 8 * 9 * 3
+    assert large in (tmp_path / "out" / "train.images.bin").read_bytes()  # it stays the file it was
+    assert (tmp_path / "out" / "val.images.bin").stat().st_size == 2 * 4 * 8 * 9 * 3
     assert not list(tmp_path.glob(".*"))
 
 
@@ -94,7 +94,7 @@ def test_another_process_maps_the_file_itself(tmp_path: Path) -> None:
 
 def test_damage_is_told_when_opening_or_reading(tmp_path: Path) -> None:
     prepare(tmp_path / "toy", "toy", folders(tmp_path / "in"))
-    for name in ("train.pictures.bin", "train.tables.npz"):
+    for name in ("train.images.bin", "train.tables.npz"):
         path = tmp_path / "toy" / name
         whole = path.read_bytes()
         for damaged in (whole[:-1], whole + b"x", b""):
@@ -105,11 +105,11 @@ def test_damage_is_told_when_opening_or_reading(tmp_path: Path) -> None:
         with refused("damaged", "cannot be read (No such file"):
             open_prepared(tmp_path / "toy", "train")
         path.write_bytes(whole)
-    pixels = bytearray((tmp_path / "toy" / "train.pictures.bin").read_bytes())
+    pixels = bytearray((tmp_path / "toy" / "train.images.bin").read_bytes())
     pixels[2 * 8 * 9 * 3] ^= 1
-    (tmp_path / "toy" / "train.pictures.bin").write_bytes(pixels)
+    (tmp_path / "toy" / "train.images.bin").write_bytes(pixels)
     data = open_prepared(tmp_path / "toy", "train")
-    with refused("picture-changed", "pictures.bin[2]"):
+    with refused("picture-changed", "images.bin[2]"):
         data.same_image(int(np.flatnonzero(data.position == 2)[0]))
 
 

@@ -86,7 +86,7 @@ def test_a_shared_class_is_an_error_and_shared_pictures_are_named() -> None:
         ("images[1]", "images[3]"),
         ("images[4]", "images[1]"),
     ]
-    with refused("data", "train and test share 2 classes, 'b' first"):
+    with refused("data", "train and test share 2 classes, such as 'b'"):
         check_apart(train, of_arrays("test", "cdb", images[6:]))
     for a, b in combinations([embedded(split, per_class=1) for split in ("train", "val", "test")], 2):
         assert check_apart(a, b) == []

@@ -220,5 +220,5 @@ def _prepared_lines(target: Path, index: PreparedIndex) -> str:
 def _verdict_lines(verdict: Verdict) -> str:
     lines = [f"{verdict.name} in {verdict.folder}, prepared from {verdict.packing}"]
     lines += [f"  {MARKS[each.severity]} {each.severity:<8}{each.about:<9}{each.text}" for each in verdict.findings]
-    found = "nothing wrong" if not verdict.problems else counted(verdict.problems, "problem")
-    return "\n".join([*lines, f"{verdict.name}: {found}"])
+    result = "nothing wrong" if not verdict.problems else counted(verdict.problems, "problem")
+    return "\n".join([*lines, f"{verdict.name}: {result}"])

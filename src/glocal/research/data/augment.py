@@ -1,5 +1,8 @@
-"""Batched augmentation of uint8 images.  Every random number comes from the generator that is passed in,
-so that the same (seed, step) gives the same pixels on every run and after every restart."""
+"""Batched augmentation of uint8 images.
+
+Every random number comes from the generator that is passed in.  So the same (seed, step) gives the same pixels on
+every run and after every restart.
+"""
 
 from __future__ import annotations
 

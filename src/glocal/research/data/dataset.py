@@ -1,9 +1,9 @@
 """Pictures by class, in an order and with an identity that come from the pictures alone.
 
 Digest of a picture = sha256 of its shape and RGB pixels.  Pictures of a class are ordered by digest, classes by the
-sha256 over their pictures' digests, and the manifest is the sha256 over those.  Neither file names nor class names nor
-packing enter, so a folder, a zip, a CSV and an array of the same pictures give the same picture at every index, and
-one seed draws the same tasks from all of them.
+sha256 over their pictures' digests, and the manifest is the sha256 over those.  File names, class names and layout do
+not enter.  So a folder, a zip, a CSV and an array of the same pictures give the same picture at every index, and one
+seed draws the same tasks from all of them.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ClassDataset:
         """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
         image = self.image(i)
         if content_digest(image) != self.digest[i].tobytes():
-            told = f"picture {self.where(i)} changed since the data set was opened; open it again"
-            raise DataError(told, code="picture-changed")
+            message = f"picture {self.where(i)} changed since the data set was opened; open it again"
+            raise DataError(message, code="picture-changed")
         return image
 
     def where(self, i: int) -> str:
@@ -84,7 +84,7 @@ class ClassDataset:
     def subset(self, class_names: Iterable[str], *, name: str | None = None) -> ClassDataset:
         """The classes named, in content order; nothing is decoded again.
 
-        ``skipped`` and ``ignored`` go along: they speak of the source, and what was left out there stays told.
+        ``skipped`` and ``ignored`` go along, because they describe the source.
         """
         wanted = dict.fromkeys(class_names)
         if not wanted:
@@ -163,8 +163,8 @@ def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> Cl
         raise DataError(f"data set {name!r} has no pictures; give at least one per class")
     bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
     if bad and not skip_bad:
-        told = f"data set {name!r} has {len(bad)} pictures that cannot be used; {bad_pictures(bad)}"
-        raise DataError(told, code="bad-pictures")
+        message = f"data set {name!r} has {len(bad)} pictures that cannot be used; {bad_pictures(bad)}"
+        raise DataError(message, code="bad-pictures")
     good = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)}
     names = [listing.class_of[i] for i in good]
     if empty := sorted(set(listing.class_of) - set(names)):

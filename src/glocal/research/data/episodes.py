@@ -26,8 +26,8 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.types import UNKNOWN, Episode
 
 Indices = npt.NDArray[np.int64]
-TOLERANCE = 0.01  # how far the share of unknown queries may be from what was asked
-ROOM = 0.25  # by how much the number of queries may differ from that of the balanced task
+TOLERANCE = 0.01  # largest difference of the share of unknown queries from what was asked
+ROOM = 0.25  # largest relative difference of the number of queries from that of the balanced task
 
 
 @dataclass(frozen=True)
@@ -350,8 +350,8 @@ def unknown_share(spec: EpisodeSpec) -> float:
 def with_unknown_share(spec: EpisodeSpec, share: float) -> EpisodeSpec:
     """The same classes and about as many queries in all, dealt so that ``share`` of them are unknown.
 
-    Among whole numbers of queries per class whose total stays within a quarter of ``(way + unknown_way) * query``, the
-    nearest share wins, then the nearest total; deployment has 1 unknown in 10, or 9 in 10, not one half.
+    The total stays within a quarter of ``(way + unknown_way) * query``.  Among the whole numbers of queries per class
+    the nearest share wins, then the nearest total.  Deployment has 1 unknown in 10, or 9 in 10, not one half.
 
     >>> with_unknown_share(EpisodeSpec(), 0.1)
     EpisodeSpec(way=5, shot=1, query=27, unknown_way=5, unknown_query=3)

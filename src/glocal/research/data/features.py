@@ -3,9 +3,11 @@
 A bank is named by everything its numbers depend on.  Every picture is compared with its digest while it is encoded, so
 that a map cannot get under the name of another picture.  A bank is a folder of the cache:
 
-    maps.npy   (n, C, H, W) float32, row i = map of dataset image i; holes where nothing was encoded yet
-    done.bin   n bytes, 1 where the row is there; written after the rows
-    lock       held while building; the system frees it when its holder dies
+    maps.npy   (n, C, H, W) float32: row i is the map of dataset image i
+    done.bin   n bytes: 1 where the row is there
+    lock       held while building
+
+Rows are marked after they are written.  The system frees the lock when its holder dies.
 """
 
 from __future__ import annotations

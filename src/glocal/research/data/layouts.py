@@ -133,7 +133,7 @@ def _side(paths: Sequence[str]) -> int | None:
     try:
         return common_side([decode(Path(path)).shape[:2] for path in paths[:: max(1, len(paths) // _SAMPLED)]])
     except UnusableImage:
-        return None  # which is told when all are read
+        return None  # reading all of them names it
 
 
 def _files(class_of: Mapping[str, str]) -> Part:

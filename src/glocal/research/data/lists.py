@@ -1,4 +1,4 @@
-"""Lists of pictures: CSV rows ``filename,label`` and perhaps ``split``."""
+"""Lists of pictures: CSV rows ``filename,label``."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import NamedTuple, TypeAlias
 from glocal.common.errors import DataError
 from glocal.recognizer.photos.folders import FileSource, Listing
 
-_COLUMNS = (("filename", "file", "path", "image"), ("label", "class"), ("split", "set", "phase"))
-Columns: TypeAlias = tuple[int, int, int | None]  # of file, label and split
+_COLUMNS = (("filename", "file", "path", "image"), ("label", "class"))
+Columns: TypeAlias = tuple[int, int]  # of file and label
 
 
 def list_csv(path: Path) -> Listing:
@@ -36,13 +36,12 @@ class Row(NamedTuple):
     line: int
     filename: str
     label: str
-    split: str  # as it is written, empty when the list does not say
 
 
 def csv_rows(text: str, where: str) -> list[Row]:
-    """Rows ``filename,label[,split]``; a first row that names the columns is a header."""
+    """Rows ``filename,label``; a first row that names the columns is a header."""
     rows: list[Row] = []
-    columns: Columns = (0, 1, 2)
+    columns: Columns = (0, 1)
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
         for cells in ([cell.strip() for cell in row] for row in reader):
@@ -51,13 +50,13 @@ def csv_rows(text: str, where: str) -> list[Row]:
             if not rows and (named := csv_header(cells)) is not None:
                 columns = named
                 continue
-            file, label, split = ("" if c is None or c >= len(cells) else cells[c] for c in columns)
+            file, label = (cells[c] if c < len(cells) else "" for c in columns)
             if not file or not label:
-                told = ",".join(cells)[:80]
-                raise DataError(f"{where}: line {reader.line_num} must give a file name and a label, got {told!r}")
+                row = ",".join(cells)[:80]
+                raise DataError(f"{where}: line {reader.line_num} must give a file name and a label, got {row!r}")
             if "\0" in file + label:
                 raise DataError(f"{where}: line {reader.line_num} holds a zero byte, which no file name and label has")
-            rows.append(Row(reader.line_num, file, label, split))
+            rows.append(Row(reader.line_num, file, label))
     except csv.Error as error:
         raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error
     if not rows:
@@ -66,7 +65,7 @@ def csv_rows(text: str, where: str) -> list[Row]:
 
 
 def csv_header(cells: list[str]) -> Columns | None:
-    """Where file, label and split are when these cells are the names of columns."""
+    """Where file and label are when these cells are the names of columns."""
     lower = [cell.lower() for cell in cells]
-    file, label, split = (next((lower.index(name) for name in names if name in lower), None) for names in _COLUMNS)
-    return None if file is None or label is None else (file, label, split)
+    file, label = (next((lower.index(name) for name in names if name in lower), None) for names in _COLUMNS)
+    return None if file is None or label is None else (file, label)

@@ -16,7 +16,7 @@ from glocal.recognizer.photos.images import fit
 from glocal.recognizer.photos.sources import made_ahead
 from glocal.research.data.augment import shift
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.prepared import MappedPictures
+from glocal.research.data.prepared import MappedImages
 from glocal.research.types import Encoder, Preprocess
 
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
@@ -39,10 +39,10 @@ class ImageLoader:
     def hold(self, indices: npt.NDArray[np.int64]) -> Tensor | ReadThrough:
         """The pictures for training, which asks for each of them many times: the same pixels either way.
 
-        They are decoded once and stay in memory, unless they come from a prepared data set and would take more than
-        ``HELD_UP_TO`` bytes there: then each is read through the memory map whenever it is asked for.
+        They are decoded once and stay in memory.  Those of a prepared data set that would take more than ``HELD_UP_TO``
+        bytes are read through the memory map, each whenever it is asked for.
         """
-        mapped = isinstance(self.dataset.source, MappedPictures)
+        mapped = isinstance(self.dataset.source, MappedImages)
         if mapped and len(indices) * 3 * self.preprocess.size**2 > HELD_UP_TO:
             return ReadThrough(self, indices)
         return self(indices)
@@ -134,8 +134,8 @@ def encode(
 ) -> Iterator[tuple[Indices, Tensor]]:
     """Yield (indices, maps) batch by batch, each image decoded and encoded once.
 
-    The last batch is filled up to full size, because kernels choose their order of summation by the batch size, and
-    the map of an image must not depend on how many others were asked for.  ``verify``: see ImageLoader.
+    The last batch is filled up to full size: kernels choose their order of summation by the batch size, and the map of
+    an image must not depend on the number of others.  ``verify``: see ImageLoader.
     """
     if getattr(encoder, "training", False):
         raise DataError(

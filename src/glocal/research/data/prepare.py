@@ -2,9 +2,11 @@
 
 The work is done in a hidden folder beside the target and renamed at the end:
 
-    .<name>.preparing/lock         held while preparing; the system frees it when its holder dies
+    .<name>.preparing/lock         held while preparing
     .<name>.preparing/unpacked-*/  what an archive holds
-    .<name>.preparing/data/        the prepared form; its index lists the splits that are finished
+    .<name>.preparing/data/        the prepared form
+
+The index of the prepared form lists the splits that are finished.  The system frees the lock when its holder dies.
 
 A process that is killed or stopped with Ctrl-C leaves that folder.  The next one with the same job goes on after the
 last finished split, one with another job starts anew.  A process that fails leaves nothing.

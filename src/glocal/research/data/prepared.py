@@ -1,12 +1,12 @@
 """The package's own form of a data set: prepared once from whatever people have, opened at once, read fast.
 
-    index.json          name, where it came from, and the classes, counts, manifest and files of each split
-    train.pictures.bin  pictures one after the other: pixels (H, W, 3) of small ones, files of large ones
-    train.tables.npz    begin (n + 1) of each picture, side (n, 2) of its pixels (0, 0 for a file), label (n,),
-                        digest (n, 32) and order (n,), the rows in content order as ClassDataset counts them
+    index.json        what it is, and for each split its classes, counts, manifest and checksums
+    train.images.bin  images one after the other: pixels (H, W, 3) of small ones, files of large ones
+    train.tables.npz  begin, side, label, digest, order: a row for each image
 
-Rows are in the order in which the pictures arrived.  Opening compares the tables with their checksum and the pictures
-with their size; the digests tell the rest to whoever reads them with ``same_image``.
+``begin`` (n + 1,) is where an image begins.  ``side`` (n, 2) is its height and width, or 0 for a file.  ``order`` (n,)
+lists the rows in content order; the rows themselves are in the order in which the images came.  Opening compares the
+tables with their checksum and the images with their size.  ``same_image`` compares an image with its digest.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from glocal.recognizer.photos.images import Pixels, decode
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.digests import BadImage
 
-INDEX, PICTURES, TABLES = "index.json", "pictures.bin", "tables.npz"
+INDEX, IMAGES, TABLES = "index.json", "images.bin", "tables.npz"
 SplitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # becomes a file name
 Hash = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
 Count = Annotated[int, Field(ge=1)]
@@ -57,7 +57,7 @@ class PreparedIndex(Record):
     splits: dict[SplitName, PreparedSplit]
 
 
-class MappedPictures:
+class MappedImages:
     """Pictures of a memory-mapped file; another process that is handed them maps the file itself."""
 
     def __init__(self, path: Path, begin: NDArray[np.int64], side: NDArray[np.int64]) -> None:
@@ -80,8 +80,8 @@ class MappedPictures:
     def stamp(self, i: int) -> str | None:
         return None
 
-    def __reduce__(self) -> tuple[type[MappedPictures], tuple[Any, ...]]:
-        return MappedPictures, (self._path, self._begin, self._side)
+    def __reduce__(self) -> tuple[type[MappedImages], tuple[Any, ...]]:
+        return MappedImages, (self._path, self._begin, self._side)
 
 
 def is_prepared(folder: str | Path) -> bool:
@@ -107,7 +107,7 @@ def open_prepared(folder: str | Path, split: str) -> ClassDataset:
     order = tables["order"]
     return ClassDataset(
         name=f"{index.name}/{split}",
-        source=MappedPictures(home / f"{split}.{PICTURES}", tables["begin"], tables["side"]),
+        source=MappedImages(home / f"{split}.{IMAGES}", tables["begin"], tables["side"]),
         classes=tuple(record.classes),
         label=tables["label"][order],
         position=order,
@@ -121,11 +121,11 @@ def read_tables(home: Path, split: str, record: PreparedSplit) -> dict[str, NDAr
     """The tables of a split, refused when they or the pictures are not what was written."""
     path = home / f"{split}.{TABLES}"
     try:
-        content, size = path.read_bytes(), (home / f"{split}.{PICTURES}").stat().st_size
+        content, size = path.read_bytes(), (home / f"{split}.{IMAGES}").stat().st_size
     except OSError as error:
         raise _damaged(path, f"it cannot be read ({error.strerror})") from error
     if size != record.bytes:
-        raise _damaged(home / f"{split}.{PICTURES}", f"it has {size:,} bytes instead of {record.bytes:,}")
+        raise _damaged(home / f"{split}.{IMAGES}", f"it has {size:,} bytes instead of {record.bytes:,}")
     if hashlib.sha256(content).hexdigest() != record.tables:
         raise _damaged(path, "its checksum is another one")
     try:

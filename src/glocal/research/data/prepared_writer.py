@@ -18,7 +18,7 @@ from glocal.common.words import printable
 from glocal.recognizer.photos.images import Pixels, UnusableImage, check_side, decode
 from glocal.research.data.dataset import in_content_order
 from glocal.research.data.digests import BadImage, content_digest
-from glocal.research.data.prepared import PICTURES, TABLES, MappedPictures, PreparedSplit
+from glocal.research.data.prepared import IMAGES, TABLES, MappedImages, PreparedSplit
 
 MAX_UNPACKED = 128 * 128  # pixels: larger pictures that come as files stay files, or photos would fill any disk
 
@@ -43,7 +43,7 @@ def write_split(
     names: list[str] = []
     seen: set[str] = set()
     begin, side, digests, skipped = array("q", [0]), array("q"), bytearray(), list[BadImage]()
-    with open(folder / f"{split}.{PICTURES}", "wb", buffering=1 << 20) as file:
+    with open(folder / f"{split}.{IMAGES}", "wb", buffering=1 << 20) as file:
         for sample in samples:
             seen.add(sample.class_name)
             try:
@@ -73,7 +73,7 @@ def write_split(
         )
     tables = {"begin": np.array(begin), "side": np.array(side).reshape(-1, 2)}
     tables["digest"] = np.frombuffer(digests, np.uint8).reshape(-1, 32)
-    source = MappedPictures(folder / f"{split}.{PICTURES}", tables["begin"], tables["side"])
+    source = MappedImages(folder / f"{split}.{IMAGES}", tables["begin"], tables["side"])
     dataset = in_content_order(source, names, np.arange(len(names)), tables["digest"], name=split)
     tables["order"], tables["label"] = dataset.position, np.empty_like(dataset.label)
     tables["label"][dataset.position] = dataset.label

@@ -52,9 +52,9 @@ DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, a
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
     """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
 
-    A folder that ``prepare`` wrote has the splits it names.  Any other folder, or a zip, has ``train``, ``val``
-    and ``test`` inside, or class folders right away; those are opened by ``all``, and so is a CSV of filename and
-    label.  A lone folder around all of it is stepped into.
+    A folder that ``prepare`` wrote has the splits it names.  Any other folder, or a zip, has ``train``, ``val`` and
+    ``test`` inside, or class folders right away.  ``all`` opens those, and a CSV of filename and label.  A lone folder
+    around all of it does not count.
     """
     plugins.load(plugins.DATASETS, DATASETS, str(name))
     if str(name) in DATASETS:
@@ -72,13 +72,13 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
             return _open_file(folder, split, skip_bad)
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
     if str(name) in CATALOGUE:
-        told = (
+        message = (
             f"the pictures of {name} are not there: {where}; set GLOCAL_DATA to the folder that has {name} in it, or "
             f"make it with glocal data prepare {name} --from PATH --out DIR"
         )
     else:
-        told = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
-    raise DataError(told, code="no-such-dataset")
+        message = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
+    raise DataError(message, code="no-such-dataset")
 
 
 def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
@@ -111,9 +111,9 @@ def _folder_of_split(where: Path, folders: set[str], split: str) -> str:
             code="no-such-split",
         )
     if split not in present:
-        told = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
-        told += f", or give it a folder {split}" if split in SPLITS else ""  # training asks for val by itself
-        raise DataError(told, code="no-such-split")
+        message = f"{where} is divided into {', '.join(present)}; ask for one of these splits, got {split!r}"
+        message += f", or give it a folder {split}" if split in SPLITS else ""  # training asks for val by itself
+        raise DataError(message, code="no-such-split")
     return split
 
 

@@ -77,8 +77,8 @@ def check_apart(a: ClassDataset, b: ClassDataset) -> list[tuple[str, str]]:
     """
     if shared := sorted(set(a.classes) & set(b.classes)):
         raise DataError(
-            f"{a.name} and {b.name} share {len(shared)} classes, {shared[0]!r} first, but a class must be in one split "
-            "only; remove or rename it in one of the two"
+            f"{a.name} and {b.name} share {len(shared)} classes, such as {shared[0]!r}; a class must be in one split "
+            "only, so remove it from one of the two"
         )
     of_a = {digest.tobytes(): i for i, digest in enumerate(a.digest)}
     of_b = {digest.tobytes(): i for i, digest in enumerate(b.digest)}
@@ -88,8 +88,8 @@ def check_apart(a: ClassDataset, b: ClassDataset) -> list[tuple[str, str]]:
 def seeded_split(class_names: Iterable[str], counts: Mapping[str, int], *, seed: int = 0) -> Splits:
     """Divide classes into splits of the sizes given, e.g. ``{"train": 64, "val": 16, "test": 20}``.
 
-    Classes are ranked by sha256("seed:name"): a pure function of names and seed, the same on every machine, and
-    independent of the order the names come in.
+    Classes are ranked by sha256("seed:name").  So the order in which the names come has no influence, and every machine
+    divides alike.
     """
     names = list(class_names)
     if twice := [each for each, count in Counter(names).items() if count > 1]:

@@ -1,7 +1,7 @@
 """Import of published ``.pth`` files (FEAT, SnaTCHer, GEL, TANE, Conv-4): strict, and nothing in a file is executed.
 
-Every weight of our modules must be in the file and every entry of the file must have a place here, in the base memory
-or on the list of entries that are knowingly ignored; only DropBlock's counters, which no other program has, may lack.
+Every weight of our modules must be in the file.  Every entry of the file must have a place in the modules, in the base
+memory or on the list of ignored entries.  Only DropBlock's counters may lack, because no other program has them.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ BYSTANDERS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "
 
 @dataclass(frozen=True)
 class Report:
-    """What was found in the file and where it went."""
+    """The content of a file and its place in our modules."""
 
     file: str
     sha256: str
@@ -170,9 +170,9 @@ def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:
     if named_by_gel and "slf_attn" in heads and not {"conv", "EnergyLoss"} & set(heads):
         return "gel-maps", "slf_attn and no conv, in a file named as GEL's program names its own"
     for layout, marks in (("gel", ("conv", "EnergyLoss")), ("feat", ("slf_attn",))):
-        found = [mark for mark in marks if mark in heads]
-        if found:
-            return layout, f"backbone under encoder.layer1.0 .. 4.0, and {' and '.join(found)}"
+        present = [mark for mark in marks if mark in heads]
+        if present:
+            return layout, f"backbone under encoder.layer1.0 .. 4.0, and {' and '.join(present)}"
     return "pretrained", "backbone under encoder.layer1.0 .. 4.0, and no slf_attn"
 
 
@@ -308,14 +308,14 @@ def _load(content: bytes, path: Path) -> Any:
     inert: list[Any] = [(_Bystander, name) for name in BYSTANDERS]
     try:
         with torch.serialization.safe_globals(inert), warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what they say is in the sentences below
+            warnings.simplefilter("ignore")  # the sentences below replace them
             return torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file can make the unpickler fail in any way
-        found = re.search(r"GLOBAL (\S+)", str(error))
-        if found:
+        asked = re.search(r"GLOBAL (\S+)", str(error))
+        if asked:
             raise WeightsError(
-                f"{path} was refused and nothing in it was run: it asks for {found[1]}, which is no tensor and could "
-                "execute code; ask its author for a file with the state dict alone"
+                f"{path} was refused and nothing in it was run: it asks for {asked[1]}, which is no tensor and could "
+                "execute code; ask its author for the state dict alone"
             ) from error
         raise WeightsError(f"{path} is damaged, cut short, or not a file that torch.save wrote") from error
 

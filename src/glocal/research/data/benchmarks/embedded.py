@@ -4,9 +4,9 @@ Training and validation classes are characters drawn with the fonts inside matpl
 Test classes are the 1,797 digits inside scikit-learn: Alpaydin and Kaynak 1998, Optical Recognition of Handwritten
 Digits.  Validation scripts do not occur in training, as the digits do not.
 
-Those digits were scanned, stretched to the full height of a 32 x 32 bitmap and counted in 4 x 4 blocks, which leaves
-8 x 8 numbers.  A glyph goes the same way after it was turned, sheared, bent and traced with a pen; both are enlarged
-smoothly to 32 x 32 RGB, bright ink on black.  Image i of a class is a pure function of (seed, class, i).
+Those digits were scanned, stretched to the full height of a 32 x 32 bitmap and counted in blocks, which leaves 8 x 8
+numbers.  A glyph goes the same way after it was turned, sheared, bent and traced with a pen.  Both are enlarged to
+32 x 32 RGB, bright ink on black.  Image i of a class is a pure function of (seed, class, i).
 """
 
 from __future__ import annotations

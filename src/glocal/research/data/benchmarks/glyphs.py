@@ -1,7 +1,7 @@
 """Which printed characters are classes of the embedded data, and the fonts inside matplotlib that draw them.
 
-The characters were chosen once: those in one piece that two fonts have, no number and nothing that a hand writes like a
-digit, no bar, dash or small mark, and one of those that look alike, such as Latin A, Greek Α and Cyrillic А.
+The characters were chosen once.  Each is in one piece, and at least two fonts have it.  None is a number, a bar, a dash
+or a mark, and none is written like a digit.  Of those that look alike, such as Latin A and Greek Α, there is one.
 """
 
 from __future__ import annotations
