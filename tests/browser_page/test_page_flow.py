@@ -268,7 +268,7 @@ def test_everything_by_keyboard(open_page: OpenPage, api: Any, tmp_path: Path) -
     tab_to("Save")
     press("Enter")
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
-    expect(page.locator("#decide-summary")).to_contain_text("Set by hand: it promises nothing")
+    expect(page.locator("#decide-summary")).to_contain_text("Set by hand: it has no target rate")
     page.goto(page.url.split("#")[0] + "#review")
     expect(page.locator("#groups li").first).to_be_visible()
     largest = page.locator("#groups > li").first.locator(".pick").count()

@@ -53,16 +53,16 @@ def test_the_state_leads_with_the_words_of_the_command_line(asking: httpx.Client
 
 def test_every_class_shows_its_threshold(asking: httpx.Client) -> None:
     view = ok(asking.get("/threshold"))
-    assert [each["name"] for each in view["limits"]] == list(TAUGHT)
-    assert [each["value"] for each in view["limits"]] == view["per_class"]
+    assert [each["name"] for each in view["thresholds"]] == list(TAUGHT)
+    assert [each["value"] for each in view["thresholds"]] == view["per_class"]
     assert not view["one_for_all"]
     low, high = view["range"]
-    assert all(low < each["value"] < high for each in view["limits"])
+    assert all(low < each["value"] < high for each in view["thresholds"])
     tried = ok(asking.get("/threshold/preview", params={"per_class": False}))
     done = ok(asking.put("/threshold", json={"per_class": False}))
     assert done["answers_changed"] == tried["would_change"]
     after = ok(asking.get("/threshold"))
-    assert after["limits"] == tried["limits"] == [{"name": name, "value": after["value"]} for name in TAUGHT]
+    assert after["thresholds"] == tried["thresholds"] == [{"name": name, "value": after["value"]} for name in TAUGHT]
     assert after["one_for_all"]
     assert after["max_false_unknown"] == view["max_false_unknown"]
     ok(asking.put("/threshold", json={"max_false_unknown": 0.1}))

@@ -46,7 +46,7 @@ TEXTS = ("path", "label", "nearest", "reason", "warning", "error")
 
 
 def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
-    """It owns the workspace: when the app shuts down, what was accepted is finished and the workspace closed."""
+    """The app owns the workspace: it finishes what it accepted and closes the workspace when it shuts down."""
     server = Server(workspace, settings)
 
     @asynccontextmanager
@@ -57,7 +57,7 @@ def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
     app = FastAPI(
         title="glocal",
         version=__version__,
-        description="Teach it classes from a handful of pictures; it names what it knows and calls the rest unknown.",
+        description="Teach it classes from a handful of photos; it names what it knows and calls the rest unknown.",
         openapi_url="/openapi.json",
         docs_url=None,  # these pages load scripts from elsewhere
         redoc_url=None,
@@ -125,10 +125,10 @@ def _site(server: Server) -> APIRouter:
 
     @router.get("/export/results.csv", tags=["export"], response_class=Response, responses=binary("text/csv"))
     async def results() -> Response:
-        """The recent pictures with their answers, newest first."""
+        """The recent photos with their answers, newest first."""
         now = await server.now()
-        who = now.enrolled().contents.identity
-        table = await run_in_threadpool(lambda: _csv(row(each.answer, who) for each in workspace.recent(now)))
+        identity = now.enrolled().contents.identity
+        table = await run_in_threadpool(lambda: _csv(row(each.answer, identity) for each in workspace.recent(now)))
         headers = _named(f"{workspace.file.stem}-answers.csv")
         return Response(table, media_type="text/csv; charset=utf-8", headers=headers)
 
@@ -136,13 +136,13 @@ def _site(server: Server) -> APIRouter:
 
 
 def _named(name: str) -> dict[str, str]:
-    """What a download is called: in letters that every header can hold, and as it is."""
+    """The name of a download, in letters that every header can hold, and as it is."""
     plain = re.sub(r"[^A-Za-z0-9._ -]", "_", name)
     return {"Content-Disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(os.fsencode(name))}"}
 
 
 def _csv(rows: Iterable[dict[str, Any]]) -> str:
-    """With a mark before every text that a spreadsheet would take for a formula."""
+    """Put a mark before every text that a spreadsheet would take for a formula."""
     buffer = io.StringIO()
     writer = csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n")
     writer.writeheader()
@@ -170,7 +170,7 @@ def run(
     settings: Settings,
     ready: Callable[[str], None],
 ) -> None:
-    """Until a signal comes; requests that were accepted by then are finished."""
+    """Serve until a signal comes, and finish the requests that were accepted by then."""
     check_exposure(host, settings.token)
     decoder.prepare()
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
@@ -209,7 +209,7 @@ def config_of(app: FastAPI) -> uvicorn.Config:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Before anything is loaded: a port that is taken is told of at once."""
+    """Take the port before anything is loaded: an error about it comes at once."""
     try:
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)

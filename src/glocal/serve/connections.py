@@ -1,4 +1,4 @@
-"""What uvicorn leaves open: how long a head may take, how long a client may not read, and how many may be connected."""
+"""Limits that uvicorn lacks: seconds for a head, seconds in which a client must read, number of connections."""
 
 from __future__ import annotations
 

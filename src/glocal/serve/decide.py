@@ -16,7 +16,7 @@ from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
 from glocal.serve import schemas
 from glocal.serve.problems import Json, Problem
 from glocal.serve.server import IfMatch, Server
-from glocal.serve.snapshot import limits_json
+from glocal.serve.snapshot import thresholds_json
 
 BINS = 32
 FAR = 1e12  # a threshold beyond it is not drawn
@@ -28,19 +28,23 @@ def decide(server: Server) -> APIRouter:
     workspace = server.workspace
 
     @router.get("", response_model=schemas.ThresholdView)
-    async def threshold() -> Response:
-        """The threshold, its promise, and the scores of support photos (each left out in turn) and recent pictures."""
+    async def view() -> Response:
+        """The threshold, its target rate, leave-one-out scores of support photos and scores of recent ones."""
         now = await server.now()
-        who = now.enrolled()
-        found, left, promise = who.threshold, who.contents.decision.left_out, who.contents.promise
-        more = {"limits": limits_json(who), "one_for_all": not promise.per_class, "with_unknown": promise.with_unknown}
+        recognizer = now.enrolled()
+        threshold, promise = recognizer.threshold, recognizer.contents.promise
+        more = {
+            "thresholds": thresholds_json(recognizer),
+            "one_for_all": not promise.per_class,
+            "with_unknown": promise.with_unknown,
+        }
 
         def shown() -> dict[str, Any]:
             asked = [each.answer.open_score for each in workspace.recent(now)]
-            drawn = [found.value, *(found.per_class or ())]
-            return histogram([each.score for each in left], asked, drawn)
+            drawn = [threshold.value, *(threshold.per_class or ())]
+            return histogram([each.score for each in recognizer.contents.decision.left_out], asked, drawn)
 
-        return Json({**found.to_json(), **more, **await run_in_threadpool(shown)})
+        return Json({**threshold.to_json(), **more, **await run_in_threadpool(shown)})
 
     @router.get("/preview", response_model=schemas.Preview)
     async def threshold_preview(
@@ -84,7 +88,7 @@ def histogram(support: Sequence[float], asked: Sequence[float], thresholds: Sequ
 
 
 def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
-    by_promise = any(each is not None for name, each in choice if name != "value")
-    if (choice.value is not None) == by_promise:
+    for_rate = any(each is not None for name, each in choice if name != "value")
+    if (choice.value is not None) == for_rate:
         raise Problem(422, "invalid", "give either `value`, or `max_false_unknown`, `per_class`, `with_unknown`")
     return choice

@@ -56,8 +56,8 @@ class Decoder:
         raise Problem(
             422,
             "rule",
-            f"photo {upload.name} takes more than {SLOW:g} s to decode, or ends the program that decodes it; save it "
-            "again as JPEG or PNG of fewer pixels",
+            f"photo {upload.name} takes more than {SLOW:g} s to decode, or ends its decoder; save it again as JPEG or "
+            "PNG of fewer pixels",
             code="slow-photo",
         )
 

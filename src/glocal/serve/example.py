@@ -13,7 +13,7 @@ from glocal.recognizer.photos.sources import Source, as_source
 
 TAUGHT = {"zero": 0, "one": 1, "two": 2, "three": 3}
 SHOTS = 6  # photos of each
-ASKED = (0, 1, 2, 3, 7, 9)  # what the pictures to ask about show; the last two were not taught
+ASKED = (0, 1, 2, 3, 7, 9)  # what the photos to ask about show; the last two were not taught
 
 
 def is_there() -> bool:
@@ -24,13 +24,13 @@ def is_there() -> bool:
 def taught() -> dict[str, list[Source]]:
     """Classes with their photos."""
     return {
-        name: [as_source(picture, f"{name}-{i}.png") for i, picture in enumerate(_pictures()[digit][:SHOTS])]
+        name: [as_source(photo, f"{name}-{i}.png") for i, photo in enumerate(_pictures()[digit][:SHOTS])]
         for name, digit in TAUGHT.items()
     }
 
 
 def asked(place: int) -> bytes:
-    """A picture to ask about, as PNG; none of them was taught."""
+    """A photo to ask about, as PNG; none of them was taught."""
     return encoded(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
 
 

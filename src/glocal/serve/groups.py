@@ -1,4 +1,4 @@
-"""Unknown pictures in groups that may become classes: those that are alike, by vectors of the encoder."""
+"""Unknown photos in groups that may become classes: those that are alike, by vectors of the encoder."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ WITHOUT_PAIRS = 0.5  # cosine to group by when there is a single photo
 
 
 def unknown_groups(recent: Sequence[QueryAnswer], now: Snapshot) -> list[list[QueryAnswer]]:
-    """What is called unknown and nobody dealt with since, grouped by likeness; the largest group first."""
+    """Photos that are called unknown and were not taught since, grouped by likeness; the largest group first."""
     done = now.photos.keys() | now.known_unknowns.keys()
     unknown = [each for each in recent if each.answer.is_unknown and each.query.id not in done]
     if not unknown:
@@ -35,8 +35,8 @@ def _level(now: Snapshot) -> float:
 def group(vectors: Vectors, level: float) -> list[list[int]]:
     """Vectors (n, D) -> rows that belong together, the largest group first.
 
-    Groups are merged, the most alike two first, while the mean cosine between their members is at least ``level``: a
-    chain of small steps does not make a group.
+    Merge the two most alike groups while the mean cosine between their members is at least ``level``.  A chain of
+    small steps does not make a group.
     """
     members = [[i] for i in range(len(vectors))]
     rows = unit(vectors)
@@ -55,8 +55,8 @@ def group(vectors: Vectors, level: float) -> list[list[int]]:
         total[:, i] += total[:, j]
         size[i] += size[j]
         alive[j] = False
-    found = [sorted(members[i]) for i in np.flatnonzero(alive)]
-    return sorted(found, key=lambda rows: (-len(rows), rows[0]))
+    groups = [sorted(members[i]) for i in np.flatnonzero(alive)]
+    return sorted(groups, key=lambda rows: (-len(rows), rows[0]))
 
 
 def likeness(vectors: Vectors, label: NDArray[np.int64]) -> float:

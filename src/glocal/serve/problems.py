@@ -1,9 +1,10 @@
-"""What went wrong, as ``application/problem+json`` (RFC 9457)."""
+"""Errors as ``application/problem+json`` (RFC 9457)."""
 
 from __future__ import annotations
 
 import json
 import logging
+from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -17,24 +18,9 @@ from glocal.common.errors import GlocalError
 MEDIA_TYPE = "application/problem+json"
 log = logging.getLogger("glocal.serve")
 
-TITLES = {
-    "stale": "Somebody else changed it",
-    "empty": "Nothing is taught yet",
-    "rule": "That is not possible",
-    "invalid": "The request does not make sense",
-    "not-found": "There is no such thing",
-    "method": "That cannot be done with this address",
-    "too-large": "Too large",
-    "too-slow": "Too slow",
-    "busy": "Too much at once",
-    "token": "A token is needed",
-    "origin": "Not from this page",
-    "internal": "A mistake in glocal",
-}
-
 
 class Problem(HTTPException):
-    """Raised anywhere below a route; becomes the answer.  ``code`` is the kind unless an error brings its own."""
+    """An error that becomes the answer of its route.  ``code`` is the kind unless an error brings its own."""
 
     def __init__(
         self, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any
@@ -56,7 +42,7 @@ def busy(why: str, seconds: int) -> Problem:
 
 
 class Json(JSONResponse):
-    """Pure ASCII, so that whatever a stranger called a file can be written down."""
+    """ASCII alone, so that any name of a file can be written."""
 
     def render(self, content: Any) -> bytes:
         return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
@@ -65,7 +51,7 @@ class Json(JSONResponse):
 def problem_response(problem: Problem) -> Response:
     body = {
         "type": f"urn:glocal:{problem.kind}",
-        "title": TITLES[problem.kind],
+        "title": HTTPStatus(problem.status_code).phrase,
         "status": problem.status_code,
         "detail": problem.detail,
         **problem.more,

@@ -1,4 +1,4 @@
-"""The HTTP API: ask, teach and review; how to decide is in ``decide.py``."""
+"""The HTTP API: ask, teach and review; ``decide.py`` has the threshold."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _ask(server: Server) -> APIRouter:
 
     @router.post("/predict", response_model=schemas.Answers, openapi_extra=form_schema(), status_code=200)
     async def predict(request: Request, remember: bool = True) -> Response:
-        """Name pictures, or call them unknown; a picture that cannot be read is an answer with ``ok: false``."""
+        """Name photos, or call them unknown; a photo that cannot be read is an answer with ``ok: false``."""
         now = await server.now()
         now.enrolled()
         images, _ = await read_form(request, settings)
@@ -51,7 +51,7 @@ def _ask(server: Server) -> APIRouter:
 
     @router.post("/check", response_model=schemas.CheckBody, openapi_extra=form_schema())
     async def check(request: Request) -> Response:
-        """How many labelled pictures it gets right; the name of each part says what is on it: ``bolt/1.jpg``.
+        """How many labelled photos it gets right; the name of each part says what is on it: ``bolt/1.jpg``.
 
         A folder that is no class counts as unknown.  Nothing is remembered.
         """
@@ -72,7 +72,7 @@ def _ask(server: Server) -> APIRouter:
 
     @router.get("/queries/{id}/overlay", response_class=Response, responses=schemas.binary("image/png"))
     async def query_overlay(id: schemas.Digest) -> Response:
-        """Which patches of the picture match which patches of which photo."""
+        """A picture of the patches that match those of support photos."""
         now = await server.now()
         now.enrolled()
         query = workspace.query(id)
@@ -134,8 +134,8 @@ def _teach(server: Server) -> APIRouter:
 
     @router.get("/classes", response_model=list[schemas.ClassCount])
     async def classes() -> Response:
-        found = (await server.now()).class_photos
-        return Json([{"name": name, "n_photos": len(photos)} for name, photos in found.items()])
+        classes = (await server.now()).class_photos
+        return Json([{"name": name, "n_photos": len(photos)} for name, photos in classes.items()])
 
     @router.post("/classes", response_model=schemas.ChangedBody, openapi_extra=form_schema(["name"]))
     async def add_class(request: Request, if_match: IfMatch = None) -> Response:
@@ -157,7 +157,7 @@ def _teach(server: Server) -> APIRouter:
 
     @router.get("/example/{place}", response_class=Response, responses=schemas.binary("image/png"))
     async def example_picture(place: Annotated[int, Path(ge=0, lt=len(example.ASKED))]) -> Response:
-        """A picture to ask the example about."""
+        """A photo to ask the example about."""
         _check_example()
         return Response(await run_in_threadpool(example.asked, place), media_type="image/png")
 
@@ -256,7 +256,7 @@ def _review(server: Server) -> APIRouter:
 
     @router.get("", response_model=schemas.Review)
     async def review() -> Response:
-        """Groups of unknown pictures, and all recent ones, as the current version answers."""
+        """Groups of unknown photos, and all recent ones, as the current version answers."""
         now = await server.now()
 
         def shown() -> dict[str, Any]:
@@ -271,7 +271,7 @@ def _review(server: Server) -> APIRouter:
 
     @router.post("/groups/{id}", response_model=schemas.ChangedBody)
     async def name_group(id: GroupId, body: schemas.NameGroup, if_match: IfMatch = None) -> Response:
-        """Enroll the pictures of a group, or those named in ``items``, as a class, a new one or one that is there."""
+        """Enroll the photos of a group, or those named in ``items``, as a class, a new one or one that is there."""
         items = body.items
         if items is None:
             now = await server.now()
@@ -286,12 +286,12 @@ def _review(server: Server) -> APIRouter:
 
     @router.post("/queries/{id}", response_model=schemas.ChangedBody)
     async def correct(id: schemas.Digest, body: schemas.Correct, if_match: IfMatch = None) -> Response:
-        """The picture shows this class: it joins it."""
+        """Add a photo to the class that it shows."""
         return await teach(body.class_, [id], if_match)
 
     @router.post("/unknowns", response_model=schemas.ChangedBody)
     async def keep_unknown(body: schemas.Items, if_match: IfMatch = None) -> Response:
-        """The pictures show other things, and stay unknown: they become known unknowns."""
+        """Keep photos of other things as known unknowns."""
         return await server.change(
             f"{counted(len(set(body.items)), 'photo')} added to the known unknowns",
             lambda recognizer: recognizer.add_unknown_bank(bank(body.items)),
@@ -300,7 +300,7 @@ def _review(server: Server) -> APIRouter:
 
     @router.delete("/queries/{id}", status_code=204)
     async def forget(id: schemas.Digest) -> Response:
-        """Forget a picture that was asked about."""
+        """Forget a photo that was asked about."""
         if not await run_in_threadpool(workspace.queries.forget, id):
             raise missing(f"recent photo {id[:16]!r}")
         return Response(status_code=204)

@@ -1,7 +1,8 @@
-"""What goes over the wire, for OpenAPI and for whoever writes a client."""
+"""Requests and answers of the HTTP API, for OpenAPI and for programs that ask it."""
 
 from __future__ import annotations
 
+from http import HTTPStatus
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,7 +20,7 @@ class _In(BaseModel):
 
 
 class NewThreshold(_In):
-    """By hand (``value``), or for a promise (any of the others; what is not given stays as it is)."""
+    """By hand (``value``), or for a target rate (any of the others; what is not given stays as it is)."""
 
     value: Score | None = None
     max_false_unknown: Share | None = None
@@ -95,7 +96,7 @@ class Histogram(BaseModel):
     recent: list[int]
 
 
-class ClassLimit(BaseModel):
+class ClassThreshold(BaseModel):
     """Where "unknown" begins for photos nearest to this class; null where nothing is called unknown."""
 
     name: str
@@ -103,8 +104,8 @@ class ClassLimit(BaseModel):
 
 
 class ThresholdView(ThresholdBody):
-    limits: list[ClassLimit]
-    one_for_all: bool  # what is computed when a promise is asked for
+    thresholds: list[ClassThreshold]
+    one_for_all: bool  # what is computed for a target rate
     with_unknown: float | None
     histogram: Histogram
     range: tuple[float, float]
@@ -122,7 +123,7 @@ class WouldChange(PhotoBody):
 
 
 class ChangedBody(BaseModel):
-    """``answers_changed`` are those of the ``n_recent`` recent pictures whose answer is another one now."""
+    """``answers_changed`` are those of the ``n_recent`` recent photos whose answer is another one now."""
 
     version: int
     findings: list[FindingBody]
@@ -133,7 +134,7 @@ class ChangedBody(BaseModel):
 
 class Preview(BaseModel):
     value: float | None
-    limits: list[ClassLimit]
+    thresholds: list[ClassThreshold]
     expected_false_unknown: float | None
     would_change: list[WouldChange]
     n_recent: int
@@ -222,7 +223,7 @@ class UnreadableBody(BaseModel):
 
 
 class CheckBody(BaseModel):
-    """Of labelled pictures; rates of several requests add up by their k and n."""
+    """Of labelled photos; rates of several requests add up by their k and n."""
 
     version: int
     pictures: int
@@ -269,26 +270,15 @@ class Health(BaseModel):
     uptime: float
 
 
+STATUSES = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429)
+
+
 def problems() -> dict[int | str, dict[str, Any]]:
     """The errors that a request may meet."""
     content = {"application/problem+json": {"schema": ProblemBody.model_json_schema()}}
-    return {status: {"description": text, "content": content} for status, text in STATUSES.items()}
+    return {status: {"description": HTTPStatus(status).phrase, "content": content} for status in STATUSES}
 
 
 def binary(kind: str) -> dict[int | str, dict[str, Any]]:
     """An answer that is a file."""
     return {200: {"description": "A file.", "content": {kind: {"schema": {"type": "string", "format": "binary"}}}}}
-
-
-STATUSES = {
-    400: "The request cannot be read.",
-    401: "A token is needed.",
-    403: "Not from this page.",
-    404: "There is no such thing.",
-    408: "The body came too slowly.",
-    409: "Another version than If-Match says, or no class yet.",
-    413: "Too large, or too many pictures.",
-    415: "Not a form with pictures.",
-    422: "It does not make sense, or breaks a rule.",
-    429: "Too much at once; Retry-After says when to come back.",
-}

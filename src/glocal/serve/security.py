@@ -1,4 +1,4 @@
-"""What every request passes before a route sees it: how much is taken, who asks and from where; headers of answers.
+"""Checks of every request before a route sees it: size, token, host and origin; headers of every answer.
 
 Plain ASGI wrappers, so that bodies are counted while they arrive and not after.
 """
@@ -40,26 +40,26 @@ SECURITY_HEADERS = {
 
 @dataclass(frozen=True)
 class Limits:
-    file_bytes: int = 32 << 20  # of one picture
+    file_bytes: int = 32 << 20  # of one photo
     request_bytes: int = 128 << 20
     waiting_bytes: int = 512 << 20  # of all uploads that are being received or decoded
     json_bytes: int = 64 << 10  # of a body that is no upload
-    pixels: int = 64_000_000  # of one picture; a JPEG of more is decoded at reduced size
+    pixels: int = 64_000_000  # of one photo; a JPEG of more is decoded at reduced size
     images: int = 64  # of one request
     upload_seconds: float = 60.0  # until a body has arrived
-    answer_seconds: float = 60.0  # until a picture is answered
+    answer_seconds: float = 60.0  # until a photo is answered
     changes: int = 32  # that wait for their turn
 
 
 @dataclass(frozen=True)
 class Settings:
     token: str | None = None  # who has it may ask; without one everybody who reaches the port may
-    queue: int = 256  # pictures that wait or are being answered; beyond that the answer is 429
+    queue: int = 256  # photos that wait or are being answered; beyond that the answer is 429
     limits: Limits = field(default_factory=Limits)
 
     @property
     def images(self) -> int:
-        """Pictures of one request: more than the queue holds would never be accepted."""
+        """Photos of one request: more than the queue holds would never be accepted."""
         return min(self.limits.images, self.queue)
 
 

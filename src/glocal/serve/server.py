@@ -1,7 +1,7 @@
 """What the routes share: the workspace, the thread that answers, the thread that changes, and the numbers of it all.
 
-The answering thread takes what has arrived, up to a batch of pictures, through the model at once: under load batches
-fill by themselves, and a lone picture waits for nobody.
+The answering thread takes all requests that have arrived, up to a batch of photos, through the model at once.  A lone
+photo waits for no other.
 """
 
 from __future__ import annotations
@@ -128,9 +128,9 @@ class Metrics:
         self.seconds = Histogram(
             "glocal_request_seconds", "Time until the answer.", ["route"], buckets=BUCKETS, registry=here
         )
-        self.pictures = Counter("glocal_pictures_total", "Pictures asked about.", ["answer"], registry=here)
+        self.pictures = Counter("glocal_pictures_total", "Photos asked about.", ["answer"], registry=here)
         self.changes = Counter("glocal_changes_total", "Changes made.", registry=here)
-        self.batches = Summary("glocal_batch_pictures", "Pictures answered at once.", registry=here)
+        self.batches = Summary("glocal_batch_pictures", "Photos answered at once.", registry=here)
 
     def gauge(self, name: str, about: str, value: Callable[[], float]) -> None:
         Gauge(f"glocal_{name}", about, registry=self.registry).set_function(value)
@@ -149,8 +149,8 @@ class Server:
         gauge("version", "Of what is taught.", lambda: workspace.snapshot.version)
         gauge("classes", "Classes taught.", lambda: len(workspace.snapshot.classes))
         gauge("photos", "Support photos.", lambda: len(workspace.snapshot.photos))
-        gauge("queue_pictures", "Pictures that wait or are being answered.", lambda: self._accepted)
-        gauge("queue_limit", "Pictures that may.", lambda: settings.queue)
+        gauge("queue_pictures", "Photos that wait or are being answered.", lambda: self._accepted)
+        gauge("queue_limit", "Photos that may.", lambda: settings.queue)
         gauge("uptime_seconds", "Since the start.", self.uptime)
         if STATM.exists():
             page = os.sysconf("SC_PAGE_SIZE")

@@ -25,12 +25,12 @@ from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
 from glocal.serve.schemas import NewThreshold
 
-PROMISES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
+RATES = (0.001, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.999)
 
 
 @dataclass(frozen=True)
 class QueryAnswer:
-    """A picture that was asked about, and the answer of one version."""
+    """A photo that was asked about, and the answer of one version."""
 
     query: Query
     answer: Prediction
@@ -82,32 +82,32 @@ class Snapshot:
     @cached_property
     def state(self) -> dict[str, Any]:
         """What the page shows of it."""
-        who = self.recognizer
+        recognizer = self.recognizer
         return {
             "version": self.version,
             "can_undo": self.undo_label is not None,
             "can_redo": self.redo_label is not None,
             "undo_label": self.undo_label,
             "redo_label": self.redo_label,
-            "model": None if who is None else who.contents.model.name,
-            "sees": None if who is None else _seen_json(who),
-            "outlook": None if who is None else _outlook_json(who),
+            "model": None if recognizer is None else recognizer.contents.model.name,
+            "sees": None if recognizer is None else _seen_json(recognizer),
+            "outlook": None if recognizer is None else _outlook_json(recognizer),
             "classes": [
                 {"name": name, "photos": [_photo_json(each) for each in photos]}
                 for name, photos in self.class_photos.items()
             ],
             "known_unknowns": [_photo_json(each) for each in self.known_unknowns.values()],
-            "findings": [] if who is None else [each.to_json() for each in who.findings()],
-            "threshold": None if who is None else who.threshold.to_json(),
+            "findings": [] if recognizer is None else [each.to_json() for each in recognizer.findings()],
+            "threshold": None if recognizer is None else recognizer.threshold.to_json(),
         }
 
     def predict(self, photos: Sequence[Picture | Unreadable]) -> list[Result]:
         """One result per photo, in order."""
-        who, results = self.enrolled(), list[Result]()
+        recognizer, results = self.enrolled(), list[Result]()
         for start in range(0, len(photos), BATCH):
-            batch = who.embedder.batch(photos[start : start + BATCH])
+            batch = recognizer.embedder.batch(photos[start : start + BATCH])
             row = 0  # of the features: unreadable photos have none
-            for photo, answer in zip(batch.pictures, who.answer(batch), strict=True):
+            for photo, answer in zip(batch.pictures, recognizer.answer(batch), strict=True):
                 if isinstance(answer, Unreadable):
                     results.append(answer)
                 elif isinstance(photo, Picture):
@@ -126,60 +126,60 @@ class Snapshot:
         return [each.query for each in results if isinstance(each, QueryAnswer)]
 
     def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
-        """About pictures that were encoded before."""
-        found: list[QueryAnswer] = []
+        """About photos that were encoded before."""
+        answered: list[QueryAnswer] = []
         for start in range(0, len(queries), BATCH):
             some = queries[start : start + BATCH]
             answers = self.enrolled().answer(batch_of(some))
             pairs = zip(some, answers, strict=True)
-            found += [QueryAnswer(query, answer) for query, answer in pairs if isinstance(answer, Prediction)]
-        return found
+            answered += [QueryAnswer(query, answer) for query, answer in pairs if isinstance(answer, Prediction)]
+        return answered
 
     def overlay(self, query: Query) -> bytes:
-        """A PNG: which patches of the picture match which patches of which photo."""
-        (found,) = self.answers([query])
-        return encoded(explain(self.enrolled(), batch_of([query]), 0, found.answer))
+        """A PNG: which patches of the photo match which patches of which photo."""
+        (answered,) = self.answers([query])
+        return encoded(explain(self.enrolled(), batch_of([query]), 0, answered.answer))
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
         """What another threshold would be and change, without changing it."""
         tried = copy.copy(self.enrolled())
         threshold = tried.set_threshold(**choice.model_dump())
-        limits = _limits(tried)
-        limit_of = dict(zip(tried.classes, limits, strict=True))
+        thresholds = _thresholds(tried)
+        threshold_of = dict(zip(tried.classes, thresholds, strict=True))
         left = tried.contents.decision.left_out
         answers = [each.answer for each in recent]
-        labels = [UNKNOWN_NAME if each.open_score > limit_of[each.nearest] else each.nearest for each in answers]
-        by_promise = choice.value is None
+        labels = [UNKNOWN_NAME if each.open_score > threshold_of[each.nearest] else each.nearest for each in answers]
+        for_rate = choice.value is None
         return {
             "value": threshold.value if math.isfinite(threshold.value) else None,
-            "limits": limits_json(tried),
-            "expected_false_unknown": threshold.expected if by_promise else self._expected_share(threshold.value),
+            "thresholds": thresholds_json(tried),
+            "expected_false_unknown": threshold.expected if for_rate else self._expected_share(threshold.value),
             "would_change": changes([each.query for each in recent], [each.label for each in answers], labels),
             "n_recent": len(recent),
-            "support_rejected": sum(each.score > limits[each.nearest] for each in left),
+            "support_rejected": sum(each.score > thresholds[each.nearest] for each in left),
             "n_support": len(left),
         }
 
     def _expected_share(self, value: float) -> float | None:
-        """Of known photos above a threshold set by hand, between the values that promises would lead to."""
-        if not self._promise_curve:
+        """Of known photos above a threshold set by hand, between the values that target rates would lead to."""
+        if not self._rate_curve:
             return None
-        values, shares = zip(*self._promise_curve, strict=True)
+        values, shares = zip(*self._rate_curve, strict=True)
         return float(np.interp(value, values, shares))
 
     @cached_property
-    def _promise_curve(self) -> list[tuple[float, float]]:
+    def _rate_curve(self) -> list[tuple[float, float]]:
         """(value, share of known photos above it), values rising."""
         tried = copy.copy(self.enrolled())
-        found = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in PROMISES]
-        pairs = [(each.value, each.expected) for each in found if each.expected is not None]
+        thresholds = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in RATES]
+        pairs = [(each.value, each.expected) for each in thresholds if each.expected is not None]
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
 
 def answers_changed(
     before: Recognizer | None, after: Recognizer | None, queries: Sequence[Query]
 ) -> list[dict[str, str]] | None:
-    """Those of the pictures that another recognizer answers otherwise; None when the two cannot be compared.
+    """The photos that another recognizer answers otherwise; None when the two cannot be compared.
 
     A class that got another name and kept its photos is the same class.
     """
@@ -199,34 +199,34 @@ def changes(queries: Sequence[Query], before: Sequence[str], after: Sequence[str
     return [{**query.to_json(), "from": old, "to": new} for query, old, new in both if old != new]
 
 
-def _labels(who: Recognizer, queries: Sequence[Query]) -> list[str]:
+def _labels(recognizer: Recognizer, queries: Sequence[Query]) -> list[str]:
     some = (queries[start : start + BATCH] for start in range(0, len(queries), BATCH))
-    return [label for each in some for label in who.decide(batch_of(each).features).label]
+    return [label for each in some for label in recognizer.decide(batch_of(each).features).label]
 
 
 def _digests(bank: Bank) -> frozenset[str]:
     return frozenset(photo.digest for photo in bank.photos)
 
 
-def limits_json(who: Recognizer) -> list[dict[str, Any]]:
+def thresholds_json(recognizer: Recognizer) -> list[dict[str, Any]]:
     """By class, in order."""
-    pairs = zip(who.classes, _limits(who), strict=True)
+    pairs = zip(recognizer.classes, _thresholds(recognizer), strict=True)
     return [{"name": name, "value": value if math.isfinite(value) else None} for name, value in pairs]
 
 
-def _limits(who: Recognizer) -> list[float]:
-    found: list[float] = who.contents.decision.limits(np.arange(len(who.classes))).tolist()
-    return found
+def _thresholds(recognizer: Recognizer) -> list[float]:
+    thresholds: list[float] = recognizer.contents.decision.limits(np.arange(len(recognizer.classes))).tolist()
+    return thresholds
 
 
-def _seen_json(who: Recognizer) -> dict[str, Any]:
-    prepared = who.embedder.preprocess
+def _seen_json(recognizer: Recognizer) -> dict[str, Any]:
+    prepared = recognizer.embedder.preprocess
     return {"pixels": prepared.size, "share": prepared.size / (prepared.resize or prepared.size)}
 
 
-def _outlook_json(who: Recognizer) -> dict[str, Any]:
-    found = who.outlook()
-    return {**found.to_json(), "lines": found.lines()}
+def _outlook_json(recognizer: Recognizer) -> dict[str, Any]:
+    outlook = recognizer.outlook()
+    return {**outlook.to_json(), "lines": outlook.lines()}
 
 
 def _photo_json(photo: Photo) -> dict[str, str]:

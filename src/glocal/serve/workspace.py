@@ -1,4 +1,4 @@
-"""One ``.glocal`` file that is served: what it is now, how it changes, and the pictures asked about.
+"""One ``.glocal`` file that is served: what it is now, how it changes, and the photos asked about.
 
 Readers take the current snapshot and never wait.  Changes happen one after the other, each on a copy, which becomes
 the current one when it is on the disk.
@@ -41,8 +41,8 @@ class Changed:
     version: int
     findings: list[Finding]
     message: str
-    answers_changed: list[dict[str, str]]  # of recent pictures, those that are others now
-    n_recent: int  # pictures that were compared
+    answers_changed: list[dict[str, str]]  # of recent photos, those that are others now
+    n_recent: int  # photos that were compared
 
     def to_json(self) -> dict[str, Any]:
         return {**vars(self), "findings": [each.to_json() for each in self.findings]}
@@ -124,7 +124,7 @@ class Workspace:
         return self.snapshot
 
     def recent(self, now: Snapshot) -> list[QueryAnswer]:
-        """The pictures that were asked about, newest first, as this version answers; each is answered once."""
+        """The photos that were asked about, newest first, as this version answers; each is answered once."""
         if now.recognizer is None:
             return []
         with self._answering:
@@ -187,8 +187,10 @@ class Workspace:
             return Changed(self.snapshot.version, [], f"{'undone' if by < 0 else 'done again'}: {label}", *compared)
 
     def _compared(self, after: Recognizer | None) -> tuple[list[dict[str, str]], int]:
-        """Recent pictures that are answered otherwise, and how many were compared; before anything is written, so that
-        one that cannot answer does not replace one that can."""
+        """Recent photos that are answered otherwise, and how many were compared.
+
+        This comes before anything is written: a recognizer that cannot answer does not replace one that can.
+        """
         queries = self.queries.newest_first()
         changed = answers_changed(self.snapshot.recognizer, after, queries)
         return ([], 0) if changed is None else (changed, len(queries))

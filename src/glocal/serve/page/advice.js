@@ -19,7 +19,7 @@ export function setUpAdvice() {
       const none = card.querySelector("p.note");
       none.hidden = said.length > 0;
       none.textContent = state.classes.length
-        ? "Nothing to complain about: no copies, no strays, enough photos."
+        ? "Nothing to complain about: no duplicates, nothing misplaced, enough photos."
         : "What a careful colleague would say about your photos appears here.";
     }
   });

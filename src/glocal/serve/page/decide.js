@@ -19,10 +19,10 @@ let timer = 0;
 export function setUpDecide() {
   find("slider").addEventListener("input", () => attempt({ value: Number(find("slider").value) }));
   typed("threshold-value", (value) => attempt({ value }));
-  typed("promise", (value) => promise({ max_false_unknown: value / 100 }));
-  typed("with-unknown", (value) => promise({ with_unknown: value / 100 }));
-  find("per-class").addEventListener("change", () => promise({ per_class: true }));
-  find("one-for-all").addEventListener("change", () => promise({ per_class: false }));
+  typed("promise", (value) => tryRate({ max_false_unknown: value / 100 }));
+  typed("with-unknown", (value) => tryRate({ with_unknown: value / 100 }));
+  find("per-class").addEventListener("change", () => tryRate({ per_class: true }));
+  find("one-for-all").addEventListener("change", () => tryRate({ per_class: false }));
   find("decide-discard").addEventListener("click", discard);
   find("decision").addEventListener("submit", save);
   new ResizeObserver(() => now && draw()).observe(find("chart"));
@@ -70,20 +70,20 @@ async function load() {
 
 const isSaved = ({ value, ...wish }) =>
   value === undefined
-    ? now.source !== "user" && Object.entries(asPromised()).every(([name, saved]) => wish[name] === saved)
+    ? now.source !== "user" && Object.entries(savedRates()).every(([name, saved]) => wish[name] === saved)
     : now.source === "user" && value === now.value;
 
-/** The promise on the server, also while the threshold is set by hand. */
-const asPromised = () => ({
+/** The target rates on the server, also while the threshold is set by hand. */
+const savedRates = () => ({
   max_false_unknown: now.max_false_unknown,
   per_class: !now.one_for_all,
   with_unknown: now.with_unknown ?? undefined,
 });
 
-/** Tries a promise with another part; what known unknowns may raise it to is not less than itself. */
-function promise(part) {
+/** Tries a target rate with another part; what known unknowns may raise it to is not less than itself. */
+function tryRate(part) {
   if (!now) return;
-  const wish = { ...asPromised(), ...(wanted && !("value" in wanted) ? wanted : {}), ...part };
+  const wish = { ...savedRates(), ...(wanted && !("value" in wanted) ? wanted : {}), ...part };
   if (wish.with_unknown !== undefined) wish.with_unknown = Math.max(wish.with_unknown, wish.max_false_unknown);
   attempt(wish);
 }
@@ -134,18 +134,18 @@ function show() {
   slider.setAttribute("aria-valuetext", value === null ? "nothing is unknown" : score(value));
   if (document.activeElement !== find("threshold-value"))
     find("threshold-value").value = value === null ? "" : Number(value.toPrecision(4));
-  if (document.activeElement !== find("promise")) find("promise").value = promiseShown();
+  if (document.activeElement !== find("promise")) find("promise").value = rateShown();
   find("decide-save").disabled = !wanted || halfTyped();
   find("decide-discard").disabled = !wanted;
   find("decide-summary").textContent = summary();
-  showPromise();
+  showRate();
   showFacts();
   showLimits();
   showChanges();
   draw();
 }
 
-function promiseShown() {
+function rateShown() {
   if (wanted && "value" in wanted) return "";
   if (!wanted && now.source === "user") return "";
   return Number((100 * (wanted?.max_false_unknown ?? now.max_false_unknown)).toPrecision(3));
@@ -159,14 +159,14 @@ function draw() {
 
 /** Of the wish as soon as the server has told, otherwise those that are saved. */
 function shownLimits() {
-  if (!wanted) return now.limits;
-  return "value" in wanted ? now.limits.map((each) => ({ ...each, value: wanted.value })) : (preview?.limits ?? []);
+  if (!wanted) return now.thresholds;
+  return "value" in wanted ? now.thresholds.map((each) => ({ ...each, value: wanted.value })) : (preview?.thresholds ?? []);
 }
 
-/** The limits, if they are not all the same one. */
-const differing = (limits) => (new Set(limits.map((each) => each.value)).size > 1 ? limits : []);
+/** The thresholds, if they are not all the same one. */
+const differing = (some) => (new Set(some.map((each) => each.value)).size > 1 ? some : []);
 
-function showPromise() {
+function showRate() {
   const byHand = wanted ? "value" in wanted : now.source === "user";
   const perClass = wanted?.per_class ?? !now.one_for_all;
   find("per-class").checked = !byHand && perClass;
@@ -181,39 +181,39 @@ function showLimits() {
   const wish = new Map(wanted ? shownLimits().map((each) => [each.name, each.value]) : []);
   const photos = new Map(store.state.classes.map((each) => [each.name, each.photos.length]));
   find("limits-wish").hidden = !wanted;
-  find("limits-note").textContent = differing(now.limits).length
+  find("limits-note").textContent = differing(now.thresholds).length
     ? "A photo is held against the threshold of the class it is nearest to; a class with few photos has a careful one."
     : "The same for all classes.";
   find("limits").replaceChildren(
-    ...now.limits.map(({ name, value }) =>
+    ...now.thresholds.map(({ name, value }) =>
       h(
         "tr",
         {},
         h("th", { scope: "row" }, name),
         h("td", {}, String(photos.get(name) ?? "–")),
-        h("td", {}, limit(value)),
-        wanted ? h("td", {}, limit(wish.get(name) ?? null)) : null,
+        h("td", {}, shown(value)),
+        wanted ? h("td", {}, shown(wish.get(name) ?? null)) : null,
       ),
     ),
   );
 }
 
-const limit = (value) => (value === null ? "none" : score(value));
+const shown = (value) => (value === null ? "none" : score(value));
 
 function summary() {
-  if (wanted && "value" in wanted) return "Set by hand it promises nothing, and it stays when classes change.";
-  if (wanted) return promised(wanted);
+  if (wanted && "value" in wanted) return "Set by hand it has no target rate, and it stays when classes change.";
+  if (wanted) return target(wanted);
   if (now.value === null) return "Nothing is called unknown: there are too few photos to say where unknown begins.";
   if (now.source === "user")
-    return "Set by hand: it promises nothing, and it stays when classes change, until you ask for a promise again.";
+    return "Set by hand: it has no target rate, and it stays when classes change, until you choose a rate again.";
   const own = now.per_class ? " Each class has a threshold of its own; the line shows their mean." : "";
-  return promised(now) + own;
+  return target(now) + own;
 }
 
-function promised({ max_false_unknown: most, with_unknown: raised }) {
+function target({ max_false_unknown: most, with_unknown: raised }) {
   const more = raised > most && store.state.known_unknowns.length;
   const or = more ? `, or up to ${share(raised)} where that catches more of the known unknowns` : "";
-  return `Promised: of photos of your classes at most ${share(most)} are called unknown${or}.`;
+  return `Target: ${share(most)} of the photos of your classes are called unknown on average${or}.`;
 }
 
 const share = (value) => `${Number((100 * value).toPrecision(3))} %`;

@@ -13,19 +13,19 @@ export function drawHistogram(holder, { histogram, range, saved, candidate, own 
   const width = Math.max(holder.clientWidth, 200);
   const [low, high] = range;
   const x = (value) => THUMB / 2 + ((Math.min(Math.max(value, low), high) - low) / (high - low || 1)) * (width - THUMB);
-  const limit = candidate ?? saved;
+  const threshold = candidate ?? saved;
   const plot = svg("svg", {
     class: "histogram",
     width,
     height: HEIGHT + 26,
     viewBox: `0 0 ${width} ${HEIGHT + 26}`,
     role: "img",
-    "aria-label": inWords(histogram, limit, own),
+    "aria-label": inWords(histogram, threshold, own),
   });
-  if (limit !== null) {
-    const edge = x(limit);
+  if (threshold !== null) {
+    const edge = x(threshold);
     plot.append(svg("rect", { class: "beyond", x: edge, y: 0, width: Math.max(width - edge, 0), height: HEIGHT }));
-    if (saved !== null && saved !== limit)
+    if (saved !== null && saved !== threshold)
       plot.append(svg("line", { class: "saved", x1: x(saved), x2: x(saved), y1: 0, y2: HEIGHT }));
     if (width - edge > 90) plot.append(svg("text", { class: "side unknown", x: edge + 14, y: 18 }, "unknown"));
     if (edge > 90) plot.append(svg("text", { class: "side", x: edge - 14, y: 18, "text-anchor": "end" }, "known"));
@@ -38,7 +38,7 @@ export function drawHistogram(holder, { histogram, range, saved, candidate, own 
   plot.append(ticks(low, high, x));
   for (const value of own)
     plot.append(svg("line", { class: "own", x1: x(value), x2: x(value), y1: MIDDLE - ROOM, y2: MIDDLE + ROOM }));
-  if (limit !== null) plot.append(svg("line", { class: "limit", x1: x(limit), x2: x(limit), y1: 0, y2: HEIGHT }));
+  if (threshold !== null) plot.append(svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: 0, y2: HEIGHT }));
   holder.querySelector("svg")?.remove();
   holder.prepend(plot);
 }
@@ -82,12 +82,12 @@ function niceStep(rough) {
   return [1, 2, 2.5, 5, 10].map((n) => n * size).find((step) => step >= rough) ?? rough;
 }
 
-function inWords({ edges, support, recent }, limit, own) {
+function inWords({ edges, support, recent }, threshold, own) {
   const sum = (counts) => counts.reduce((total, n) => total + n, 0);
   const span = `scores from ${score(edges[0])} to ${score(edges.at(-1))}`;
   const begins = own.length
     ? `between ${score(Math.min(...own))} and ${score(Math.max(...own))}, by class`
-    : `at ${limit === null ? "" : score(limit)}`;
-  const line = limit === null ? "nothing is called unknown" : `unknown begins ${begins}`;
+    : `at ${threshold === null ? "" : score(threshold)}`;
+  const line = threshold === null ? "nothing is called unknown" : `unknown begins ${begins}`;
   return `Histogram of the ${span}: ${sum(support)} taught photos above, ${sum(recent)} recent ones below; ${line}.`;
 }
