@@ -55,7 +55,8 @@ def twin(support: Features, query: Features, *, r: float = 0.1, w: float = 0.5) 
 @pytest.mark.parametrize("members", [1, 2])
 @pytest.mark.parametrize("score", Ridge.score_names)
 def test_ridge_is_its_formulas(members: int, score: str) -> None:
-    support, query, head = photos(6, members=members), photos(4, 1, members=members), Ridge(score)
+    support, query, head = photos(6, members=members), photos(4, 1, members=members), Ridge()
+    head.open_score = score
     scores = head.compare(head.enroll(support, LABEL), query)
     s_c, s_f = twin(support, query)
     best = (s_c + s_f).argmax(axis=1)

@@ -32,7 +32,7 @@ from glocal.recognizer.calibration.leave_one_out import Measured
 from glocal.recognizer.calibration.threshold import LeftOut, Threshold
 from glocal.recognizer.enrolled import Contents, Probes
 from glocal.recognizer.features import UNKNOWN, Array, Features, join
-from glocal.recognizer.model import HEADS, Model, read_model
+from glocal.recognizer.model import Model, read_model
 from glocal.recognizer.photos.images import LARGEST_SIDE
 from glocal.recognizer.support import CELLS, Bank, Photo, Support
 
@@ -178,7 +178,7 @@ def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], d
         check_kind(manifest, _FIELDS, "manifest")
         check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
         head = manifest["model"]["head"]
-        check_kind(head, _HEAD if head["kind"] in HEADS else _HEAD | _GRAPHS, "head")
+        check_kind(head, _HEAD | _GRAPHS if head["kind"] == "converted" else _HEAD, "head")
         if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
             raise ValueError("a class without photos, or no class")
     except (DataError, OSError):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from glocal.common.errors import RecipeError
 from glocal.common.words import meant
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel, is_converted
-from glocal.recognizer.encoders.builtin import ENCODERS
+from glocal.recognizer.encoders.builtin import ENCODERS, GEL_EMBED, GEL_ENROLL, GEL_SCORE, GEL_SCORES
 from glocal.recognizer.encoders.encoder import Encoder, Member, builtin_encoder, find_graph, read_encoder
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.heads.converted import ConvertedHead
@@ -23,7 +23,8 @@ from glocal.recognizer.heads.ridge import Ridge
 from glocal.recognizer.photos.images import Preprocess
 
 DEFAULT, DEFAULT_HEAD = "fast", "ridge"
-HEADS = ("ridge", "prototypes")
+NUMPY: dict[str, type[Ridge] | type[Prototypes]] = {"ridge": Ridge, "prototypes": Prototypes}
+HEADS = (*NUMPY, "gel")
 NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
 
 
@@ -86,15 +87,31 @@ def build_model(
     """``encoder`` is fast, better or the file of a converted model, whose embedding is taken; ``head`` one of HEADS."""
     if head not in HEADS:
         raise RecipeError(f"there is no head {head!r}; {meant(head, HEADS)}", code="no-head")
-    compares: Head = Ridge() if head == "ridge" else Prototypes()
-    score = chosen_score(compares, score)
-    if isinstance(compares, Ridge):
-        compares = Ridge(score)
+    if head == "gel":
+        return _gel(encoder, score, device, threads)
+    compares: Head = NUMPY[head]()
+    compares.open_score = chosen_score(compares, score)
     if str(encoder) not in ENCODERS and is_converted(encoder):
         made = ConvertedModel.read(encoder)
         graph = Graph(made.graphs[EMBED], f"{EMBED} of {encoder}", device=device, threads=threads)
         return Model(Encoder(made.name, (Member(graph, made.preprocess, unit=True),)), compares)
     return Model(builtin_encoder(str(encoder), device=device, threads=threads), compares)
+
+
+def _gel(encoder: str | Path, score: str | None, device: str, threads: int) -> Model:
+    """The paper's own head, which was trained on the last map of the encoder fast."""
+    if str(encoder) != "fast":
+        raise RecipeError(
+            f"the head gel fits the encoder fast alone, got {str(encoder)!r}; use ridge or prototypes",
+            code="other-encoder",
+        )
+    neck, enroll, compare = (
+        find_graph(each, {}, device=device, threads=threads) for each in (GEL_EMBED, GEL_ENROLL, GEL_SCORE)
+    )
+    [member] = builtin_encoder("fast", device=device, threads=threads).members
+    head = ConvertedHead("gel", enroll, compare, open_score="E", score_names=GEL_SCORES)
+    head.open_score = chosen_score(head, score)
+    return Model(Encoder("fast", (replace(member, neck=neck),)), head)
 
 
 def converted_model(made: ConvertedModel, *, score: str | None = None, device: str = "auto", threads: int = 0) -> Model:
@@ -123,8 +140,11 @@ def read_model(
     encoder = read_encoder(record["encoder"], graphs, where=where, device=device, threads=threads)
     about = dict(record["head"])
     kind = about.pop("kind")
-    if kind in HEADS:
-        head: Head = Ridge(about["open_score"]) if kind == "ridge" else Prototypes()
+    if kind in NUMPY:
+        head: Head = NUMPY[kind]()
+        head.open_score = about["open_score"]
+    elif kind != "converted":
+        raise ValueError(f"its head is {kind!r}")
     else:
         enroll, score = (
             find_graph(about.pop(name), graphs, where=where, device=device, threads=threads)

@@ -50,19 +50,15 @@ class RidgeState(NamedTuple):
 class Ridge:
     """Prototypes and a ridge regression; see the module.
 
-    Parameters
-    ----------
-    open_score : str
-        E, or one of its parts E_c and E_f.
+    ``open_score`` is E, or one of its parts E_c and E_f.
     """
 
     name, min_way, takes_unknown = "ridge", 1, True
     score_names: tuple[str, ...] = ("E", "E_c", "E_f")
+    open_score = "E"
 
-    def __init__(
-        self, open_score: str = "E", *, ridge: float = 0.1, weight: float = 0.5, temperature: float = 0.05
-    ) -> None:
-        self.open_score, self.ridge, self.weight, self.temperature = open_score, ridge, weight, temperature
+    def __init__(self, *, ridge: float = 0.1, weight: float = 0.5, temperature: float = 0.05) -> None:
+        self.ridge, self.weight, self.temperature = ridge, weight, temperature
 
     def enroll(self, support: Features, label: Labels) -> RidgeState:
         if len(support) > MOST:

@@ -1,0 +1,131 @@
+"""Make the graphs that ship with the package from the public weights.
+
+    python tools/make_graphs.py [--float32] [FOLDER]
+
+An encoder is EfficientNet-Lite0 or -Lite2 with its ImageNet weights, and the whitening of photos-fast or photos-better;
+the head gel is photos-gel.  Weights are stored in half precision, and sessions compute in single precision.
+``--float32`` stores them in single precision, for tests of parity.  The hashes that are printed belong into
+``glocal/recognizer/encoders/builtin.py``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime
+import torch
+from onnx import TensorProto, helper, numpy_helper
+from torch import Tensor, nn
+from torch.export import Dim
+
+from glocal.recognizer.converted import ENROLL, SCORE
+from glocal.recognizer.encoders.builtin import FOLDER
+from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, MAP, VEC
+from glocal.research.convert import convert
+from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.methods import Method
+
+SMALL = 256  # numbers up to which a tensor stays in single precision
+
+
+class Embed(nn.Module):
+    """Images (B, size, size, 3) uint8 -> vec, local, and on request the last map, on which the head gel was trained."""
+
+    def __init__(self, model: Model, *, with_map: bool) -> None:
+        super().__init__()
+        self.backbone, self.method, self.with_map = model.backbone, model.method, with_map
+
+    def forward(self, images: Tensor) -> tuple[Tensor, ...]:
+        maps = self.backbone(self.backbone.preprocess.normalize(images.permute(0, 3, 1, 2)))
+        views = self.method.embed(maps)
+        assert views.local is not None
+        last = (maps[:, : self.method.width],) if self.with_map else ()
+        return views.vec, views.local, *last
+
+
+class Neck(nn.Module):
+    """The last map -> vec, local of a method."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, maps: Tensor) -> tuple[Tensor, ...]:
+        views = self.method.embed(maps)
+        assert views.local is not None
+        return views.vec, views.local
+
+
+def graph(module: nn.Module, example: Tensor, taken: str, given: list[str]) -> bytes:
+    """In single precision, of any number of photos."""
+    module = module.eval().requires_grad_(False)
+    program = torch.export.export(module, (example,), dynamic_shapes=({0: Dim.DYNAMIC},), strict=False)
+    traced = torch.onnx.export(program, dynamo=True, input_names=[taken], output_names=given, verbose=False)
+    assert traced is not None
+    return traced.model_proto.SerializeToString()
+
+
+def merged(data: bytes) -> bytes:
+    """Batch norm merged into the convolutions before it."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "merged.onnx"
+        options = onnxruntime.SessionOptions()
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_BASIC
+        options.optimized_model_filepath = str(path)
+        onnxruntime.InferenceSession(data, options, ["CPUExecutionProvider"])
+        return path.read_bytes()
+
+
+def halved(data: bytes) -> bytes:
+    """With large weights in half precision, each behind a cast that a session does once."""
+    model = onnx.load_from_string(data)
+    weights, casts = [], []
+    for weight in model.graph.initializer:
+        numbers = numpy_helper.to_array(weight)
+        if numbers.dtype == np.float32 and numbers.size > SMALL:
+            half = numpy_helper.from_array(numbers.astype(np.float16), f"{weight.name}_half")
+            casts.append(helper.make_node("Cast", [half.name], [weight.name], to=TensorProto.FLOAT))
+            weight = half
+        weights.append(weight)
+    nodes = [*casts, *model.graph.node]
+    for node in nodes:
+        del node.metadata_props[:]  # lines and paths of the program that made it
+        node.doc_string = ""
+    del model.graph.initializer[:], model.graph.node[:], model.graph.value_info[:], model.metadata_props[:]
+    model.graph.initializer.extend(weights)
+    model.graph.node.extend(nodes)
+    return model.SerializeToString()
+
+
+def graphs() -> Iterator[tuple[str, bytes]]:
+    """By file name."""
+    for name, source in (("lite0.onnx", "photos-fast"), ("lite2.onnx", "photos-better")):
+        model, with_map = load_model(source), name == "lite0.onnx"
+        size = model.backbone.preprocess.size
+        images = torch.randint(0, 256, (2, size, size, 3), dtype=torch.uint8)
+        given = [VEC, LOCAL, *([MAP] if with_map else [])]
+        yield name, merged(graph(Embed(model, with_map=with_map), images, IMAGES, given))
+    gel = load_model("photos-gel")
+    yield "gel-embed.onnx", graph(Neck(gel.method), torch.rand(2, gel.backbone.channels, 7, 7), MAP, [VEC, LOCAL])
+    converted = convert(gel)
+    yield "gel-enroll.onnx", converted.graphs[ENROLL]
+    yield "gel-score.onnx", converted.graphs[SCORE]
+
+
+def main(words: list[str]) -> None:
+    exact = "--float32" in words
+    [folder] = [Path(word) for word in words if word != "--float32"] or [FOLDER]
+    for name, single in graphs():
+        made = single if exact else halved(single)
+        (folder / name).write_bytes(made)
+        print(name, f"{len(made) / 1e6:.1f} MB", hashlib.sha256(made).hexdigest())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
