@@ -57,7 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory, request: py
     commands = home / "env" / "bin"
     pip = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", commands / "python", "install")
     options = ["--no-deps"] if request.param == "links" else ["-c", str(REPOSITORY / "constraints.txt")]
-    run(*pip, "--quiet", "--no-compile", *options, f"glocal[demo] @ {wheel.as_uri()}", cwd=home)
+    run(*pip, "--quiet", "--no-compile", *options, f"glocal[research,demo] @ {wheel.as_uri()}", cwd=home)
     if request.param == "links":
         (site,) = home.glob("env/lib/python*/site-packages")
         link_needed(wheel, site)
@@ -153,7 +153,7 @@ def test_a_folder_of_photos_becomes_a_recognizer(installed: Path, tmp_path: Path
     write_classes(labelled, classes, 10, 14)
     write(labelled / "unknown", "seven", 10, 14)
     enrolled = json.loads(run(glocal, "enroll", photos, "-o", "it.glocal", "--json", cwd=tmp_path))
-    assert enrolled["model"] == "photos-fast"
+    assert enrolled["model"] == "ridge on fast"
     assert "usable" in enrolled["outlook"]
     assert enrolled["classes"] == dict.fromkeys(sorted(classes), 5)
     answers = json.loads(run(glocal, "predict", "it.glocal", labelled / "zero", "--json", cwd=tmp_path))

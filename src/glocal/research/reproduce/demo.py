@@ -20,6 +20,7 @@ from glocal.recognizer.diagnosis.check import Check, check
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import Recognizer
 from glocal.research.backbones import build_backbone
+from glocal.research.convert import convert
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.research.data.registry import open_dataset
@@ -130,7 +131,9 @@ def _recognizer(
     def sources(name: str, start: int, stop: int) -> list[Source]:
         return [Source(f"{name}/{i}.png", partial(test.image, int(i))) for i in pictures[name][start:stop]]
 
-    who = Recognizer.enroll({name: sources(name, 0, TAUGHT) for name in KNOWN}, model=out / "gel", device=device)
+    who = Recognizer.enroll(
+        {name: sources(name, 0, TAUGHT) for name in KNOWN}, model=convert(out / "gel"), device=device
+    )
     asked = {name: sources(name, TAUGHT, TAUGHT + ASKED) for name in DIGITS}
     told = None if progress is None else partial(progress, "ask")
     outcome = check(who, asked, progress=told)
