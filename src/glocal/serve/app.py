@@ -95,7 +95,7 @@ def _site(server: Server) -> APIRouter:
                 "status": "ok",
                 "version": now.version,
                 "classes": len(now.classes),
-                "model": workspace.model if now.recognizer is None else now.recognizer.contents.model.name,
+                "model": Path(workspace.model).name if now.recognizer is None else now.recognizer.contents.model.name,
                 "file": workspace.file.name,
                 "uptime": server.uptime(),
             }
