@@ -54,6 +54,11 @@ def edit(members: dict[str, bytes], **fields: object) -> None:
     members["manifest.json"] = json.dumps(json.loads(members["manifest.json"]) | fields).encode()
 
 
+def edit_class(members: dict[str, bytes], **fields: object) -> None:
+    *rest, last = json.loads(members["manifest.json"])["classes"]
+    edit(members, classes=[*rest, last | fields])
+
+
 def edit_threshold(members: dict[str, bytes], **fields: object) -> None:
     edit(members, threshold=json.loads(members["manifest.json"])["threshold"] | fields)
 
@@ -110,6 +115,14 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         (lambda m: edit_threshold(m, interval=[0.1, 1.5]), "damaged-file", "interval"),
         (lambda m: edit(m, promise={"max_false_unknown": float("nan"), "per_class": False}), "damaged-file", "NaN"),
         (lambda m: edit(m, schema_version=3), "damaged-file", "its schema is 3"),
+        (lambda m: edit(m, schema_version=True), "damaged-file", "its schema is True"),
+        (lambda m: edit(m, schema_version=4.0), "damaged-file", "schema_version"),
+        (
+            lambda m: edit_class(m, name=json.loads(m["manifest.json"])["classes"][0]["name"]),
+            "damaged-file",
+            "two classes",
+        ),
+        (lambda m: edit_class(m, name="a\u200bb"), "damaged-file", "visible letters"),
         (lambda m: edit_head(m, open_score="doom"), "damaged-file", "doom"),
         (lambda m: edit_model(m, encoder={"name": "fast", "members": []}), "damaged-file", "no member"),
         (lambda m: edit_model(m, encoder=[]), "damaged-file", "encoder"),

@@ -34,7 +34,7 @@ from glocal.recognizer.enrolled import Contents, Probes
 from glocal.recognizer.features import UNKNOWN, Array, Features, join
 from glocal.recognizer.model import Model, read_model
 from glocal.recognizer.photos.images import LARGEST_SIDE
-from glocal.recognizer.support import CELLS, Bank, Photo, Support
+from glocal.recognizer.support import CELLS, Bank, Photo, Support, check_distinct
 
 SUFFIX = ".glocal"
 FORMAT, SCHEMA = "glocal recognizer", 4
@@ -138,6 +138,7 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         arrays = load(members[SUPPORT])
         banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
         names = [each["name"] for each in manifest["classes"]]
+        check_distinct(names)  # in a table the second would replace the first
         support = Support(dict(zip(names, banks, strict=False)))
         decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
         seen = _features(arrays, "probe", len(probes))
