@@ -1,4 +1,4 @@
-"""Coefficients of ``glocal.recognizer.calibration.one_photo``: quantile regression over tasks of one photo per class.
+"""Coefficients ``single`` of the threshold: quantile regression over tasks of one photo per class.
 
     GLOCAL_DATA=DIR python benchmarks/fit_one_photo.py [--work DIR]        # prints the table
 
@@ -20,16 +20,17 @@ import torch
 from domains import Domain, domains, head_without
 
 from glocal.recognizer.calibration.leave_one_out import enroll, measure
-from glocal.recognizer.calibration.one_photo import SHARES, features
+from glocal.recognizer.calibration.threshold import FITTED
 
 TASKS = 80
+SHARES = FITTED.shares
 SMOOTH = (0.2, 0.05, 0.02)  # widths of the corner of the loss, in gaps, one after the other
 L2 = 0.3
 LEAST = 0.1  # of the promised share: a domain with less counts as having this much
 
 
 def gather(every: dict[str, Domain], kept: Path) -> dict[str, Any]:
-    """By domain: features (Q, 5) of the nearest class of known photos, and their scores (Q,) in gaps."""
+    """By domain: numbers (Q, 4) of the task of each known photo, and its score (Q,) in gaps."""
     if not kept.exists():
         arrays = {}
         for name, domain in every.items():
@@ -55,9 +56,8 @@ def _rows(head: Any, views_of: Any, domain: Domain) -> tuple[Any, Any]:
         compared = head.compare(enroll(head, views.rows(support), label), views.rows(known))
         strange = np.array([each.score for each in measured.strange])
         gap = strange.mean() - measured.own
-        of = np.array([each.label for each in measured.strange])
-        x = features((strange - measured.own) / gap, of, way, measured.alike)
-        xs.append(x[compared.logits.argmax(axis=1)])
+        numbers = (1.0, strange.std() / gap, np.log(way), measured.alike)
+        xs.append(np.tile(numbers, (len(known), 1)))
         ys.append((compared.open_score - measured.own) / gap)
     return np.concatenate(xs), np.concatenate(ys)
 

@@ -3,10 +3,10 @@
     GLOCAL_DATA=DIR python benchmarks/promise.py --out docs/results [--tasks 300] [--work DIR] [--encoder fast]
 
 A task is 5 classes (3 where a domain has 6; some tasks have 2) with their support photos, 8 further photos of each and
-8 of as many other classes.  Every task gets its thresholds from its own support alone, then is counted: known photos
+8 of as many other classes.  Every task gets its threshold from its own support alone, then is counted: known photos
 called unknown, unknown ones caught, names right.  Beside it cosine prototypes on the same encoder and the same tasks,
-by the same thresholds.  What is fitted, the whitening, never saw the domain; the coefficients of ``one_photo`` did see
-it, and so did two constants for few photos in ``limits``, so they are fitted again without it.  Intervals come from a
+with the same calibration.  The whitening never saw the domain; the coefficients for one photo and the factor of the
+tail are fitted again without it.  Intervals come from a
 bootstrap over the classes of a domain.
 
 Finished parts of a domain are kept in --work and not measured again: delete the files of what has changed.  Writes
@@ -23,15 +23,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import fit_few_photos
 import fit_one_photo
+import fit_threshold
 import numpy as np
 from domains import Domain, domains, head_without
 
 from glocal.common.files import write_text
-from glocal.recognizer.calibration import limits, one_photo
-from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold
+from glocal.recognizer.calibration import threshold as module
 from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
+from glocal.recognizer.calibration.threshold import Constants, compute_threshold
+from glocal.recognizer.decision import Decision, Promise
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.features import Features
 from glocal.recognizer.heads.head import Head
@@ -117,8 +118,9 @@ def auroc(known: Any, unknown: Any) -> float:
 def decided(task: Task, measured: Measured, known: Any, unknown: Any, share: float) -> tuple[Any, Any, Decision]:
     threshold = compute_threshold(Promise(share), task.shots, measured)
     decision = Decision(threshold, measured)
-    false = known.open_score > decision.limits(known.logits.argmax(axis=1))
-    caught = unknown.open_score > decision.limits(unknown.logits.argmax(axis=1))
+    false, caught = (
+        threshold.levelled(each.open_score, each.logits.argmax(axis=1)) > threshold.value for each in (known, unknown)
+    )
     return false, caught, decision
 
 
@@ -231,14 +233,11 @@ def measure_many(head: Head, views: Features, domain: Domain) -> dict[str, Any]:
     return found
 
 
-def one_photo_without(domain: str, fits: dict[str, Any]) -> None:
-    """Let ``one_photo`` know only what the other domains show: coefficients by quantile regression."""
-    one_photo.COEFFICIENTS = fit_one_photo.fit([rows for name, rows in fits.items() if name != domain])
-
-
-def few_photos_without(domain: str, found: dict[str, Any]) -> None:
-    """The same for ``limits``."""
-    limits.PAIRS, limits.ALIKE = fit_few_photos.fit(found, domain)
+def fitted_without(domain: str, single: dict[str, Any], tail: dict[str, Any]) -> None:
+    """Let the threshold know only what the other domains show."""
+    rows = [rows for name, rows in single.items() if name != domain]
+    fitted = Constants(single=fit_one_photo.fit(rows))
+    module.FITTED = fit_threshold.with_factor(fit_threshold.fit(tail, domain), fitted)
 
 
 def kept_or(kept: Path, measured: Callable[[], Any]) -> Any:
@@ -256,12 +255,11 @@ def main() -> None:
     parser.add_argument("--encoder", default="fast")
     given = parser.parse_args()
     every = domains(given.encoder, given.work)
-    fits = fit_one_photo.gather(every, given.work / f"{given.encoder}-one-photo.npz")
-    few = fit_few_photos.gather(every, given.work / f"{given.encoder}-few-photos.json")
+    single = fit_one_photo.gather(every, given.work / f"{given.encoder}-one-photo.npz")
+    tail = fit_threshold.gather(every, given.work / f"{given.encoder}-threshold.json")
     result: dict[str, Any] = {"tasks": given.tasks, "encoder": given.encoder, "promises": PROMISES, "domains": {}}
     for name, domain in every.items():
-        one_photo_without(name, fits)
-        few_photos_without(name, few)
+        fitted_without(name, single, tail)
         head, views_of = head_without(every, name)
         plain, plain_of = head_without(every, name, "protonet")
         ours, theirs = views_of(domain), plain_of(domain)
@@ -278,7 +276,7 @@ def main() -> None:
             },
             "cosine": {
                 kind: part(f"cosine {kind}", partial(measure_kind, plain, theirs, domain, kind, given.tasks))
-                for kind in ("1", "5", "10")
+                for kind in (*KINDS, "two classes of 5")
             },
             "cut": part("cut", partial(measure_cut, head, ours, domain, given.tasks)),
             "mixed up": part("mixed up", partial(measure_mixed_up, head, ours, domain, max(20, given.tasks // 3))),

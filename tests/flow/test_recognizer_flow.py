@@ -78,8 +78,6 @@ def test_what_programs_read(home: Path, tmp_path: Path) -> None:
 
     loose = json.loads(glocal("threshold", file, "--max-false-unknown", "0.2", "--json").stdout)
     assert loose["max_false_unknown"] == 0.2
-    assert len(json.loads(glocal("threshold", file, "--per-class", "--json").stdout)["per_class"]) == 6
-    assert json.loads(glocal("threshold", file, "--one-for-all", "--json").stdout)["per_class"] is None
     write_classes(tmp_path / "labelled", KNOWN, 20, 28)
     shutil.copy(home / "photos" / "one" / "000.png", tmp_path / "labelled" / "stray.png")
     said = glocal("check", file, tmp_path / "labelled", "--json", *cpu)

@@ -107,7 +107,7 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
         asking.delete(f"/photos/{before['classes'][0]['photos'][0]['id']}"),
         asking.patch("/classes/one", json={"name": "uno ☃"}),
         asking.delete("/classes/uno%20%E2%98%83"),
-        asking.put("/threshold", json={"max_false_unknown": 0.2, "per_class": True}),
+        asking.put("/threshold", json={"max_false_unknown": 0.2}),
         asking.put("/threshold", json={"value": 1.5}),
     ]
     versions = [schemas.ChangedBody.model_validate(ok(each)).version for each in changes]
@@ -115,7 +115,7 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
     assert [each["kind"] for each in changes[0].json()["findings"]] == [
         "unreadable",
         "few photos",
-        "thresholds kept",
+        "threshold moved",
     ]
     assert taught_names(asking) == ["zero", "two", "six"]
     assert ok(asking.get("/state"))["threshold"]["value"] == 1.5

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from glocal.recognizer.calibration import leave_one_out as module
-from glocal.recognizer.calibration.decision import Promise, compute_threshold
 from glocal.recognizer.calibration.leave_one_out import (
     Trials,
-    carried_over,
     leave_one_out,
     left_out_scores,
     measure,
-    single_photos,
     strangers,
 )
+from glocal.recognizer.calibration.threshold import compute_threshold
+from glocal.recognizer.decision import Promise
+from glocal.recognizer.enrolled import carried_over
 from glocal.recognizer.features import Features, Labels, unit
 from glocal.recognizer.heads import ridge
 from glocal.recognizer.heads.head import Head
@@ -112,18 +112,6 @@ def test_strangers_are_photos_of_a_class_that_is_not_enrolled() -> None:
     assert strangers(Trials(PROTONET, Features(vec[:2]), np.array([0, 0]))) == []
 
 
-def test_single_photos_meet_a_class_cut_down_to_one_among_the_others_as_they_are() -> None:
-    vec, label = np.random.default_rng(2).standard_normal((7, 5)), np.array([0, 0, 0, 1, 1, 2, 0])
-    found = single_photos(Trials(PROTONET, Features(vec), label))
-    assert {(each.label, each.shots) for each in found} == {(0, 1)}  # the only class with three or more
-    rows = [0, 1, 2, 6]
-    expected = []
-    for keep in rows[:2]:
-        means = [vec[keep], vec[[3, 4]].mean(axis=0), vec[5]]
-        expected += [-max(cosine(vec[i], mean) for mean in means) / 0.1 for i in rows if i != keep]
-    assert [each.score for each in found] == pytest.approx(expected, abs=1e-4)
-
-
 def test_known_unknowns_are_scored_without_themselves() -> None:
     head, rng = Ridge(), np.random.default_rng(0)
     views = Features(unit(rng.random((9, 8))), (unit(rng.random((9, 4, 2, 2)), axis=1),))
@@ -148,7 +136,7 @@ def ridge_task(shots: list[int], aside: int) -> tuple[Head, Features, Labels, Fe
 
 
 def slow_measure(head: Head, views: Features, label: Labels, aside: Features) -> list[list[tuple[float, int, int]]]:
-    """(score, photo, nearest) of those left out, single ones, strangers and known unknowns, enrolled anew each time."""
+    """(score, photo, nearest) of those left out, strangers and known unknowns, enrolled anew each time."""
     shots, n = np.bincount(label), len(label)
 
     def scored(kept: list[int], asked: Features, photos: list[int], classes: list[int], rest: Features) -> list:
@@ -159,16 +147,10 @@ def slow_measure(head: Head, views: Features, label: Labels, aside: Features) ->
         return list(zip(found.open_score.tolist(), photos, nearest, strict=True))
 
     every = list(range(len(shots)))
-    left, alone, strange, unknown = [], [], [], []
+    left, strange, unknown = [], [], []
     for turn in range(max(shots)):
         out = [np.flatnonzero(label == c)[turn] for c in every if shots[c] > max(turn, 1)]
         left += scored([i for i in range(n) if i not in out], views.rows(out), out, every, aside)
-    for c in (c for c in every if shots[c] >= 3):
-        rows = np.flatnonzero(label == c).tolist()
-        for keep in rows[:2]:
-            asked = [i for i in rows if i != keep]
-            kept = [i for i in range(n) if label[i] != c or i == keep]
-            alone += scored(kept, views.rows(asked), asked, every, aside)
     for c in every:
         rows = np.flatnonzero(label == c).tolist()
         kept = [i for i in range(n) if label[i] != c]
@@ -177,7 +159,7 @@ def slow_measure(head: Head, views: Features, label: Labels, aside: Features) ->
         part = list(range(fold, len(aside), 5))
         rest = aside.rows([i for i in range(len(aside)) if i not in part])
         unknown += scored(list(range(n)), aside.rows(part), part, every, rest)
-    return [left, alone, strange, unknown]
+    return [left, strange, unknown]
 
 
 @pytest.mark.parametrize(("shots", "n_aside"), [([4, 4, 4], 0), ([5, 1, 3, 2], 7), ([1, 1, 1], 2)])
@@ -185,7 +167,7 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
     head, views, label, aside = ridge_task(shots, n_aside)
     found = measure(head, views, label, aside=aside if n_aside else None)
     expected = slow_measure(head, views, label, aside)
-    for ours, theirs in zip((found.left_out, found.alone, found.strange, found.unknown), expected, strict=True):
+    for ours, theirs in zip((found.left_out, found.strange, found.unknown), expected, strict=True):
         assert [(each.photo, each.nearest) for each in ours] == [(photo, nearest) for _, photo, nearest in theirs]
         assert [each.score for each in ours] == pytest.approx([score for score, _, _ in theirs], abs=1e-6)
     state = module.enroll(head, views, label, aside)
@@ -194,7 +176,8 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
         pairs = zip(found.left_out, expected[0], strict=True)
         slow = replace(found, left_out=tuple(each._replace(score=score) for each, (score, _, _) in pairs))
         ours, theirs = (compute_threshold(Promise(), shots, each) for each in (found, slow))
-        assert ours.per_class == pytest.approx(theirs.per_class, abs=1e-6)
+        assert ours.value == pytest.approx(theirs.value, abs=1e-6)
+        assert ours.levels == pytest.approx(theirs.levels, abs=1e-6)
 
 
 def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,7 +193,7 @@ def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding(monkeyp
     head, views, label, _ = ridge_task([4, 4, 4], 0)
     monkeypatch.setattr(ridge, "MOST", 11)  # a round leaves nine of the twelve
     found = measure(head, views, label)
-    for each in (*found.left_out, *found.alone, *found.strange):
+    for each in (*found.left_out, *found.strange):
         assert each.parts["E_f"] == 0, "prototypes decide alone, as they do for the whole support"
     monkeypatch.setattr(module, "FEW_PAIRS", 0)
     [*_, last] = measure(head, views, label, changed={2}).left_out

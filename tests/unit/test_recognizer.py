@@ -157,7 +157,7 @@ def test_a_change_that_is_refused_changes_nothing(change, code: str, word: str) 
     assert who.predict(some("one", 20, 21)) == answer
 
 
-def test_a_threshold_by_hand_is_kept_and_those_by_class_decide_by_the_nearest() -> None:
+def test_a_threshold_by_hand_is_kept_and_every_answer_shows_the_one_threshold() -> None:
     who = recognizer()
     computed = who.threshold
     assert who.set_threshold(1e9).source == "user"
@@ -169,15 +169,37 @@ def test_a_threshold_by_hand_is_kept_and_those_by_class_decide_by_the_nearest() 
     assert who.set_threshold(max_false_unknown=0.05) == computed
     assert who.set_threshold(max_false_unknown=0.3).value < computed.value
     with refused("recipe", "by hand or computed"):
-        who.set_threshold(1.0, per_class=True)
+        who.set_threshold(1.0, max_false_unknown=0.1)
     with refused("recipe", "a share between"):
         who.set_threshold(max_false_unknown=5)
     who = recognizer()
-    values = who.set_threshold(per_class=True).per_class
-    assert values is not None
-    assert len(values) == 3
-    for answer in who.predict([*some("zero", 20, 26), *some("six", 20, 26)]):
-        assert answer.threshold == values[who.classes.index(answer.nearest)]
+    asked = [*some("zero", 20, 26), *some("six", 20, 26)]
+    scores = who.compare(who.embedder.embed(asked)).open_score
+    for answer, score in zip(who.predict(asked), scores, strict=True):
+        assert answer.threshold == who.threshold.value
+        assert answer.is_unknown == (answer.open_score > answer.threshold)
+        level = who.threshold.levels[who.classes.index(answer.nearest)]
+        assert answer.open_score == pytest.approx(score - level, abs=1e-5)
+
+
+def test_confirmed_answers_tighten_the_threshold_until_the_classes_change(tmp_path: Path) -> None:
+    who = recognizer()
+    before = who.threshold
+    answers = who.predict([*some("zero", 20, 40), *some("six", 20, 24), *some("zero", 0, 1)])
+    truth = ["zero"] * 20 + ["unknown"] * 4 + ["zero"]
+    after = who.confirm(zip(answers, truth, strict=True))
+    assert after.n_scores == before.n_scores + 20, "neither unknown things nor support photos count"
+    assert after.interval[1] < before.interval[1]
+    scores = who.compare(who.embedder.embed(some("zero", 20, 40))).open_score
+    assert [each.score for each in who.contents.decision.measured.confirmed] == pytest.approx(scores, abs=1e-5)
+    again = who.confirm(zip(who.predict(some("zero", 20, 22)), ["zero"] * 2, strict=True))
+    assert again.n_scores <= after.n_scores + 2
+    who.save(tmp_path / "a.glocal")
+    back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
+    assert back.threshold == who.threshold
+    assert back.set_threshold(max_false_unknown=0.05) == who.set_threshold(max_false_unknown=0.05)
+    assert "unconfirmed" in {each.kind for each in who.add_class("six", some("six", 0, 5))}
+    assert not who.contents.decision.measured.confirmed
 
 
 def test_known_unknowns_take_part(tmp_path: Path) -> None:
@@ -219,22 +241,10 @@ def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: P
     assert [each.open_score for each in back.predict(asked)] == [each.open_score for each in who.predict(asked)]
 
 
-def test_a_change_says_which_thresholds_moved() -> None:
+def test_a_change_says_how_the_threshold_moved() -> None:
     who = recognizer()
-    kinds = {finding.kind for finding in who.add_class("six", some("six", 0, 1))}
-    assert kinds & {"thresholds moved", "thresholds kept"}
-    old = room(who)
-    found = {finding.kind: finding for finding in who.add_photos("one", some("one", 40, 60))}
-    new = room(who)
-    moved = {name for name in old if abs(new[name] - old[name]) >= 0.1 * who.threshold.spread}
-    assert moved == (found["thresholds moved"].classes if moved else set())
-
-
-def room(who: Recognizer) -> dict[str, float]:
-    """By class: from what its left-out photos score to its threshold; a class of one photo has none to leave out."""
-    left, limits = who.contents.decision.left_out, dict(zip(who.classes, who.threshold.per_class, strict=True))
-    scores = {name: [each.score for each in left if who.classes[each.label] == name] for name in limits}
-    return {name: limit - (np.mean(scores[name]) if scores[name] else 0) for name, limit in limits.items()}
+    for change in (lambda: who.add_class("six", some("six", 0, 1)), lambda: who.add_photos("one", some("one", 40, 60))):
+        assert len({finding.kind for finding in change()} & {"threshold moved", "threshold kept"}) == 1
 
 
 @pytest.mark.parametrize(

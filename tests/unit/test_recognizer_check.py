@@ -54,10 +54,10 @@ def test_a_labelled_folder(tmp_path: Path) -> None:
     }
     worst = found.worst()
     assert all(not each.right for each in worst)
-    assert [each.badness for each in worst] == sorted((each.badness for each in worst), reverse=True)
+    assert [each.sureness for each in worst] == sorted((each.sureness for each in worst), reverse=True)
     assert seen[-1] == (66, 66)
     report = check_report(found, who)
-    assert f"false unknown    {found.false_unknown}; promised: at most 5 %" in report
+    assert f"false unknown    {found.false_unknown}; target rate 5 % on average" in report
     assert "    1    2    3    ?   called this; shows this:" in report
 
 

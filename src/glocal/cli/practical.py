@@ -13,8 +13,9 @@ import typer
 from glocal.cli.bulk import answer_vectors, run_job
 from glocal.cli.console import bars, check_free, check_there, rate_meter, show
 from glocal.cli.options import Address, Device, Engine, EngineName, Force, Json, Out, RecognizerFile, SkipBad, Workers
-from glocal.cli.printing import check_report, describe, printing, summary, tell
+from glocal.cli.printing import check_report, describe, printing, summary, tell, threshold_lines
 from glocal.cli.research.conversion import model_of
+from glocal.common.words import counted
 
 if TYPE_CHECKING:
     from glocal.recognizer.recognizer import Answered, Recognizer
@@ -34,9 +35,6 @@ def enroll(
     ] = None,
     score: Annotated[str | None, typer.Option(help="Another open score than the head's own.")] = None,
     max_false_unknown: Promised = 0.05,
-    per_class: Annotated[
-        bool, typer.Option("--per-class/--one-for-all", help="A threshold for each class, or one for all.")
-    ] = True,
     unknown: Annotated[
         Path | None, typer.Option(help="A folder of photos of other things: it learns to tell them apart.")
     ] = None,
@@ -65,7 +63,6 @@ def enroll(
             model=source,
             score=score,
             max_false_unknown=max_false_unknown,
-            per_class=per_class,
             unknown=unknown,
             with_unknown=with_unknown,
             skip_bad=skip_bad,
@@ -214,6 +211,10 @@ def _predict_few(
 def check(
     file: RecognizerFile,
     labelled: Annotated[Path, typer.Argument(help="A folder with one folder of pictures per class, and unknown/.")],
+    learn: Annotated[
+        bool,
+        typer.Option("--learn", help="Let the pictures of the classes tighten the threshold; nothing is enrolled."),
+    ] = False,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
@@ -224,6 +225,7 @@ def check(
     read_manifest(file)
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.diagnosis.check import check as run
+    from glocal.recognizer.diagnosis.check import learn as learn_from
     from glocal.recognizer.photos.sources import loose_pictures
     from glocal.recognizer.recognizer import Recognizer
 
@@ -236,6 +238,12 @@ def check(
     for bad in found.unreadable:
         tell(f"left out {bad.path}: {bad.error}")
     show(found.to_json(), as_json=json, otherwise=lambda: check_report(found, recognizer))
+    if learn:
+        confirmed = learn_from(recognizer, found)
+        recognizer.save(file)
+        tell(f"{counted(confirmed, 'confirmed picture')} joined the leave-one-out scores")
+        for line in threshold_lines(recognizer):
+            tell(line)
 
 
 def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path) -> None:

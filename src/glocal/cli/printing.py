@@ -15,13 +15,13 @@ from glocal.cli.console import screen
 from glocal.common.words import counted, printable
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
-EARLIER = "an earlier version of glocal"
 # Of thresholds, in words.
-SOURCES = {"one photo": "how the classes look to each other", "score model": EARLIER, "mixed": EARLIER}
+SOURCES = {"one photo": "how the classes look to each other"}
 
 if TYPE_CHECKING:
-    from glocal.recognizer.calibration.threshold import Threshold
+    from glocal.recognizer.decision import Threshold
     from glocal.recognizer.diagnosis.check import Check
+    from glocal.recognizer.diagnosis.rate import Rate
     from glocal.recognizer.recognizer import Recognizer
 
 
@@ -59,7 +59,7 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
     if recognizer.contents.decision.by_hand:
         promised = "threshold set by hand"
     elif recognizer.threshold.expected is not None:
-        promised = f"promised: at most {100 * _allowed(recognizer.threshold):g} %"
+        promised = f"target rate {100 * _allowed(recognizer.threshold):g} % on average"
     lines = [
         f"named right      {found.accuracy} of {'pictures of ' if found.accuracy.n else ''}enrolled classes",
         f"                 {found.named_right} had none been called unknown",
@@ -67,14 +67,32 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
         f"unknowns caught  {found.caught} of "
         + ("pictures of no enrolled class" if found.caught.n else "other things; a folder unknown may hold some"),
         *([f"{found.taught} of the pictures taught it: of these an answer proves little"] if found.taught else []),
+        *(["", *trade_off_lines(found)] if found.trade_off else []),
         "",
         *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
     ]
     worst = [
-        f"  {each.answer.path}: is {each.truth}, called {each.answer.label}; {each.answer.reason.partition('; ')[0]}"
+        f"  {each.answer.path}: is {each.truth}, called {each.answer.label} ({100 * each.sureness:.0f} %); "
+        f"{each.answer.reason.partition('; ')[0]}"
         for each in found.worst()
     ]
     return printable("\n".join(lines + (["", "worst pictures, the surest mistake first:", *worst] if worst else [])))
+
+
+def trade_off_lines(found: Check) -> list[str]:
+    """A line for each target rate: what the labelled pictures show at it, with 95 % intervals."""
+    lines = ["target rate   false unknown            unknowns caught"]
+    for each in found.trade_off:
+        cells = [_short(rate) for rate in (each.false_unknown, each.caught)]
+        lines.append(f"{100 * each.target:>9g} %   {cells[0]:<22}   {cells[1]}")
+    return lines
+
+
+def _short(rate: Rate) -> str:
+    if not rate.n:
+        return "no pictures"
+    low, high = rate.interval
+    return f"{100 * rate.value:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def _matrix(found: Check) -> list[str]:
@@ -124,16 +142,15 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
     source = SOURCES.get(threshold.source, threshold.source)
     lines = [f"threshold {threshold.value:.4g} from {source}"]
     if threshold.expected is not None:
-        lines[0] += f", for at most {100 * threshold.max_false_unknown:g} % false unknowns"
+        lines[0] += f", for {100 * threshold.max_false_unknown:g} % false unknowns on average"
         if _allowed(threshold) > threshold.max_false_unknown:
             lines[0] += ", and more to catch the known unknowns"
         inside = ""
         if threshold.interval is not None:
-            inside = f" (95 % interval {100 * threshold.interval[0]:.1f} to {100 * threshold.interval[1]:.1f} %)"
+            inside = (
+                f" (95 % prediction interval {100 * threshold.interval[0]:.1f} to {100 * threshold.interval[1]:.1f} %)"
+            )
         lines[0] += f"; expected {100 * threshold.expected:.1f} %{inside}"
-    if threshold.per_class is not None:
-        named = zip(recognizer.classes, threshold.per_class, strict=True)
-        lines += [f"  {name}: {value:.4g}" for name, value in named]
     return lines + [f"note: {warning}" for warning in threshold.warnings]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,8 @@ import typer
 
 from glocal.cli.console import bars, check_there, rate_meter, show
 from glocal.cli.options import Device, Json, RecognizerFile, SkipBad
-from glocal.cli.printing import describe, summary, tell, threshold_lines
+from glocal.cli.printing import describe, summary, tell, threshold_lines, trade_off_lines
+from glocal.common.errors import RecipeError
 from glocal.common.words import counted, printable
 
 if TYPE_CHECKING:
@@ -83,24 +85,47 @@ def threshold(
     max_false_unknown: Annotated[
         float | None, typer.Option(help="Compute it for this share of known photos called unknown.")
     ] = None,
-    per_class: Annotated[
-        bool | None, typer.Option("--per-class/--one-for-all", help="Compute one per class, or one for all.")
-    ] = None,
     with_unknown: Annotated[
         float | None, typer.Option(help="The share that known unknowns may raise --max-false-unknown to.")
+    ] = None,
+    from_: Annotated[
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="LABELLED",
+            help="Compute it with labelled pictures as for check; if they hold unknown/, the target rate too.",
+        ),
     ] = None,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Show the threshold and its promise, or change it."""
-    change = any(each is not None for each in (set_, max_false_unknown, per_class, with_unknown))
+    """Show the threshold and its target rate, or change it."""
+    check_there(*([from_] if from_ else []))
+    change = any(each is not None for each in (set_, max_false_unknown, with_unknown, from_))
     recognizer = _load(file, device, to_change=change)
+    if from_ is not None:
+        if set_ is not None:
+            raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
+        max_false_unknown = _learned(recognizer, from_, max_false_unknown)
     if change:
-        recognizer.set_threshold(
-            set_, max_false_unknown=max_false_unknown, per_class=per_class, with_unknown=with_unknown
-        )
+        recognizer.set_threshold(set_, max_false_unknown=max_false_unknown, with_unknown=with_unknown)
         recognizer.save(file)
     show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
+
+
+def _learned(recognizer: Recognizer, labelled: Path, target: float | None) -> float | None:
+    """The target rate that is asked for, or the best one for the labelled pictures, which are learned."""
+    from glocal.recognizer.diagnosis.check import best_target, check, learn, trade_off
+
+    with bars() as progress:
+        found = check(recognizer, labelled, progress=rate_meter(progress, "check"))
+    learn(recognizer, found)
+    found = replace(found, trade_off=trade_off(recognizer, found))
+    for line in trade_off_lines(found):
+        tell(line)
+    if target is not None or (best := best_target(found)) is None:
+        return target or recognizer.contents.promise.max_false_unknown
+    return best
 
 
 def inspect(

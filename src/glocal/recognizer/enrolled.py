@@ -12,9 +12,10 @@ import numpy as np
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.recognizer.batches import Batch
-from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities, usual_ranges
-from glocal.recognizer.calibration.leave_one_out import enroll, measure
-from glocal.recognizer.calibration.threshold import LeftOut
+from glocal.recognizer.calibration.leave_one_out import LeftOut, enroll, measure
+from glocal.recognizer.calibration.probability import probabilities
+from glocal.recognizer.calibration.threshold import class_levels, compute_threshold
+from glocal.recognizer.decision import Decision, Promise, usual_ranges
 from glocal.recognizer.features import Array, ClassMaps, Features, class_maps
 from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.model import Model
@@ -73,6 +74,21 @@ class Verified:
     @property
     def same(self) -> bool:
         return self.difference <= TOLERANCE
+
+
+def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
+    """Left-out scores of the classes whose photos are the same before and after, renumbered for ``new``."""
+    place = {id(bank): i for i, bank in enumerate(new.classes.values())}
+    banks = list(old.classes.values())
+    start_old, start_new = (np.cumsum([0, *each.shots]).tolist() for each in (old, new))
+    kept = []
+    for each in left:
+        label = place.get(id(banks[each.label]))
+        if label is not None:
+            photo = each.photo - start_old[each.label] + start_new[label]
+            nearest = place.get(id(banks[each.nearest]), label)  # a class that is gone can mislead nobody
+            kept.append(each._replace(photo=photo, label=label, nearest=nearest))
+    return kept
 
 
 def _not_finite(what: str) -> DataError:
@@ -136,13 +152,14 @@ class Enrolled:
         features = self.support.features()
         aside = None if self._aside is None else self._aside.full()
         measured = measure(self._head, features, self._label, aside=aside, before=before, changed=changed)
-        usual = usual_ranges(measured.left_out, features, self._label, self._maps)
-        contents = replace(contents, support=self.support)
-        kept = contents.decision.threshold
-        if not contents.decision.by_hand:
-            kept = compute_threshold(contents.promise, self.support.shots, measured)
+        contents, shots = replace(contents, support=self.support), self.support.shots
+        if contents.decision.by_hand:
+            threshold = replace(contents.decision.threshold, levels=class_levels(shots, measured))
+        else:
+            threshold = compute_threshold(contents.promise, shots, measured)
+        usual = usual_ranges(threshold, measured.left_out, features, self._label, self._maps)
         probes = contents.probes.scored(self.compare(contents.probes.features))
-        return replace(contents, decision=Decision(kept, measured, usual), probes=probes)
+        return replace(contents, decision=Decision(threshold, measured, usual), probes=probes)
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
         """In the order of the batch."""
@@ -153,26 +170,24 @@ class Enrolled:
         names = (*self.support.names, UNKNOWN_NAME)
         compared = self.compare(batch.features)
         best = compared.logits.argmax(axis=1)
-        shares = probabilities(compared, decision)
+        shares = probabilities(compared, decision.threshold)
         if not np.isfinite(shares).all():
             raise _not_finite("probabilities")
         p = shares.tolist()
-        limits = decision.limits(best).tolist()
+        scores, threshold = decision.threshold.levelled(compared.open_score, best).tolist(), decision.threshold.value
         patches, duplicates = self._patches(batch.features.stored().full(), best), self._duplicates(batch)
         found = []
-        for i, (picture, n, score) in enumerate(
-            zip(batch.readable, best.tolist(), compared.open_score.tolist(), strict=True)
-        ):
-            is_unknown = score > limits[i]
+        for i, (picture, n, score) in enumerate(zip(batch.readable, best.tolist(), scores, strict=True)):
+            is_unknown = score > threshold
             own_parts = {name: float(values[i]) for name, values in compared.parts.items()}
-            evidence = Evidence(names[n], p[i][n], is_unknown, score, limits[i], own_parts, patches[i])
+            evidence = Evidence(names[n], p[i][n], is_unknown, score, threshold, own_parts, patches[i])
             found.append(
                 Prediction(
                     path=picture.name,
                     label=UNKNOWN_NAME if is_unknown else names[n],
                     is_unknown=is_unknown,
                     open_score=score,
-                    threshold=limits[i],
+                    threshold=threshold,
                     probabilities=dict(zip(names, p[i], strict=True)),
                     nearest=names[n],
                     reason=reason(evidence, decision.usual),

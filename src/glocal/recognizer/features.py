@@ -116,6 +116,13 @@ def class_means(x: Array, label: Array) -> Array:
     return total / shots.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
 
 
+def class_likeness(vec: Array, label: Array) -> float:
+    """Mean cosine between the mean vectors of different classes."""
+    mean = unit(class_means(vec, label).astype(np.float64))
+    n_way = len(mean)
+    return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
+
+
 def best_cosine(local: Array, other: Array) -> Array:
     """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P) the largest cosine of each patch with a patch of the other."""
     return cosines(local, other).max(axis=2)

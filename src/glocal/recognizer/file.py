@@ -27,9 +27,8 @@ from safetensors.numpy import load, save
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import check_recognizer, or_not_written, replacing
 from glocal.common.validation import LARGEST_THUMBNAIL, check_kind, check_picture
-from glocal.recognizer.calibration.decision import Decision, Promise
-from glocal.recognizer.calibration.leave_one_out import Measured
-from glocal.recognizer.calibration.threshold import LeftOut, Threshold
+from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured
+from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.enrolled import Contents, Probes
 from glocal.recognizer.features import UNKNOWN, Array, Features, join
 from glocal.recognizer.model import Model, read_model
@@ -58,10 +57,10 @@ _FIELDS: dict[str, Any] = {
     "model": {"encoder": {"name": str, "members": [_MEMBER]}, "head": dict},
     "classes": [{"name": str, "photos": [_PHOTO]}],
     "unknown": list | None,
-    "promise": {"max_false_unknown": float, "per_class": bool, "with_unknown": float | None},
+    "promise": {"max_false_unknown": float, "with_unknown": float | None},
     "threshold": dict,
     "usual": dict[str, list[float]],
-    "measured": {name: [_SCORED] for name in ("left_out", "alone", "strange", "unknown")}
+    "measured": {name: [_SCORED] for name in ("left_out", "confirmed", "strange", "unknown")}
     | dict.fromkeys(_SINGLE, float),
     "probes": [{"open_score": float, "logits": list[float]}],
     "sha256": dict[str, str],  # of the members that hold numbers
@@ -140,6 +139,7 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         names = [each["name"] for each in manifest["classes"]]
         check_distinct(names)  # in a table the second would replace the first
         support = Support(dict(zip(names, banks, strict=False)))
+        promise = Promise(**manifest["promise"])
         decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
         seen = _features(arrays, "probe", len(probes))
         if banks[0].features.shape != seen.shape:
@@ -153,7 +153,6 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
     except (ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
         raise damaged(path, error) from error
     model = _model(path, manifest, members, device=device, threads=threads)
-    promise = Promise(**manifest["promise"])
     return Contents(model, support, banks[-1] if sizes[-1] else None, promise, decision, kept)
 
 
@@ -253,15 +252,15 @@ def _manifest(contents: Contents, sha256: Mapping[str, str]) -> dict[str, Any]:
 
 def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown: int) -> Decision:
     threshold = Threshold.from_json(manifest["threshold"])
-    if threshold.per_class is not None and len(threshold.per_class) != n_way:
-        raise ValueError(f"{len(threshold.per_class)} thresholds for {n_way} classes")
+    if threshold.levels and len(threshold.levels) != n_way:
+        raise ValueError(f"{len(threshold.levels)} levels for {n_way} classes")
     found = manifest["measured"]
     scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name not in _SINGLE}
     for name, some in scored.items():
         first = UNKNOWN if name == "unknown" else 0  # known unknowns have no class, and are counted for themselves
         for e in some:
             placed = 0 <= e.photo < (n_photos if first == 0 else n_unknown) and first <= e.label < n_way
-            if not (placed and 0 <= e.nearest < n_way and 0 <= e.shots < max(2, n_photos)):
+            if not (placed and 0 <= e.nearest < n_way and 0 <= e.shots <= n_photos):
                 raise ValueError(f"its scores do not belong to its {n_way} classes")
     if any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from glocal.common.markup import Html, rows_table, text
-from glocal.recognizer.calibration.decision import Range
+from glocal.recognizer.decision import Range
 
 SHOWN = 5  # answers in a notebook
 KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score look at
@@ -98,11 +98,11 @@ def _few(evidence: Evidence, usual: Mapping[str, Range]) -> bool:
 
 
 def _patches(evidence: Evidence, usual: Mapping[str, Range], lead: str) -> str:
-    if evidence.patches is None:
+    if evidence.patches is None or "patches" not in usual:  # a number without a range says nothing
         return ""
-    low, high = (round(end) for end in usual.get("patches", (0, 0)))
-    range_ = f" (usually {low}{f' to {high}' if high > low else ''})" if "patches" in usual else ""
-    return f"{lead}{evidence.patches[0]} of {evidence.patches[1]} patches match{range_}"
+    low, high = (round(end) for end in usual["patches"])
+    range_ = f"{low} to {high}" if high > low else f"{low}"
+    return f"{lead}{evidence.patches[0]} of {evidence.patches[1]} patches match (usually {range_})"
 
 
 def _details(evidence: Evidence, usual: Mapping[str, Range]) -> list[str]:

@@ -22,14 +22,15 @@ from glocal.common.files import Stamp, stamp, still_free
 from glocal.common.markup import Html, rows_table, small_picture, text
 from glocal.common.words import listed
 from glocal.recognizer.batches import Batch, Embedder, Progress
-from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities
-from glocal.recognizer.calibration.leave_one_out import carried_over
-from glocal.recognizer.calibration.threshold import Threshold, check_promise
+from glocal.recognizer.calibration.leave_one_out import LeftOut
+from glocal.recognizer.calibration.probability import probabilities
+from glocal.recognizer.calibration.threshold import class_levels, compute_threshold
 from glocal.recognizer.converted import ConvertedModel, is_converted
-from glocal.recognizer.diagnosis.advice import Finding, advice, thresholds_moved, without_duplicates
+from glocal.recognizer.decision import Decision, Promise, Threshold, check_promise
+from glocal.recognizer.diagnosis.advice import Finding, advice, threshold_moved, without_duplicates
 from glocal.recognizer.diagnosis.outlook import Outlook, outlook
 from glocal.recognizer.encoders.builtin import ENCODERS
-from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, relative
+from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, carried_over, relative
 from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Array, Features
 from glocal.recognizer.file import read_contents, write_contents
@@ -95,7 +96,6 @@ class Recognizer:
         model: ModelSource | None = None,
         score: str | None = None,
         max_false_unknown: float = 0.05,
-        per_class: bool = True,
         unknown: Photos | None = None,
         with_unknown: float | None = None,
         skip_bad: bool = False,
@@ -111,7 +111,7 @@ class Recognizer:
         ``unknown``: photos of other things, which the head learns to tell from the classes; ``with_unknown``: the share
         of false unknowns that catching more of them may cost.
         """
-        promise = _promise(max_false_unknown, per_class, with_unknown)
+        promise = _promise(max_false_unknown, with_unknown)
         classes = labelled_sources(photos)
         aside = classes.pop(UNKNOWN_NAME, [])
         if not classes:
@@ -238,14 +238,14 @@ class Recognizer:
         decision, names = self.contents.decision, (*self.classes, UNKNOWN_NAME)
         compared = self.compare(features)
         best = compared.logits.argmax(axis=1)
-        limits = decision.limits(best)
-        label = np.where(compared.open_score > limits, len(self.classes), best)
-        p = probabilities(compared, decision)
+        score, threshold = decision.threshold.levelled(compared.open_score, best), decision.threshold.value
+        label = np.where(score > threshold, len(self.classes), best)
+        p = probabilities(compared, decision.threshold)
         return Decided(
             [names[n] for n in label.tolist()],
             p[np.arange(len(label)), label],
-            compared.open_score,
-            limits,
+            score,
+            np.full(len(score), threshold),
             [names[n] for n in best.tolist()],
         )
 
@@ -313,28 +313,52 @@ class Recognizer:
         value: float | None = None,
         *,
         max_false_unknown: float | None = None,
-        per_class: bool | None = None,
         with_unknown: float | None = None,
     ) -> Threshold:
         """By hand to ``value``, kept until the next call; or computed anew for a promise."""
         now = self.contents
-        if value is not None and (max_false_unknown, per_class, with_unknown) != (None, None, None):
+        if value is not None and (max_false_unknown, with_unknown) != (None, None):
             raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
         promise = now.promise
         if value is not None:
-            spread = now.decision.threshold.spread
-            threshold = Threshold(float(value), promise.max_false_unknown, None, None, "user", spread=spread)
+            threshold = replace(
+                now.decision.threshold,
+                value=float(value),
+                expected=None,
+                interval=None,
+                source="user",
+                n_scores=0,
+                warnings=(),
+            )
         else:
             promise = _promise(
                 promise.max_false_unknown if max_false_unknown is None else max_false_unknown,
-                promise.per_class if per_class is None else per_class,
                 promise.with_unknown if with_unknown is None else with_unknown,
             )
-            if len(self.classes) > 1 and not now.decision.measured.strange:  # a file of an older glocal has less
-                computed = replace(now.decision, threshold=replace(now.decision.threshold, source="none"))
-                now = self.enrolled.settled(replace(now, decision=computed))
             threshold = compute_threshold(promise, now.support.shots, now.decision.measured)
         self.contents = replace(now, promise=promise, decision=replace(now.decision, threshold=threshold))
+        return threshold
+
+    def confirm(self, answers: Iterable[tuple[Prediction, str]]) -> Threshold:
+        """Answers with the class that a person gave each; those about photos of the classes tighten the threshold.
+
+        Their scores join the leave-one-out scores until the classes change.  Nothing is enrolled, and what is (nearly)
+        a support photo proves nothing.
+        """
+        now, names, shots = self.contents, self.classes, self.contents.support.shots
+        levels = now.decision.threshold.levels or (0.0,) * len(names)
+        found = {(each.label, each.score): each for each in now.decision.measured.confirmed}
+        for answer, name in answers:
+            if name in names and not answer.warning:
+                label, nearest = names.index(name), names.index(answer.nearest)
+                score = answer.open_score + levels[nearest]
+                found[label, score] = LeftOut(label, shots[label], score, nearest=nearest)
+        measured = replace(now.decision.measured, confirmed=tuple(found.values()))
+        if now.decision.by_hand:
+            threshold = replace(now.decision.threshold, levels=class_levels(shots, measured))
+        else:
+            threshold = compute_threshold(now.promise, shots, measured)
+        self.contents = replace(now, decision=replace(now.decision, threshold=threshold, measured=measured))
         return threshold
 
     def add_unknown(self, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None) -> list[Finding]:
@@ -376,7 +400,9 @@ class Recognizer:
         contents = enrolled.settled(replace(now, unknown=aside), changed=changed, before=before)
         self.contents, self.enrolled = contents, enrolled
         found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
-        moved = thresholds_moved(now.support.names, now.decision, support.names, contents.decision)
+        moved = threshold_moved(now.support.names, now.decision, support.names, contents.decision)
+        if now.decision.measured.confirmed:
+            moved.append(Finding.unconfirmed(len(now.decision.measured.confirmed)))
         by_hand = [Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else []
         return [*found, *moved, *by_hand]
 
@@ -387,14 +413,14 @@ def _unused(now: Contents) -> list[Finding]:
     return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
 
 
-def _promise(max_false_unknown: float, per_class: bool, with_unknown: float | None) -> Promise:
+def _promise(max_false_unknown: float, with_unknown: float | None) -> Promise:
     if with_unknown is not None and check_promise(with_unknown, "with_unknown") < max_false_unknown:
         raise RecipeError(
             f"with_unknown is the share of false unknowns that known unknowns may raise max_false_unknown to, so it is "
             f"at least {max_false_unknown:g}, got {with_unknown:g}",
             code="promise",
         )
-    return Promise(check_promise(max_false_unknown), per_class, with_unknown)
+    return Promise(check_promise(max_false_unknown), with_unknown)
 
 
 def _aside(bank: Bank, support: Support) -> Bank | None:

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from glocal.recognizer.calibration.decision import Promise, compute_threshold
 from glocal.recognizer.calibration.leave_one_out import measure
-from glocal.recognizer.calibration.threshold import Threshold, check_promise
+from glocal.recognizer.calibration.threshold import compute_threshold
+from glocal.recognizer.decision import Promise, Threshold, check_promise
 from glocal.recognizer.features import Features, Labels
 from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.heads.prototypes import Prototypes
@@ -144,7 +144,6 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 head=self.head,
                 model=self.model,
                 max_false_unknown=self.max_false_unknown,
-                per_class=False,  # one value that ``open_score`` can be held against
                 device=self.device,
                 workers=self.workers,
             )
@@ -166,7 +165,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_: Array = y if first else np.concatenate([self.labels_, y])
         self.classes_ = unique_labels(self.labels_)
         head, features, label = self._enrolled()
-        promise = Promise(check_promise(self.max_false_unknown), per_class=False)
+        promise = Promise(check_promise(self.max_false_unknown))
         self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, features, label))
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)
@@ -187,7 +186,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         X = validate_data(self, X, reset=False, dtype=np.float64)
         head, features, label = self._enrolled()
         found = head.compare(head.enroll(features, label), Features(X))
-        return found.logits, found.open_score
+        return found.logits, self.threshold_.levelled(found.open_score, found.logits.argmax(axis=1))
 
     def _scores_of_files(self, X: Any) -> tuple[Array, Array]:
         found: list[Scores] = []
@@ -199,7 +198,8 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         order = [labels.index(label) for label in self.classes_.tolist()]
         # In double precision, as a recognizer compares them with its threshold.
         logits = np.concatenate([each.logits for each in found]).astype(np.float64)
-        return logits[:, order], np.concatenate([each.open_score for each in found]).astype(np.float64)
+        open_score = np.concatenate([each.open_score for each in found])
+        return logits[:, order], self.threshold_.levelled(open_score, logits.argmax(axis=1))
 
     def _unknown(self) -> Any:
         if self.unknown_label is not None:

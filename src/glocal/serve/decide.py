@@ -12,11 +12,10 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import Response
 
 from glocal.recognizer import Recognizer
-from glocal.recognizer.diagnosis.advice import Finding, thresholds_moved
+from glocal.recognizer.diagnosis.advice import Finding, threshold_moved
 from glocal.serve import schemas
 from glocal.serve.problems import Json, Problem
 from glocal.serve.server import IfMatch, Server
-from glocal.serve.snapshot import thresholds_json
 
 BINS = 32
 FAR = 1e12  # a threshold beyond it is not drawn
@@ -32,17 +31,12 @@ def decide(server: Server) -> APIRouter:
         """The threshold, its target rate, leave-one-out scores of support photos and scores of recent ones."""
         now = await server.now()
         recognizer = now.enrolled()
-        threshold, promise = recognizer.threshold, recognizer.contents.promise
-        more = {
-            "thresholds": thresholds_json(recognizer),
-            "one_for_all": not promise.per_class,
-            "with_unknown": promise.with_unknown,
-        }
+        threshold, decision = recognizer.threshold, recognizer.contents.decision
+        more = {"with_unknown": recognizer.contents.promise.with_unknown}
 
         def shown() -> dict[str, Any]:
             asked = [each.answer.open_score for each in workspace.recent(now)]
-            drawn = [threshold.value, *(threshold.per_class or ())]
-            return histogram([each.score for each in recognizer.contents.decision.left_out], asked, drawn)
+            return histogram(decision.levelled(decision.left_out).tolist(), asked, threshold.value)
 
         return Json({**threshold.to_json(), **more, **await run_in_threadpool(shown)})
 
@@ -50,15 +44,12 @@ def decide(server: Server) -> APIRouter:
     async def threshold_preview(
         value: schemas.Score | None = None,
         max_false_unknown: schemas.Share | None = None,
-        per_class: bool | None = None,
         with_unknown: schemas.Share | None = None,
     ) -> Response:
         """What a change would do: nothing is saved."""
         now = await server.now()
         now.enrolled()
-        choice = schemas.NewThreshold(
-            value=value, max_false_unknown=max_false_unknown, per_class=per_class, with_unknown=with_unknown
-        )
+        choice = schemas.NewThreshold(value=value, max_false_unknown=max_false_unknown, with_unknown=with_unknown)
         _checked(choice)
         return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
 
@@ -73,13 +64,13 @@ def decide(server: Server) -> APIRouter:
 def _set_threshold(choice: schemas.NewThreshold, recognizer: Recognizer) -> list[Finding]:
     before = recognizer.contents.decision
     recognizer.set_threshold(**choice.model_dump())
-    moved = thresholds_moved(recognizer.classes, before, recognizer.classes, recognizer.contents.decision)
-    return [each for each in moved if each.kind != "thresholds kept"]  # which is about other classes
+    moved = threshold_moved(recognizer.classes, before, recognizer.classes, recognizer.contents.decision)
+    return [each for each in moved if each.kind != "threshold kept"]  # which is about other classes
 
 
-def histogram(support: Sequence[float], asked: Sequence[float], thresholds: Sequence[float]) -> dict[str, Any]:
-    """``range`` holds every score and every threshold that is not out of all reach."""
-    points = [*support, *asked, *(each for each in thresholds if abs(each) <= FAR)] or [0.0]
+def histogram(support: Sequence[float], asked: Sequence[float], threshold: float) -> dict[str, Any]:
+    """``range`` holds every score, and the threshold unless that is out of all reach."""
+    points = [*support, *asked, *([threshold] if abs(threshold) <= FAR else [])] or [0.0]
     low, high = min(points), max(points)
     pad = MARGIN * (high - low) or 0.5
     edges = np.linspace(low - pad, high + pad, BINS + 1)
@@ -90,5 +81,5 @@ def histogram(support: Sequence[float], asked: Sequence[float], thresholds: Sequ
 def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
     for_rate = any(each is not None for name, each in choice if name != "value")
     if (choice.value is not None) == for_rate:
-        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown`, `per_class`, `with_unknown`")
+        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown`, `with_unknown`")
     return choice

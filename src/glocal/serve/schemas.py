@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from glocal.recognizer.calibration.threshold import LEAST_SHARE
+from glocal.recognizer.decision import LEAST_SHARE
 
 Score = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]  # no open score is that far out
 Share = Annotated[float, Field(ge=LEAST_SHARE, le=1 - LEAST_SHARE, allow_inf_nan=False)]
@@ -24,7 +24,6 @@ class NewThreshold(_In):
 
     value: Score | None = None
     max_false_unknown: Share | None = None
-    per_class: bool | None = None
     with_unknown: Share | None = None  # what catching known unknowns may raise the share to
 
 
@@ -84,7 +83,7 @@ class ThresholdBody(BaseModel):
     expected: float | None
     interval: tuple[float, float] | None
     source: str
-    per_class: list[float] | None
+    levels: list[float]
     warnings: list[str]
     n_scores: int
     spread: float | None
@@ -96,16 +95,7 @@ class Histogram(BaseModel):
     recent: list[int]
 
 
-class ClassThreshold(BaseModel):
-    """Where "unknown" begins for photos nearest to this class; null where nothing is called unknown."""
-
-    name: str
-    value: float | None
-
-
 class ThresholdView(ThresholdBody):
-    thresholds: list[ClassThreshold]
-    one_for_all: bool  # what is computed for a target rate
     with_unknown: float | None
     histogram: Histogram
     range: tuple[float, float]
@@ -134,7 +124,6 @@ class ChangedBody(BaseModel):
 
 class Preview(BaseModel):
     value: float | None
-    thresholds: list[ClassThreshold]
     expected_false_unknown: float | None
     would_change: list[WouldChange]
     n_recent: int

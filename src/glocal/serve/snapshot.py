@@ -144,19 +144,16 @@ class Snapshot:
         """What another threshold would be and change, without changing it."""
         tried = copy.copy(self.enrolled())
         threshold = tried.set_threshold(**choice.model_dump())
-        thresholds = _thresholds(tried)
-        threshold_of = dict(zip(tried.classes, thresholds, strict=True))
-        left = tried.contents.decision.left_out
+        left = tried.contents.decision.levelled(tried.contents.decision.left_out)
         answers = [each.answer for each in recent]
-        labels = [UNKNOWN_NAME if each.open_score > threshold_of[each.nearest] else each.nearest for each in answers]
+        labels = [UNKNOWN_NAME if each.open_score > threshold.value else each.nearest for each in answers]
         for_rate = choice.value is None
         return {
             "value": threshold.value if math.isfinite(threshold.value) else None,
-            "thresholds": thresholds_json(tried),
             "expected_false_unknown": threshold.expected if for_rate else self._expected_share(threshold.value),
             "would_change": changes([each.query for each in recent], [each.label for each in answers], labels),
             "n_recent": len(recent),
-            "support_rejected": sum(each.score > thresholds[each.nearest] for each in left),
+            "support_rejected": int((left > threshold.value).sum()),
             "n_support": len(left),
         }
 
@@ -171,7 +168,7 @@ class Snapshot:
     def _rate_curve(self) -> list[tuple[float, float]]:
         """(value, share of known photos above it), values rising."""
         tried = copy.copy(self.enrolled())
-        thresholds = [tried.set_threshold(max_false_unknown=share, per_class=False) for share in RATES]
+        thresholds = [tried.set_threshold(max_false_unknown=share) for share in RATES]
         pairs = [(each.value, each.expected) for each in thresholds if each.expected is not None]
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 
@@ -206,17 +203,6 @@ def _labels(recognizer: Recognizer, queries: Sequence[Query]) -> list[str]:
 
 def _digests(bank: Bank) -> frozenset[str]:
     return frozenset(photo.digest for photo in bank.photos)
-
-
-def thresholds_json(recognizer: Recognizer) -> list[dict[str, Any]]:
-    """By class, in order."""
-    pairs = zip(recognizer.classes, _thresholds(recognizer), strict=True)
-    return [{"name": name, "value": value if math.isfinite(value) else None} for name, value in pairs]
-
-
-def _thresholds(recognizer: Recognizer) -> list[float]:
-    thresholds: list[float] = recognizer.contents.decision.limits(np.arange(len(recognizer.classes))).tolist()
-    return thresholds
 
 
 def _seen_json(recognizer: Recognizer) -> dict[str, Any]:

@@ -5,24 +5,32 @@ Known unknowns (``aside``) are part of every support that is tried here, when th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import NamedTuple
 
 import numpy as np
 
-from glocal.recognizer.calibration.threshold import LeftOut
-from glocal.recognizer.features import UNKNOWN, Features, Labels, class_means, join, spread
+from glocal.recognizer.features import UNKNOWN, Features, Labels, class_likeness, join, spread
 from glocal.recognizer.heads.head import Head, Scores
-from glocal.recognizer.support import Support
 
 ROUNDS = 32  # at most this many photos of a class are left out in turn: more hardly change a threshold
-CLASSES = 12  # classes that are scored as strangers to the rest, or with a single photo
-SINGLES, ASKED = 2, 4  # photos that a class is cut down to in turn, and photos asked about each
+CLASSES = 12  # classes that are scored as strangers to the rest
 FOLDS = 5  # parts of the known unknowns that are left out in turn
 FEW_PAIRS = 20_000  # photos x classes up to which leaving every photo out takes a moment
-ALIKE = 0.4  # what is usual between classes, for files that do not say
-ENOUGH = 3  # photos of a class from which on it can be cut down
 AT_ONCE = 1024  # photos asked about together: all of 10,000 classes against all classes would be gigabytes
+
+
+class LeftOut(NamedTuple):
+    """What a photo scores when its class is enrolled without it."""
+
+    label: int
+    shots: int  # photos that were left of the class
+    score: float  # open score
+    photo: int = 0  # its row in the support
+    nearest: int = 0  # the class it would have been given
+    parts: Mapping[str, float] = MappingProxyType({})  # of the open score
 
 
 @dataclass(frozen=True)
@@ -30,33 +38,22 @@ class Measured:
     """What was found out by trying."""
 
     left_out: tuple[LeftOut, ...] = ()  # each photo without itself
-    alone: tuple[LeftOut, ...] = ()  # photos of a class cut down to one photo, the other classes as they are
+    confirmed: tuple[LeftOut, ...] = ()  # further photos whose class a person confirmed
     strange: tuple[LeftOut, ...] = ()  # photos without their class: what unknown ones would score
     unknown: tuple[LeftOut, ...] = ()  # known unknowns, each without itself and its like
     own: float = 0.0  # mean score of photos that are enrolled: nothing is less unknown
-    alike: float = ALIKE  # mean cosine between classes
+    alike: float = 0.0  # mean cosine between classes
 
 
 class Trials:
-    """A support of which parts are enrolled in turn; what its photos have in common is found once, if the head can.
+    """A support of which parts are enrolled in turn; what its photos have in common is found once, if the head can."""
 
-    ``asked``: other views of the same photos, to be scored in their place.
-    """
-
-    def __init__(
-        self,
-        head: Head,
-        views: Features,
-        label: Labels,
-        *,
-        asked: Features | None = None,
-        aside: Features | None = None,
-    ) -> None:
+    def __init__(self, head: Head, views: Features, label: Labels, aside: Features | None = None) -> None:
         self.label, self.min_way = label, head.min_way
         every = views if aside is None or not head.takes_unknown else join([views, aside])
         self.aside = np.arange(len(views), len(every))
         self._class_of = np.concatenate([label, np.full(len(self.aside), UNKNOWN)])
-        self._enroll = head.trials(every, every if asked is None else asked)
+        self._enroll = head.trials(every, every)
 
     def scored(
         self, kept: Labels, classes: Labels, asked: Labels, shots: Labels | int, aside: Labels | None = None
@@ -82,14 +79,13 @@ def measure(
     changed: Collection[int] | None = None,
 ) -> Measured:
     """``before`` and ``changed`` as in ``left_out_scores``."""
-    trials, every = Trials(head, views, label, aside=aside), np.arange(len(label))
+    trials, every = Trials(head, views, label, aside), np.arange(len(label))
     return Measured(
-        tuple(left_out_scores(trials, before=before, changed=changed)),
-        tuple(single_photos(trials)),
-        tuple(strangers(trials)),
-        () if aside is None else tuple(unknown_scores(trials, head, views, aside)),
-        float(np.mean([each.score for each in trials.scored(every, label, spread(every, 64), 0)])),
-        _alike(views, label),
+        left_out=tuple(left_out_scores(trials, before=before, changed=changed)),
+        strange=tuple(strangers(trials)),
+        unknown=() if aside is None else tuple(unknown_scores(trials, head, views, aside)),
+        own=float(np.mean([each.score for each in trials.scored(every, label, spread(every, 64), 0)])),
+        alike=class_likeness(views.vec, label),
     )
 
 
@@ -117,18 +113,6 @@ def leave_one_out(trials: Trials, only: Collection[int] | None = None) -> list[L
         out = np.array([rows[r] for rows in turns if r < len(rows)])
         kept = np.delete(np.arange(len(label)), out)
         found += trials.scored(kept, label[kept], out, shots[label[out]] - 1)
-    return found
-
-
-def single_photos(trials: Trials) -> list[LeftOut]:
-    """What photos of a class with one photo score, from classes with more, each cut down to one in turn."""
-    label, found = trials.label, []
-    for c in spread(np.flatnonzero(np.bincount(label) >= ENOUGH), CLASSES).tolist():
-        rows = np.flatnonzero(label == c)
-        for keep in rows[:SINGLES].tolist():
-            kept = np.flatnonzero((label != c) | (np.arange(len(label)) == keep))
-            asked = spread(rows[rows != keep], ASKED)
-            found += trials.scored(kept, label[kept], asked, 1)
     return found
 
 
@@ -174,40 +158,9 @@ def left_out_scores(
     return [*before, *(leave_one_out(trials, changed) if changed else [])]
 
 
-def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
-    """Left-out scores of the classes whose photos are the same before and after, renumbered for ``new``."""
-    place = {id(bank): i for i, bank in enumerate(new.classes.values())}
-    banks = list(old.classes.values())
-    start_old, start_new = (np.cumsum([0, *each.shots]).tolist() for each in (old, new))
-    kept = []
-    for each in left:
-        label = place.get(id(banks[each.label]))
-        if label is not None:
-            photo = each.photo - start_old[each.label] + start_new[label]
-            nearest = place.get(id(banks[each.nearest]), label)  # a class that is gone can mislead nobody
-            kept.append(each._replace(photo=photo, label=label, nearest=nearest))
-    return kept
-
-
 def _rows(compared: Scores, photos: Labels, label: Labels, shots: Labels) -> list[LeftOut]:
     """Row i of the scores belongs to photo i, of class ``label[i]``."""
-    nearest = compared.logits.argmax(axis=1)
-    return [
-        LeftOut(
-            c,
-            n,
-            float(compared.open_score[i]),
-            photo,
-            int(nearest[i]),
-            {name: float(values[i]) for name, values in compared.parts.items()},
-        )
-        for i, (photo, c, n) in enumerate(zip(photos.tolist(), label.tolist(), shots.tolist(), strict=True))
-    ]
-
-
-def _alike(views: Features, label: Labels) -> float:
-    """Mean cosine between the mean vectors of different classes."""
-    mean = class_means(views.vec, label).astype(np.float64)
-    mean /= np.linalg.norm(mean, axis=1, keepdims=True).clip(1e-12)
-    n_way = len(mean)
-    return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
+    columns = (label, shots, compared.open_score.astype(float), photos, compared.logits.argmax(axis=1))
+    rows = zip(*(column.tolist() for column in columns), strict=True)
+    parts = [{name: float(values[i]) for name, values in compared.parts.items()} for i in range(len(label))]
+    return [LeftOut(*row)._replace(parts=own) for row, own in zip(rows, parts, strict=True)]

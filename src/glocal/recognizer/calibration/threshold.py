@@ -1,87 +1,165 @@
-"""Thresholds: the open score from which on a photo is called unknown, what it promises and how far to trust that."""
+r"""Where "unknown" begins: one threshold, from what the support says about itself.
+
+A photo scores less unknown when its class has more photos, and some classes score higher than others as a whole.  So
+the level of the nearest class is taken off every score.  For classes with :math:`K_c` photos, among them n left out,
+
+.. math:: \ell_c = \frac{n_c}{n_c + 15} D_c - f \ln K_c, \quad f = 0.3 \cdot \frac{g + (m - o)}{2}
+
+D is how far the left-out scores of a class lie above the mean m of all, o what enrolled photos score, and g how far
+strangers, photos without their class, score above o.  The threshold is
+
+.. math:: t = (1 - q)(\bar r + c S) + q Q, \quad c = z (0.86 + 0.075 z)(1 + 0.3 / N), \quad q = \frac{n a}{n a + 2.5}
+
+r are the n leave-one-out scores without the level of their class (each without its own share of it), S their standard
+deviation drawn towards what strangers show, a the target rate, z the normal quantile of 1 - a, N the number of classes
+and Q the quantile 1 - a of r, which counts the more the more scores lie beyond it.  The constants are fitted over
+thirteen domains of photos (``benchmarks/fit_threshold.py``); no unit of a score is among them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from statistics import NormalDist
+from typing import NamedTuple
 
-from glocal.common.errors import DataError, RecipeError
-from glocal.common.validation import check_record
+import numpy as np
+import numpy.typing as npt
 
-SOURCES = ("leave-one-out", "one photo", "score model", "mixed", "known unknowns", "user", "none")
-LEAST_SHARE = 1e-4
+from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured
+from glocal.recognizer.decision import Promise, Threshold, few_photos, nothing_known
 
-
-class LeftOut(NamedTuple):
-    """What a support photo scores when its class is enrolled without it, or otherwise than it is."""
-
-    label: int
-    shots: int  # photos that were left of the class
-    score: float  # open score
-    photo: int = 0  # its row in the support
-    nearest: int = 0  # the class it would have been given
-    parts: Mapping[str, float] = MappingProxyType({})  # of the open score
+Array = npt.NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Threshold:
-    """A photo is called unknown when its open score is above ``value``; ``inf`` calls nothing unknown.
+class Constants(NamedTuple):
+    """All that was fitted or chosen."""
 
-    With ``per_class`` it is held against the value of the class it is nearest to, and ``value`` is their mean.
+    fewest: int = 4  # leave-one-out scores, below which strangers decide
+    fall: float = 0.3  # of the level, per natural logarithm of the photos
+    own_level: float = 15.0  # scores of a class that weigh as much as those of all others
+    prior: float = 10.0  # scores that the spread of strangers weighs
+    gap_spread: float = 0.35  # spread to expect, in gaps
+    tail: tuple[float, float] = (0.86, 0.075)
+    few_classes: float = 0.3
+    beyond: float = 2.5  # scores beyond a quantile that make it count half
+    worth: tuple[float, float] = (12.0, 0.8)  # of the prediction interval: its weight, and the power of the photos
+    single_worth: float = 6.0
+    single_spread: float = 0.18  # of known photos beside single ones, in gaps
+    steps: int = 12  # target rates that are tried for known unknowns
+    shares: tuple[float, ...] = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
+    single: tuple[tuple[float, ...], ...] = (  # at each share: constant, spread of strangers, log classes, how alike
+        (1.2330, 0.1678, -0.0062, 0.1688),
+        (1.1361, 0.2484, -0.0105, 0.2311),
+        (1.0339, 0.3079, -0.0133, 0.2702),
+        (0.9813, 0.2857, -0.0120, 0.2338),
+        (0.9332, 0.1993, -0.0090, 0.1638),
+        (0.8984, 0.1150, -0.0058, 0.1136),
+    )
+
+
+FITTED = Constants()
+
+
+def compute_threshold(promise: Promise, shots: Sequence[int], measured: Measured) -> Threshold:
+    """The threshold for classes with so many photos each.
+
+    Known unknowns lower it, when the promise allows that, to where false and missed unknowns are fewest together.
     """
-
-    value: float
-    max_false_unknown: float  # what was asked for: the largest share of known photos that may be called unknown
-    expected: float | None  # that share over tasks like this one, None when nothing can be said
-    interval: tuple[float, float] | None  # 95 % of such tasks lie in it
-    source: str  # one of SOURCES
-    n_scores: int = 0  # leave-one-out scores it rests on
-    per_class: tuple[float, ...] | None = None  # one value per class
-    spread: float | None = None  # of known photos around the level of their class, the unit of probabilities
-    warnings: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        if self.source not in SOURCES:
-            raise RecipeError(f"the source of a threshold must be one of {', '.join(SOURCES)}, got {self.source!r}")
-        if math.isnan(self.value) or self.value == -math.inf:
-            raise RecipeError(f"a threshold must be a number, or inf to call nothing unknown, got {self.value}")
-        rest = (self.expected, self.spread, *(self.interval or ()), *(self.per_class or ()))
-        if not all(each is None or math.isfinite(each) for each in rest):
-            raise RecipeError("what belongs to a threshold must be finite, got a number that is not", code="not-finite")
-        for name in ("max_false_unknown", "expected", "interval"):
-            rate = getattr(self, name)
-            rates = rate if isinstance(rate, tuple) else (rate,)
-            if not all(each is None or 0 <= each <= 1 for each in rates):
-                raise RecipeError(f"{name} of a threshold must lie between 0 and 1, got {rate}", code="bad-rate")
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; an infinite threshold is written as None, because JSON has no infinity."""
-        fields = asdict(self)
-        return fields | {"value": self.value if math.isfinite(self.value) else None}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> Threshold:
-        """From what ``to_json`` gave; anything else is refused."""
-        if not isinstance(fields, dict) or not {"value", "max_false_unknown"} <= fields.keys() <= _FIELDS:
-            raise DataError(f"a threshold must be a table of {', '.join(sorted(_FIELDS))}, got {fields!r}")
-        check_record(cls, fields if fields["value"] is not None else fields | {"value": 0.0})
-        value = math.inf if fields["value"] is None else float(fields["value"])
-        lists = {n: tuple(fields[n]) for n in ("interval", "per_class", "warnings") if fields.get(n) is not None}
-        given: dict[str, Any] = {"expected": None, "interval": None, "source": "user", **fields}
-        return cls(**(given | {"value": value} | lists))
+    share, rule = promise.max_false_unknown, _Rule(shots, measured)
+    if not rule.source:
+        return nothing_known(share, [each.score for each in measured.unknown])
+    if promise.with_unknown is not None and measured.unknown:
+        unknown = _columns(measured.unknown)
+        score = unknown.score - rule.levels[unknown.nearest]
+        tried = np.linspace(share, max(promise.with_unknown, share), FITTED.steps).tolist()
+        share = min(tried, key=lambda each: round(each + float((score <= rule.at(each)).mean()), 9))
+    low, high = interval(share, rule.worth)
+    return Threshold(
+        rule.at(share),
+        promise.max_false_unknown,
+        share,
+        (low, high),
+        rule.source,
+        n_scores=rule.n,
+        levels=class_levels(shots, measured),
+        spread=rule.spread,
+        warnings=few_photos(shots, rule.source, high),
+    )
 
 
-_FIELDS = set(Threshold.__dataclass_fields__)
+def class_levels(shots: Sequence[int], measured: Measured) -> tuple[float, ...]:
+    """Of each class, around 0; empty where none differ."""
+    levels = _Rule(shots, measured).levels
+    return tuple(levels.tolist()) if levels.any() else ()
 
 
-def check_promise(share: float, name: str = "max_false_unknown") -> float:
-    """The share as it is, or a refusal: for less than ``LEAST_SHARE``, no number of photos would be enough."""
-    if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
-        raise RecipeError(
-            f"{name} must be a share between {LEAST_SHARE} and {1 - LEAST_SHARE} (0.05 is 5 %), "
-            f"got {share}; to call nothing unknown set the threshold itself"
-        )
-    return share
+def interval(share: float, worth: float) -> tuple[float, float]:
+    """95 % of what recognizers achieve, as a beta distribution around the share that so many photos would leave."""
+    drawn = np.random.default_rng(0).beta(share * worth, (1 - share) * worth, 4_000)
+    low, high = np.quantile(drawn, [0.025, 0.975])
+    return float(low), float(high)
+
+
+class _Columns(NamedTuple):
+    label: npt.NDArray[np.int64]
+    left: Array  # photos that were left of the class
+    score: Array
+    nearest: npt.NDArray[np.int64]
+
+
+def _columns(some: Sequence[LeftOut]) -> _Columns:
+    rows = [(each.label, max(each.shots, 1), each.score, each.nearest) for each in some]
+    label, left, score, nearest = np.array(rows, dtype=np.float64).reshape(-1, 4).T
+    return _Columns(label.astype(np.int64), left, score, nearest.astype(np.int64))
+
+
+class _Rule:
+    """The levels, and the threshold as a function of the target rate."""
+
+    def __init__(self, shots: Sequence[int], measured: Measured) -> None:
+        some, strange = _columns((*measured.left_out, *measured.confirmed)), _columns(measured.strange).score
+        self.source, self.n, self.way, self.spread = "", len(some.score), len(shots), 1.0
+        self.levels, self._strange, self._measured = np.zeros(self.way), strange, measured
+        self._gap = max(float(strange.mean()) - measured.own, 0.0) if len(strange) else 0.0
+        if self.n >= FITTED.fewest:
+            self.source = "leave-one-out"
+            self._learn(some, np.asarray(shots, dtype=np.float64))
+        elif len(strange):
+            self.source, self.n, self.worth = "one photo", 0, FITTED.single_worth
+            self.spread = self._gap * FITTED.single_spread or 1.0
+
+    def _learn(self, some: _Columns, shots: Array) -> None:
+        above = max(float(some.score.mean()) - self._measured.own, 0.0)
+        fall = FITTED.fall * (above + (self._gap if len(self._strange) else above)) / 2
+        score = some.score + fall * np.log(some.left)
+        centre = float(score.mean())
+        n = np.bincount(some.label, minlength=self.way)
+        total = np.bincount(some.label, score - centre, minlength=self.way)
+        levels = total / (n + FITTED.own_level) - fall * np.log(shots)
+        others = (total[some.label] - (score - centre)) / (n[some.label] - 1 + FITTED.own_level)
+        self._residual = score - others + levels.mean()  # each by the level that the others of its class give
+        self.levels = levels - levels.mean()
+        weight = FITTED.prior if len(self._strange) else 0.0
+        drawn = ((FITTED.gap_spread * self._gap) ** 2 + self._strange.var()) / 2 if weight else 0.0
+        self.spread = math.sqrt((self.n * self._residual.var() + weight * drawn) / (self.n + weight)) or 1.0
+        (weight, power), confirmed = FITTED.worth, len(self._measured.confirmed)
+        photos = float(some.left[: self.n - confirmed].mean()) + 1 if self.n > confirmed else float(shots.mean())
+        self.worth = weight * photos**power * self.way / (self.way + 1) + confirmed
+
+    def at(self, share: float) -> float:
+        if self.source == "one photo":
+            return self._single(share)
+        z, (linear, square) = NormalDist().inv_cdf(1 - share), FITTED.tail
+        factor = z * (linear + square * z) * (1 + FITTED.few_classes / self.way)
+        weight = self.n * share / (self.n * share + FITTED.beyond)
+        quantile = float(np.quantile(self._residual, 1 - share, method="median_unbiased"))
+        return (1 - weight) * (float(self._residual.mean()) + factor * self.spread) + weight * quantile
+
+    def _single(self, share: float) -> float:
+        """One photo per class: from how the classes look to each other, in gaps."""
+        if not self._gap:  # photos are as unknown to their own class as to others
+            return float(self._strange.max())
+        at = [float(np.interp(math.log(share), np.log(FITTED.shares), column)) for column in np.array(FITTED.single).T]
+        numbers = (1.0, float(self._strange.std()) / self._gap, math.log(self.way), self._measured.alike)
+        return self._measured.own + self._gap * float(np.dot(at, numbers))

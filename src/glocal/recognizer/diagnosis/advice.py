@@ -11,7 +11,7 @@ import numpy as np
 
 from glocal.common.errors import DataError
 from glocal.common.words import listed
-from glocal.recognizer.calibration.decision import Decision
+from glocal.recognizer.decision import Decision
 from glocal.recognizer.support import NEAR, Support, correlation
 
 ENOUGH = 5  # photos of a class from which on nothing is said
@@ -73,6 +73,15 @@ class Finding:
         )
 
     @classmethod
+    def unconfirmed(cls, n: int) -> Finding:
+        """Confirmed photos, after the classes changed."""
+        return cls(
+            "unconfirmed",
+            f"{n} confirmed photos no longer count, because the classes changed; `glocal check FILE LABELLED --learn` "
+            "counts them again",
+        )
+
+    @classmethod
     def by_hand(cls, value: float) -> Finding:
         """A threshold set by hand, after the classes changed."""
         return cls(
@@ -112,50 +121,30 @@ def advice(support: Support, decision: Decision) -> list[Finding]:
     return [*_near_duplicates(support), *_strays(support, decision), *_confusions(support, decision), *_few(support)]
 
 
-def thresholds_moved(
+def threshold_moved(
     names_before: Sequence[str], before: Decision, names: Sequence[str], after: Decision
 ) -> list[Finding]:
-    """What a change does to the classes that were there: which thresholds moved, by how much of a usual spread.
+    """What a change does to the classes that were there: how far the threshold moved beside their photos.
 
-    A new class and known unknowns move what every photo scores, and the thresholds with it.  What counts is how far a
-    threshold moved beside the photos of its class.
+    A new class and known unknowns move what every photo scores, and the threshold with it.
     """
-    if before.threshold.per_class is None or after.threshold.per_class is None:
-        old, new = before.threshold.value, after.threshold.value
-        if not (math.isfinite(old) and math.isfinite(new)) or abs(new - old) < MOVED * (after.threshold.spread or 1):
-            return []
-        return [Finding("threshold moved", f"the threshold moved from {old:.4g} to {new:.4g}")]
-    old_of = dict(zip(names_before, before.threshold.per_class, strict=True))
+    old, new = before.threshold.value, after.threshold.value
     old_mean, new_mean = _mean_scores(names_before, before), _mean_scores(names, after)
-    unit = after.threshold.spread or 1.0
-    shifts = {
-        name: (value - old_of[name] - (new_mean[name] - old_mean[name] if name in new_mean and name in old_mean else 0))
-        / unit
-        for name, value in zip(names, after.threshold.per_class, strict=True)
-        if name in old_of
-    }
-    moved = {name: shift for name, shift in shifts.items() if abs(shift) >= MOVED}
-    if not shifts:
+    if not (math.isfinite(old) and math.isfinite(new)) or set(names_before).isdisjoint(names):
         return []
-    if not moved:
-        return [Finding("thresholds kept", f"the thresholds of {len(shifts)} classes stayed where they were")]
-    ranked = sorted(moved.items(), key=lambda each: -abs(each[1]))
-    told = [f"{name!r} {'stricter' if shift < 0 else 'more lenient'} ({shift:+.1f})" for name, shift in ranked]
-    return [
-        Finding(
-            "thresholds moved",
-            f"{len(moved)} of {len(shifts)} thresholds moved (1 is how much known photos usually differ): "
-            f"{listed(told, SHOWN)}",
-            frozenset(moved),
-        )
-    ]
+    scored = [new_mean[name] - old_mean[name] for name in new_mean if name in old_mean]
+    shift = (new - old - (float(np.mean(scored)) if scored else 0.0)) / (after.threshold.spread or 1.0)
+    if abs(shift) < MOVED:
+        return [Finding("threshold kept", "beside the photos of the classes that were there the threshold is the same")]
+    which = "stricter" if shift < 0 else "more lenient"
+    return [Finding("threshold moved", f"the threshold is {which} ({shift:+.1f}; 1 is how much known photos differ)")]
 
 
 def _mean_scores(names: Sequence[str], decision: Decision) -> dict[str, float]:
     """What left-out photos score on average, for each class that has some."""
     scores: dict[str, list[float]] = {}
-    for each in decision.left_out:
-        scores.setdefault(names[each.label], []).append(each.score)
+    for each, score in zip(decision.left_out, decision.levelled(decision.left_out).tolist(), strict=True):
+        scores.setdefault(names[each.label], []).append(score)
     return {name: float(np.mean(found)) for name, found in scores.items()}
 
 

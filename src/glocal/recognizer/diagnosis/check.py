@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 from glocal.common.errors import DataError
 from glocal.common.words import nearest
 from glocal.recognizer.batches import Progress
+from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.diagnosis.rate import Rate
 from glocal.recognizer.photos.sources import Labelled, Unreadable, labelled_sources
 from glocal.recognizer.prediction import Prediction
@@ -17,6 +18,7 @@ from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME
 
 WORST = 10
+TARGETS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3)
 
 
 @dataclass(frozen=True)
@@ -30,9 +32,23 @@ class Checked:
         return self.answer.label == self.truth
 
     @property
-    def badness(self) -> float:
-        """How sure the recognizer was of something else: 0 for a right answer."""
-        return 0.0 if self.right else 1 - self.answer.probabilities[self.truth]
+    def sureness(self) -> float:
+        """How probable it called its answer."""
+        return self.answer.probability
+
+
+@dataclass(frozen=True)
+class Traded:
+    """What a target rate leads to on labelled pictures."""
+
+    target: float
+    threshold: float
+    false_unknown: Rate
+    caught: Rate
+
+    def to_json(self) -> dict[str, Any]:
+        rates = {"false_unknown": self.false_unknown.to_json(), "caught": self.caught.to_json()}
+        return {"target": self.target, "threshold": self.threshold, **rates}
 
 
 @dataclass(frozen=True)
@@ -41,6 +57,7 @@ class Check:
     pictures: tuple[Checked, ...]
     unreadable: tuple[Unreadable, ...]
     not_enrolled: Mapping[str, str]  # folder -> what is said about it
+    trade_off: tuple[Traded, ...] = ()  # one of each of ``TARGETS``
 
     @property
     def accuracy(self) -> Rate:
@@ -79,18 +96,23 @@ class Check:
     def worst(self, n: int = WORST) -> list[Checked]:
         """The wrong answers, the surest first."""
         wrong = [each for each in self.pictures if not each.right]
-        return sorted(wrong, key=lambda each: -each.badness)[:n]
+        return sorted(wrong, key=lambda each: -each.sureness)[:n]
 
     def to_json(self) -> dict[str, Any]:
         rates = ("accuracy", "named_right", "false_unknown", "caught")
         return {
             "pictures": len(self.pictures),
             **{name: getattr(self, name).to_json() for name in rates},
+            "trade_off": [each.to_json() for each in self.trade_off],
             "confusion": self.confusion(),
             "worst": [{"truth": each.truth, **each.answer.to_json()} for each in self.worst()],
             "not_enrolled": dict(self.not_enrolled),
             "unreadable": [vars(each) for each in self.unreadable],
         }
+
+    def above(self, threshold: float, *, known: bool) -> Rate:
+        """Pictures of enrolled classes, or of none, that another threshold would call unknown."""
+        return self._rate(lambda each: each.answer.open_score > threshold, known=known)
 
     def _rate(self, good: Callable[[Checked], bool], *, known: bool = True) -> Rate:
         some = [each for each in self.pictures if (each.truth != UNKNOWN_NAME) == known]
@@ -115,7 +137,35 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
         raise DataError(
             f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
         )
-    return found
+    return replace(found, trade_off=trade_off(recognizer, found))
+
+
+def trade_off(recognizer: Recognizer, found: Check) -> tuple[Traded, ...]:
+    """False and caught unknowns among the labelled pictures at each target rate; empty where no rate can be set."""
+    now = recognizer.contents
+    rows = []
+    for target in TARGETS:
+        threshold = compute_threshold(
+            replace(now.promise, max_false_unknown=target, with_unknown=None), now.support.shots, now.decision.measured
+        )
+        if threshold.expected is None:
+            return ()
+        false, caught = (found.above(threshold.value, known=known) for known in (True, False))
+        rows.append(Traded(target, threshold.value, false, caught))
+    return tuple(rows)
+
+
+def best_target(found: Check) -> float | None:
+    """The target rate with which false and missed unknowns are fewest together; None without labelled unknowns."""
+    rows = [each for each in found.trade_off if each.caught.n and each.false_unknown.n]
+    return min(rows, key=lambda each: each.false_unknown.value - each.caught.value).target if rows else None
+
+
+def learn(recognizer: Recognizer, found: Check) -> int:
+    """Let the labelled pictures of the classes join the leave-one-out scores; how many did."""
+    before = len(recognizer.contents.decision.measured.confirmed)
+    recognizer.confirm((each.answer, each.truth) for each in found.pictures)
+    return len(recognizer.contents.decision.measured.confirmed) - before
 
 
 def judged(classes: tuple[str, ...], filed: Sequence[str], answers: Iterable[Prediction | Unreadable]) -> Check:

@@ -9,14 +9,17 @@ from typing import Any
 
 import numpy as np
 
-from glocal.recognizer.calibration.decision import Decision
-from glocal.recognizer.calibration.threshold import LeftOut
+from glocal.recognizer.calibration.leave_one_out import LeftOut
+from glocal.recognizer.decision import Decision
 from glocal.recognizer.diagnosis.rate import Rate
 
 CHANCE = 1.3  # times what guessing would name right, up to which naming counts as guessing
 ENOUGH = 3  # photos of a class from which on naming no better than guessing is held against it
 MISSING = 1.0  # means over thirteen domains, counted and real: 71, 80 % (2 photos); 80, 83 (3); 86, 88 (5); 91, 91 (10)
 TELLING = 0.02  # difference between what was counted and what is expected that is worth saying
+MOST, SOME = 0.6, 0.3  # caught unknowns, from which on most are caught, or some
+BASIS = "if unknown things are as like your classes as these are like each other"
+LEVERS = "a higher target rate, more photos of each class, or known unknowns (--unknown DIR) catch more"
 BLIND = 2.0  # times the false unknowns, up to which catching unknown things counts as chance
 
 
@@ -42,9 +45,9 @@ class Outlook:
             false = "nothing is promised"
         else:
             low, high = self.false_unknown_interval
-            span = f"95 % of such recognizers: {100 * low:.1f} to {100 * high:.1f} %"
+            span = f"95 % prediction interval {100 * low:.1f} to {100 * high:.1f} %"
             false = f"{100 * self.false_unknown:.1f} % expected ({span})"
-        caught = "cannot be told yet" if self.caught is None else str(self.caught)
+        caught = "cannot be told yet" if self.caught is None else f"{self.caught}, {BASIS}"
         return [
             self.verdict,
             f"named right:          {named}",
@@ -64,9 +67,8 @@ def outlook(shots: Sequence[int], decision: Decision) -> Outlook:
     named = Rate(sum(each.nearest == each.label for each in left), len(left)) if left and len(shots) > 1 else None
     caught = None
     if strange:
-        limit = decision.limits(np.array([each.nearest for each in strange]))
-        score = np.array([each.score for each in strange])
-        caught = Rate(int((score > limit).sum()), len(strange), groups=len({each.label for each in strange}))
+        above = int((decision.levelled(strange) > threshold.value).sum())
+        caught = Rate(above, len(strange), groups=len({each.label for each in strange}))
     usable, verdict = _verdict(shots, named, caught, threshold.expected)
     return Outlook(named, _expected(named, left), threshold.expected, threshold.interval, caught, usable, verdict)
 
@@ -109,9 +111,15 @@ def _verdict(
     if weak:
         return True, (
             "usable for naming, but it hardly notices unknown things: the classes look as much like other things as "
-            "like themselves. Photos of other things (--unknown DIR) and more photos of each class help"
+            f"like themselves; {LEVERS}"
         )
-    return True, "usable"
+    if caught is None:
+        return True, "usable for naming; what it will catch cannot be told yet"
+    share = f"about {100 * caught.value:.0f} % of unknown things will be caught, {BASIS}"
+    if caught.value >= MOST:
+        return True, f"usable: {share}"
+    few = "many unknown things will be missed" if caught.value >= SOME else "most unknown things will be missed"
+    return True, f"usable for naming, but {few}: {share}; {LEVERS}"
 
 
 def _like_guessing(named: Rate, way: int) -> bool:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-import numpy as np
-
 from glocal.common.markup import Html, text
 from glocal.recognizer.diagnosis.check import Check, Checked, row_in_words
 from glocal.recognizer.photos.images import encoded
@@ -89,9 +87,8 @@ def left_out_confusion(who: Recognizer) -> dict[str, dict[str, int]]:
     """Every taught photo judged by the others: truth -> answer -> photos."""
     decision, names = who.contents.decision, who.classes
     found: dict[str, dict[str, int]] = {}
-    for each in decision.measured.left_out:
-        limit = float(decision.limits(np.array([each.nearest]))[0])
-        said = UNKNOWN_NAME if each.score > limit else names[each.nearest]
+    for each, score in zip(decision.left_out, decision.levelled(decision.left_out).tolist(), strict=True):
+        said = UNKNOWN_NAME if score > decision.threshold.value else names[each.nearest]
         row = found.setdefault(names[each.label], {})
         row[said] = row.get(said, 0) + 1
     return found

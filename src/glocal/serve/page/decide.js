@@ -10,7 +10,7 @@ const PAUSE = 120; // milliseconds without a movement before the server is asked
 const STEPS = 200;
 const find = (id) => document.getElementById(id);
 let now = null; // the threshold on the server, with histogram and range
-let wanted = null; // what the person is trying: {value} or {max_false_unknown, per_class, with_unknown}
+let wanted = null; // what the person is trying: {value} or {max_false_unknown, with_unknown}
 let preview = null; // what the server says about it
 let known = null; // version and recent photos `now` was read for
 let asking = new AbortController();
@@ -21,8 +21,6 @@ export function setUpDecide() {
   typed("threshold-value", (value) => attempt({ value }));
   typed("promise", (value) => tryRate({ max_false_unknown: value / 100 }));
   typed("with-unknown", (value) => tryRate({ with_unknown: value / 100 }));
-  find("per-class").addEventListener("change", () => tryRate({ per_class: true }));
-  find("one-for-all").addEventListener("change", () => tryRate({ per_class: false }));
   find("decide-discard").addEventListener("click", discard);
   find("decision").addEventListener("submit", save);
   new ResizeObserver(() => now && draw()).observe(find("chart"));
@@ -76,7 +74,6 @@ const isSaved = ({ value, ...wish }) =>
 /** The target rates on the server, also while the threshold is set by hand. */
 const savedRates = () => ({
   max_false_unknown: now.max_false_unknown,
-  per_class: !now.one_for_all,
   with_unknown: now.with_unknown ?? undefined,
 });
 
@@ -140,7 +137,6 @@ function show() {
   find("decide-summary").textContent = summary();
   showRate();
   showFacts();
-  showLimits();
   showChanges();
   draw();
 }
@@ -153,52 +149,16 @@ function rateShown() {
 
 function draw() {
   const candidate = wanted ? (preview?.value ?? null) : null;
-  const own = differing(shownLimits()).map((each) => each.value);
-  drawHistogram(find("chart"), { histogram: now.histogram, range: now.range, saved: now.value, candidate, own });
+  drawHistogram(find("chart"), { histogram: now.histogram, range: now.range, saved: now.value, candidate });
 }
-
-/** Of the wish as soon as the server has told, otherwise those that are saved. */
-function shownLimits() {
-  if (!wanted) return now.thresholds;
-  return "value" in wanted ? now.thresholds.map((each) => ({ ...each, value: wanted.value })) : (preview?.thresholds ?? []);
-}
-
-/** The thresholds, if they are not all the same one. */
-const differing = (some) => (new Set(some.map((each) => each.value)).size > 1 ? some : []);
 
 function showRate() {
   const byHand = wanted ? "value" in wanted : now.source === "user";
-  const perClass = wanted?.per_class ?? !now.one_for_all;
-  find("per-class").checked = !byHand && perClass;
-  find("one-for-all").checked = byHand || !perClass;
   find("with-unknown-field").hidden = !store.state.known_unknowns.length;
   const most = wanted?.with_unknown ?? now.with_unknown;
   if (document.activeElement !== find("with-unknown"))
     find("with-unknown").value = byHand || most === null ? "" : Number((100 * most).toPrecision(3));
 }
-
-function showLimits() {
-  const wish = new Map(wanted ? shownLimits().map((each) => [each.name, each.value]) : []);
-  const photos = new Map(store.state.classes.map((each) => [each.name, each.photos.length]));
-  find("limits-wish").hidden = !wanted;
-  find("limits-note").textContent = differing(now.thresholds).length
-    ? "A photo is held against the threshold of the class it is nearest to; a class with few photos has a careful one."
-    : "The same for all classes.";
-  find("limits").replaceChildren(
-    ...now.thresholds.map(({ name, value }) =>
-      h(
-        "tr",
-        {},
-        h("th", { scope: "row" }, name),
-        h("td", {}, String(photos.get(name) ?? "–")),
-        h("td", {}, shown(value)),
-        wanted ? h("td", {}, shown(wish.get(name) ?? null)) : null,
-      ),
-    ),
-  );
-}
-
-const shown = (value) => (value === null ? "none" : score(value));
 
 function summary() {
   if (wanted && "value" in wanted) return "Set by hand it has no target rate, and it stays when classes change.";
@@ -206,8 +166,7 @@ function summary() {
   if (now.value === null) return "Nothing is called unknown: there are too few photos to say where unknown begins.";
   if (now.source === "user")
     return "Set by hand: it has no target rate, and it stays when classes change, until you choose a rate again.";
-  const own = now.per_class ? " Each class has a threshold of its own; the line shows their mean." : "";
-  return target(now) + own;
+  return target(now);
 }
 
 function target({ max_false_unknown: most, with_unknown: raised }) {

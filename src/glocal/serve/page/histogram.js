@@ -8,8 +8,8 @@ const MIDDLE = 120;
 const ROOM = 96; // of a bar
 const TICKS = 5;
 
-/** values: {histogram, range, saved, candidate, own}; saved and candidate are scores or null, own those of classes. */
-export function drawHistogram(holder, { histogram, range, saved, candidate, own = [] }) {
+/** values: {histogram, range, saved, candidate}; saved and candidate are scores or null. */
+export function drawHistogram(holder, { histogram, range, saved, candidate }) {
   const width = Math.max(holder.clientWidth, 200);
   const [low, high] = range;
   const x = (value) => THUMB / 2 + ((Math.min(Math.max(value, low), high) - low) / (high - low || 1)) * (width - THUMB);
@@ -20,7 +20,7 @@ export function drawHistogram(holder, { histogram, range, saved, candidate, own 
     height: HEIGHT + 26,
     viewBox: `0 0 ${width} ${HEIGHT + 26}`,
     role: "img",
-    "aria-label": inWords(histogram, threshold, own),
+    "aria-label": inWords(histogram, threshold),
   });
   if (threshold !== null) {
     const edge = x(threshold);
@@ -36,8 +36,6 @@ export function drawHistogram(holder, { histogram, range, saved, candidate, own 
   );
   plot.append(svg("line", { class: "ground", x1: 0, x2: width, y1: MIDDLE, y2: MIDDLE }));
   plot.append(ticks(low, high, x));
-  for (const value of own)
-    plot.append(svg("line", { class: "own", x1: x(value), x2: x(value), y1: MIDDLE - ROOM, y2: MIDDLE + ROOM }));
   if (threshold !== null) plot.append(svg("line", { class: "limit", x1: x(threshold), x2: x(threshold), y1: 0, y2: HEIGHT }));
   holder.querySelector("svg")?.remove();
   holder.prepend(plot);
@@ -82,12 +80,9 @@ function niceStep(rough) {
   return [1, 2, 2.5, 5, 10].map((n) => n * size).find((step) => step >= rough) ?? rough;
 }
 
-function inWords({ edges, support, recent }, threshold, own) {
+function inWords({ edges, support, recent }, threshold) {
   const sum = (counts) => counts.reduce((total, n) => total + n, 0);
   const span = `scores from ${score(edges[0])} to ${score(edges.at(-1))}`;
-  const begins = own.length
-    ? `between ${score(Math.min(...own))} and ${score(Math.max(...own))}, by class`
-    : `at ${threshold === null ? "" : score(threshold)}`;
-  const line = threshold === null ? "nothing is called unknown" : `unknown begins ${begins}`;
+  const line = threshold === null ? "nothing is called unknown" : `unknown begins at ${score(threshold)}`;
   return `Histogram of the ${span}: ${sum(support)} taught photos above, ${sum(recent)} recent ones below; ${line}.`;
 }

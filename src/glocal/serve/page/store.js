@@ -7,7 +7,7 @@ import { complain, notice, withdrawOffers } from "./notices.js";
 const BEAT = 5000; // milliseconds between looks at the version while the page is visible
 
 const LEFT_OUT = ["unreadable", "duplicate"]; // findings about photos that were not taken: no check-up tells of them again
-const THRESHOLDS = ["thresholds moved", "threshold moved", "thresholds kept", "by hand"]; // and those about the change
+const THRESHOLDS = ["threshold moved", "threshold kept", "unconfirmed", "by hand"]; // and those about the change
 
 export const store = { state: null, review: null };
 const listeners = new Set();

@@ -1,15 +1,16 @@
-"""Thresholds from the support alone: the share that was promised comes out on photos drawn like it, in any unit."""
+"""Thresholds from the support alone: the target rate comes out on photos drawn like it, in any unit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from scipy import stats
 
-from glocal.recognizer.calibration.decision import Decision, Promise, compute_threshold, probabilities
-from glocal.recognizer.calibration.leave_one_out import Measured, measure
-from glocal.recognizer.calibration.limits import limits, student_quantile
-from glocal.recognizer.calibration.threshold import LeftOut
+from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, measure
+from glocal.recognizer.calibration.probability import probabilities
+from glocal.recognizer.calibration.threshold import compute_threshold
+from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
 from glocal.recognizer.features import Features, Labels
@@ -55,19 +56,22 @@ def false_shares(shots: list[int], promises: list[Promise], tasks: int) -> np.nd
     for _ in range(tasks):
         support, label, known, _ = task(rng, shots)
         measured, compared = measure(head, support, label), head.compare(head.enroll(support, label), known)
-        decisions = [Decision(compute_threshold(each, shots, measured)) for each in promises]
-        nearest = compared.logits.argmax(axis=1)
-        rates.append([(compared.open_score > each.limits(nearest)).mean() for each in decisions])
+        thresholds = [compute_threshold(each, shots, measured) for each in promises]
+        rates.append([called_unknown(compared, each).mean() for each in thresholds])
     return np.mean(rates, axis=0)
+
+
+def called_unknown(compared: Scores, threshold: Threshold) -> np.ndarray:
+    return threshold.levelled(compared.open_score, compared.logits.argmax(axis=1)) > threshold.value
 
 
 @pytest.mark.parametrize(
     ("shots", "promises"),
     [
-        (3, [Promise(0.1, True)]),
-        (5, [Promise(0.05, True), Promise(0.1, True), Promise(0.2, True)]),
-        (6, [Promise(0.1, False)]),  # one threshold for all
-        (10, [Promise(0.05, True), Promise(0.1, True)]),
+        (3, [Promise(0.1)]),
+        (5, [Promise(0.05), Promise(0.1), Promise(0.2)]),
+        (6, [Promise(0.1)]),
+        (10, [Promise(0.05), Promise(0.1)]),
     ],
 )
 def test_the_promised_share_comes_out_on_average(shots: int, promises: list[Promise]) -> None:
@@ -91,66 +95,64 @@ def test_few_classes_keep_a_large_promise(shots: list[int]) -> None:
     assert more == pytest.approx(0.3, abs=0.05)
 
 
-def test_student_quantiles_are_those_of_scipy() -> None:
-    for freedom in (3.0, 5.5, 14.0):
-        for share in (0.7, 0.9, 0.95, 0.98):
-            assert student_quantile(share, freedom) == pytest.approx(stats.t.ppf(share, freedom), rel=0.01)
-
-
 def test_another_unit_of_the_score_gives_the_same_decisions() -> None:
     support, label, _, _ = task(np.random.default_rng(1), [4] * WAY)
     one, other = (
         compute_threshold(Promise(0.1), [4] * WAY, measure(head, support, label))
         for head in (Nearest(), Nearest(7.0, -3.0))
     )
-    assert one.per_class is not None
-    assert other.per_class == pytest.approx([7 * value - 3 for value in one.per_class])
+    assert other.value == pytest.approx(7 * one.value - 3)
+    assert other.levels == pytest.approx([7 * level for level in one.levels])
     single = Features(support.vec[::4]), label[::4]
     one, other = (
         compute_threshold(Promise(0.1), [1] * WAY, measure(head, *single)) for head in (Nearest(), Nearest(7.0, -3.0))
     )
-    assert one.per_class is not None
-    assert other.per_class == pytest.approx([7 * value - 3 for value in one.per_class])
+    assert other.value == pytest.approx(7 * one.value - 3)
     assert one.source == "one photo"
 
 
-def test_a_new_class_with_one_photo_leaves_the_others_where_they_were_and_is_lenient_itself() -> None:
-    rng, head = np.random.default_rng(3), Nearest()
-    moved, own = [], []
-    for _ in range(30):
-        support, label, _, _ = task(rng, [8] * WAY)
-        before = limits([8] * 4, measure(head, support.rows(label < 4), label[label < 4]), 0.05)
-        keep = [*np.flatnonzero(label < 4).tolist(), int(np.flatnonzero(label == 4)[0])]
-        after = limits([8, 8, 8, 8, 1], measure(head, support.rows(keep), label[keep]), 0.05)
-        assert before is not None
-        assert after is not None
-        moved.append((after.per_class[:4] - before.per_class) / before.spread)
-        own.append(after.per_class[4] - after.per_class[:4].mean())
-    assert np.abs(np.mean(moved, axis=0)).max() < 0.15
-    assert np.mean(own) > 0
-
-
-def test_a_class_with_one_photo_among_eight_is_careful_for_itself() -> None:
-    rng, head, shots, lost, others = np.random.default_rng(2), Nearest(), [1, 8, 8, 8, 8], [], []
+def test_a_class_with_one_photo_among_eight_has_a_higher_level_and_leaves_the_others_their_rate() -> None:
+    rng, head, shots, others, levels = np.random.default_rng(2), Nearest(), [1, 8, 8, 8, 8], [], []
     for _ in range(60):
         support, label, known, truth = task(rng, shots)
-        decision = Decision(compute_threshold(Promise(0.1), shots, measure(head, support, label)))
+        threshold = compute_threshold(Promise(0.1), shots, measure(head, support, label))
         compared = head.compare(head.enroll(support, label), known)
-        nearest = compared.logits.argmax(axis=1)
-        unknown = compared.open_score > decision.limits(nearest)
-        lost.append(float((unknown & (nearest == 0))[truth == 0].mean()))  # by its own limit
-        others.append(float(unknown[truth > 0].mean()))
-    assert np.mean(lost) < 0.08
-    assert np.mean(others) == pytest.approx(0.1, abs=0.02)
+        others.append(float(called_unknown(compared, threshold)[truth > 0].mean()))
+        levels.append(threshold.levels)
+    assert np.mean(others) == pytest.approx(0.1, abs=0.03)
+    assert np.mean(levels, axis=0)[0] > np.mean(levels, axis=0)[1:].max()
+    assert np.sum(levels, axis=1) == pytest.approx(np.zeros(60), abs=1e-9)
 
 
-def test_a_wide_class_gets_a_higher_limit() -> None:
+def test_a_wide_class_gets_a_higher_level_the_more_photos_show_it() -> None:
     rng, head = np.random.default_rng(4), Nearest()
     centre = 3 * rng.standard_normal((2, DIM))
-    vec = np.concatenate([centre[0] + 0.3 * rng.standard_normal((8, DIM)), centre[1] + rng.standard_normal((8, DIM))])
-    found = limits([8, 8], measure(head, Features(vec), np.repeat([0, 1], 8)), 0.1)
-    assert found is not None
-    assert found.per_class[1] > found.per_class[0] + 0.5
+    wide = []
+    for shots in (3, 8, 20):
+        narrow = centre[0] + 0.3 * rng.standard_normal((shots, DIM))
+        vec = np.concatenate([narrow, centre[1] + rng.standard_normal((shots, DIM))])
+        measured = measure(head, Features(vec), np.repeat([0, 1], shots))
+        wide.append(compute_threshold(Promise(0.1), [shots] * 2, measured).levels[1])
+    assert 0 < wide[0] < wide[1] < wide[2]
+
+
+def test_confirmed_photos_move_the_threshold_to_where_they_lie_and_narrow_its_interval() -> None:
+    rng, head = np.random.default_rng(11), Nearest()
+    off, narrower = [], []
+    for _ in range(40):
+        support, label, known, _ = task(rng, [3] * WAY)
+        measured = measure(head, support, label)
+        compared = head.compare(head.enroll(support, label), known)
+        nearest, asked = compared.logits.argmax(axis=1), rng.permutation(100)
+        confirmed = tuple(LeftOut(i // 20, 3, float(compared.open_score[i]), 0, int(nearest[i])) for i in asked[:50])
+        before = compute_threshold(Promise(0.1), [3] * WAY, measured)
+        after = compute_threshold(Promise(0.1), [3] * WAY, replace(measured, confirmed=confirmed))
+        off.append([abs(called_unknown(compared, each)[asked[50:]].mean() - 0.1) for each in (before, after)])
+        assert before.interval is not None
+        assert after.interval is not None
+        narrower.append(after.interval[1] - after.interval[0] < before.interval[1] - before.interval[0])
+    assert all(narrower)
+    assert np.mean(off, axis=0)[1] < np.mean(off, axis=0)[0]
 
 
 def test_a_smaller_promise_is_a_higher_threshold_and_one_photo_promises_nothing() -> None:
@@ -170,10 +172,11 @@ def test_known_unknowns_lower_the_threshold_only_as_far_as_is_allowed() -> None:
     now = compute_threshold(Promise(0.05), [6] * WAY, measured)
     below = now.value - 0.02  # a little more known than the threshold asks for
     near = tuple(LeftOut(-1, 0, below, i, i % WAY) for i in range(10))
-    with_them = Measured(measured.left_out, measured.alone, measured.strange, near, measured.own)
+    near = tuple(each._replace(score=each.score + now.levels[each.nearest]) for each in near)
+    with_them = replace(measured, unknown=near)
     assert compute_threshold(Promise(0.05), [6] * WAY, with_them) == now
-    lower = compute_threshold(Promise(0.05, per_class=False, with_unknown=0.4), [6] * WAY, with_them)
-    assert lower.value < compute_threshold(Promise(0.05, per_class=False), [6] * WAY, with_them).value
+    lower = compute_threshold(Promise(0.05, with_unknown=0.4), [6] * WAY, with_them)
+    assert lower.value < compute_threshold(Promise(0.05), [6] * WAY, with_them).value
     assert lower.expected is not None
     assert 0.05 < lower.expected <= 0.4
 
@@ -181,11 +184,10 @@ def test_known_unknowns_lower_the_threshold_only_as_far_as_is_allowed() -> None:
 def test_the_largest_probability_is_the_answer() -> None:
     support, label, known, _ = task(np.random.default_rng(7), [5] * WAY)
     head = Nearest()
-    decision = Decision(compute_threshold(Promise(0.2), [5] * WAY, measure(head, support, label)))
+    threshold = compute_threshold(Promise(0.2), [5] * WAY, measure(head, support, label))
     compared = head.compare(head.enroll(support, label), known)
-    shares = probabilities(compared, decision)
-    best = compared.logits.argmax(axis=1)
-    answer = np.where(compared.open_score > decision.limits(best), WAY, best)
+    shares = probabilities(compared, threshold)
+    answer = np.where(called_unknown(compared, threshold), WAY, compared.logits.argmax(axis=1))
     assert (shares.argmax(axis=1) == answer).all()
     np.testing.assert_allclose(shares.sum(axis=1), 1)
     assert WAY in answer
