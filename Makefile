@@ -57,7 +57,7 @@ lint: $(READY)
 	$(BIN)/lint-imports
 
 # Speed and memory, as ratios within one run.  The other files there are studies that want photos or a folder to work in.
-SPEED := export many_classes prepared serve startup train_step vectors
+SPEED := many_classes prepared serve startup train_step vectors
 bench: $(READY)
 	for name in $(SPEED); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
