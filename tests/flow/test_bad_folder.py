@@ -33,7 +33,7 @@ def test_bad_pictures_are_named_or_left_out(glocal: Any, tmp_path: Path, monkeyp
     load = ImageFile.ImageFile.load
     monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: unpacked.append(image.size) or load(image))
     code, _, err = glocal(*command)
-    assert (code, "4 pictures" in err, "--skip-bad" in err) == (2, True, True)
+    assert (code, "4 images" in err, "--skip-bad" in err) == (2, True, True)
     assert all(str(folder / file) in err and reason in err for file, (_, reason) in BAD.items())
     assert (64, 48) in unpacked
     assert (30_000, 30_000) not in unpacked  # refused by its header: nobody's memory was at stake

@@ -140,7 +140,7 @@ def test_a_leak_ends_with_one(glocal: Any, tmp_path: Path) -> None:
     assert glocal("data", "prepare", "leaky", "--from", source)[0] == 0
     code, shown, _ = glocal("data", "verify", "leaky")
     assert code == 1
-    assert "✗ problem repeats  2 pictures make 1 group of equal ones across splits (1 in train and test)" in shown
+    assert "✗ problem repeats  2 images make 1 group of equal ones across splits (1 in train and test)" in shown
     assert "train/train0 #" in shown
     assert shown.endswith("leaky: 1 problem\n")
 
@@ -194,7 +194,7 @@ def test_what_the_user_can_mend(glocal: Any, home: Path, tmp_path: Path, monkeyp
     code, _, said = glocal("data", "show", source, "--split", "all", "--skip-bad", "-o", tmp_path / "sheet.png")
     assert (code, "bad.jpg" in said) == (0, True)
     code, shown, _ = glocal("data", "verify", "x", tmp_path / "x")
-    assert (code, "1 picture left out when preparing" in shown) == (0, True)
+    assert (code, "1 image left out when preparing" in shown) == (0, True)
 
 
 def test_stopped_by_ctrl_c_it_says_how_to_go_on(
@@ -255,7 +255,7 @@ def test_the_real_cifar_fs(glocal: Any, home: Path, cifar_fs: Path) -> None:
     across = [group.total() for group in groups if len(group) > 1]
     assert (len(within), sum(within), len(across), sum(across)) == (11, 22, 15, 30)
     for kind, counted in (("within", within), ("across", across)):
-        assert (verdict[kind]["groups"], verdict[kind]["pictures"]) == (len(counted), sum(counted))
+        assert (verdict[kind]["groups"], verdict[kind]["images"]) == (len(counted), sum(counted))
     assert CATALOGUE["cifar-fs"].repeats == (11, 15)
     for split in ("train", "val", "test"):
         assert open_dataset("cifar-fs", split).manifest == open_dataset(cifar_fs, split).manifest

@@ -62,7 +62,7 @@ def test_crops_are_windows_of_the_zero_padded_picture_at_every_place(
         assert found
         seen |= found
     assert seen == every
-    with refused("recipe", "augment.crop_size = 9 is more than pictures of 4 x 6 padded by 1 have"):
+    with refused("recipe", "augment.crop_size = 9 is more than images of 4 x 6 padded by 1 have"):
         Augment(crop_padding=1, crop_size=9)(images, seeded(3))
 
 
@@ -108,7 +108,7 @@ def test_rotate_one_uses_every_quarter_and_four_gives_whole_batches_upright_firs
 
 @pytest.mark.parametrize("rotate", ["one", "four"])
 def test_quarter_turns_need_square_pictures(rotate: str) -> None:
-    with refused("recipe", "square pictures, got 4 x 6"):
+    with refused("recipe", "square images, got 4 x 6"):
         Augment(rotate=rotate)(pictures(2, 4, 6), seeded(0))  # type: ignore[arg-type]
 
 

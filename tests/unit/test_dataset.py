@@ -85,7 +85,7 @@ def test_links_are_followed_and_loops_end(tmp_path: Path, tree: Tree) -> None:
         (lambda root: [shutil.rmtree(root), root.mkdir()], "no pictures and no class folders"),
         (lambda root: (root / "bird").mkdir(), "class 'bird' has no picture"),
         (lambda root: write_file(root / "bird" / "raw.cr2", b""), "class 'bird' has no picture"),
-        (lambda root: write_file(root / "bird" / "1.jpg", b""), "class 'bird' has no usable picture"),
+        (lambda root: write_file(root / "bird" / "1.jpg", b""), "class 'bird' has no usable image"),
         (lambda root: [(root / "cat").rename(root / "train"), (root / "dog").rename(root / "test")], "splits"),
     ],
 )
@@ -101,7 +101,7 @@ def test_bad_pictures_are_listed_up_to_eight_and_counted(tmp_path: Path, tree: T
     for i in range(11):
         write_file(root / "cat" / f"bad{i:02d}.jpg", b"nonsense")
     write_file(root / "cat" / "notes.txt", b"hello")
-    with refused("bad-pictures", "11 pictures", "bad07.jpg", "3 more", "--skip-bad"):
+    with refused("bad-pictures", "11 images", "bad07.jpg", "3 more", "--skip-bad"):
         ClassDataset.from_folder(pack(root))
     data = ClassDataset.from_folder(pack(root), skip_bad=True)
     assert (len(data), len(data.skipped)) == (5, 11)
@@ -146,7 +146,7 @@ def test_arrays_grey_names_and_refusals() -> None:
         (grey, [0, 1, 2, 0], ["a", "b"], "labels must be in 0..1, got 0..2"),
         (grey, ["a"] * 4, ["a", "b"], "whole numbers"),
         (grey, [0] * 4, ["a", "a"], "class_names must differ"),
-        (grey[:0], [], None, "has no pictures"),
+        (grey[:0], [], None, "has no images"),
         (grey[:, :4], [0] * 4, None, "at least 8 pixels, got 8x4"),
     ):
         with refused("data", words):

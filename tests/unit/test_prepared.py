@@ -183,7 +183,7 @@ def test_input_that_makes_no_data_set(tmp_path: Path) -> None:
     source = folders(tmp_path / "bad")
     for path in (source / "val" / "e").iterdir():
         path.write_bytes(b"x")
-    none_left(tmp_path, source, "class 'e' has no usable picture", skip_bad=True)
+    none_left(tmp_path, source, "class 'e' has no usable image", skip_bad=True)
     none_left(tmp_path, tmp_path / "absent", "there is no such file or folder")
     (tmp_path / "cut.zip").write_bytes(zipped(folders(tmp_path / "whole")).read_bytes()[:-40])
     none_left(tmp_path, tmp_path / "cut.zip", "neither a folder nor a zip or tar")

@@ -155,23 +155,23 @@ def pickled(**changed: object) -> dict[str, Any]:
 _BATCH = {"data": np.zeros((2, 3072), np.uint8), "fine_labels": [0, 1]}
 _OUTSIDE = {**_BATCH, "fine_labels": [0, 100]}
 WRONG: list[tuple[str, str, dict[str, Any]]] = [
-    ("mine", "there are 6 pictures and 5 labels", pickled(labels=["a"] * 5)),
+    ("mine", "there are 6 images and 5 labels", pickled(labels=["a"] * 5)),
     ("mine", "a label must be a name or a whole number from 0, got a NoneType", pickled(labels=[None] * 6)),
     ("mine", "a label must be a name or a whole number from 0, got a int", pickled(labels=[-1] * 6)),
     ("mine", "labels must be a list or an array, got a dict", pickled(labels={})),
-    ("mine", "it must hold pictures", {"train.pickle": {"a": 1}}),
+    ("mine", "it must hold images", {"train.pickle": {"a": 1}}),
     ("mine", "a dict with keys of text", {"train.pickle": {1: PIXELS}}),
-    ("mine", "features of a network are not pictures", pickled(data=np.zeros((6, 640), np.float32))),
+    ("mine", "features of a network are not images", pickled(data=np.zeros((6, 640), np.float32))),
     ("mine", "got uint8 (6, 8, 8)", pickled(data=PIXELS[..., 0])),
     ("mine", "each side must have at least 8 pixels", pickled(data=PIXELS[:, :4])),
     ("mine", "must hold their files as bytes, got a int", pickled(data=[5] * 6)),
     ("mine", "its content is not a picture", pickled(data=[b"no picture" * 200] * 6)),
     ("mine", "must list rows of its own in 0..5, got 6", pickled(data=PIXELS, class_dict={"a": [6]})),
     ("mine", "must list rows of its own", pickled(data=PIXELS, class_dict={"a": [0, 1], "b": [1]})),
-    ("mine", "picture 1 is in no class", pickled(data=PIXELS, class_dict={"a": [0]})),
-    ("mine", "needs one file of pictures, and here are 0", {"train_labels.pkl": {"labels": [1]}}),
+    ("mine", "image 1 is in no class", pickled(data=PIXELS, class_dict={"a": [0]})),
+    ("mine", "needs one file of images, and here are 0", {"train_labels.pkl": {"labels": [1]}}),
     ("mine", "needs one file of labels, and there are 0", {"train.pickle": {"data": PIXELS}}),
-    ("mine", "needs one file of pictures, and here are 2", {**pickled(), "other_train.pkl": pickled()["train.pickle"]}),
+    ("mine", "needs one file of images, and here are 2", {**pickled(), "other_train.pkl": pickled()["train.pickle"]}),
     ("mine", "'a' is in 'train' and again in 'test'", {**pickled(), "test.pickle": pickled()["train.pickle"]}),
     ("mini-imagenet", "'a' is not one of the classes", pickled()),
     ("cifar-fs", "has 64 classes, and here are 70", pickled(data=PIXELS[[0] * 70], labels=[*range(70)])),
@@ -196,7 +196,7 @@ def test_arrays_that_contradict_themselves_are_refused(
 def test_an_npz_that_holds_something_else_is_refused(tmp_path: Path) -> None:
     root = tmp_path / "in"
     for words, arrays in (
-        ("it must hold pictures", {"targets": np.arange(6)}),
+        ("it must hold images", {"targets": np.arange(6)}),
         ("features of a network", {"features": np.zeros((6, 640), np.float32)}),
         ("allow_pickle=False", {"images": PIXELS, "labels": np.array([None] * 6)}),
         ("its columns lie in a row", {"images": np.asfortranarray(PIXELS), "labels": np.arange(6)}),
@@ -226,13 +226,13 @@ def test_lists_that_do_not_fit_their_pictures_are_refused(tmp_path: Path) -> Non
     lists = "cifar-fs: data and splits/bertinetto"
     changed(lists, "splits/bertinetto/val.txt", "dragon\n", "there is no folder of class 'dragon'")
     csv = "mini-imagenet: images and csv"
-    changed(csv, "val.csv", "filename,label\nno.jpg,x\n", "line 2 names 'no.jpg', and there are 0 such pictures")
+    changed(csv, "val.csv", "filename,label\nno.jpg,x\n", "line 2 names 'no.jpg', and there are 0 such images")
     first = (tmp_path / "in" / "1" / "train.csv").read_text()
     changed(csv, "val.csv", first, "which is in train.csv already")
     birds, home = "cub: CUB_200_2011", "CUB_200_2011"
-    changed(birds, f"{home}/image_class_labels.txt", "1 1\n", "is not a picture of class None")
+    changed(birds, f"{home}/image_class_labels.txt", "1 1\n", "is not an image of class None")
     changed(birds, f"{home}/classes.txt", "1 Crow\n1 Owl\n", "a number of its own and a text")
-    changed(birds, f"{home}/images.txt", "1 ../../x.png\n", "is not a picture of class")
+    changed(birds, f"{home}/images.txt", "1 ../../x.png\n", "is not an image of class")
     divided = "mini-imagenet: class folders by split"
     changed(divided, "more/a/1.png", "x", "'more' is none of them")
     with refused("data", "bad\ufffd"):

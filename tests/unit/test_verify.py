@@ -71,11 +71,11 @@ def test_all_as_published(tmp_path: Path, good: dict[str, Rows]) -> None:
     verdict = verify(made(tmp_path / "toy", good), "toy")
     assert verdict.problems == 0
     assert {each.severity for each in verdict.findings} == {"ok"}
-    assert said(verdict, "counts")[0][1] == "train: 2 classes and 6 pictures, as published"
+    assert said(verdict, "counts")[0][1] == "train: 2 classes and 6 images, as published"
     assert said(verdict, "form") == [("ok", "8 px pickles: compare with pickles")]
     assert verdict.splits["test"].per_class == {"c": 3, "d": 3}
     plain = json.loads(json.dumps(verdict.to_json()))
-    assert plain["within"] == {"groups": 0, "pictures": 0, "mixed": 0, "by": {}, "examples": []}
+    assert plain["within"] == {"groups": 0, "images": 0, "mixed": 0, "by": {}, "examples": []}
     assert plain["problems"] == 0
 
 
@@ -89,8 +89,8 @@ def test_other_counts_are_problems(tmp_path: Path, good: dict[str, Rows]) -> Non
         ("problem", "Toy has no split called val"),
     ]
     assert said(verdict, "counts") == [
-        ("problem", "train: 2 classes and 5 pictures instead of 2 and 6 as published"),
-        ("problem", "train: not 3 pictures in 1 class: b (2)"),
+        ("problem", "train: 2 classes and 5 images instead of 2 and 6 as published"),
+        ("problem", "train: not 3 images in 1 class: b (2)"),
     ]
     assert verdict.problems == 4
     verdict = verify(made(tmp_path / "x", good, name="mine"), "toy")
@@ -105,8 +105,8 @@ def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> Non
     test[4] = ("d", train[4][1])
     verdict = verify(made(tmp_path / "toy", good), "toy")
     within, across = verdict.within, verdict.across
-    assert (within.groups, within.pictures, within.mixed, within.by) == (2, 4, 1, {"train": 2})
-    assert (across.groups, across.pictures, across.mixed, across.by) == (2, 5, 2, {"train and test": 2})
+    assert (within.groups, within.images, within.mixed, within.by) == (2, 4, 1, {"train": 2})
+    assert (across.groups, across.images, across.mixed, across.by) == (2, 5, 2, {"train and test": 2})
     shared = {frozenset((place.split, place.class_name) for place in group) for group in across.examples}
     assert shared == {
         frozenset({("train", "a"), ("train", "b"), ("test", "c")}),
@@ -114,8 +114,8 @@ def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> Non
     }
     (note, inside), (problem, outside) = said(verdict, "repeats")
     assert (note, problem) == ("note", "problem")  # one of each is published
-    assert "4 pictures make 2 groups of equal ones within splits (2 in train), 1 of them under different" in inside
-    assert "5 pictures make 2 groups of equal ones across splits (2 in train and test)" in outside
+    assert "4 images make 2 groups of equal ones within splits (2 in train), 1 of them under different" in inside
+    assert "5 images make 2 groups of equal ones across splits (2 in train and test)" in outside
     assert "; 1 were published" in outside
 
 
@@ -129,14 +129,14 @@ def test_shared_pictures_are_published_or_a_leak(tmp_path: Path, good: dict[str,
     assert said(verdict, "repeats")[1][0] == "note"  # as many as are published
     verdict = verify(made(tmp_path / "mine", good, name="mine"), "mine")
     assert [each.about for each in verdict.findings if each.severity == "problem"] == ["repeats"]
-    assert said(verdict, "counts")[0] == ("ok", "train: 2 classes and 6 pictures")
+    assert said(verdict, "counts")[0] == ("ok", "train: 2 classes and 6 images")
     assert (verdict.variant, said(verdict, "form")) == (None, [])
 
 
 def test_an_unknown_form_is_noted(tmp_path: Path, good: dict[str, Rows]) -> None:
     verdict = verify(made(tmp_path / "toy", good, variant="9px"), "toy")
     assert (verdict.variant, verdict.problems) == (None, 0)
-    assert said(verdict, "form") == [("note", "compare numbers only with those on these very pictures")]
+    assert said(verdict, "form") == [("note", "compare numbers only with those on these very images")]
 
 
 def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,7 @@ MARKS = {"ok": "✓", "note": "•", "problem": "✗"}
 
 @data.command("list")
 def list_(json: Json = False) -> None:
-    """Data sets by name: classes, pictures, source, terms, and what you have to do."""
+    """Data sets by name: classes, images, source, terms, and what you have to do."""
     from dataclasses import asdict
 
     from glocal.research.data.splits import CATALOGUE
@@ -104,28 +104,28 @@ def verify(
 @data.command("show")
 def show_(
     dataset: Annotated[str, typer.Argument(help="A data set by name, or a folder, zip or CSV of classes.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="The picture to write, a .png.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The image to write, a .png.")],
     classes: Annotated[int | None, typer.Option(min=1, help="How many classes, a row each; 5 if there are.")] = None,
-    per_class: Annotated[int, typer.Option(min=1, help="How many pictures of each.")] = 8,
+    per_class: Annotated[int, typer.Option(min=1, help="How many images of each.")] = 8,
     split: Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")] = "train",
-    seed: Annotated[int, typer.Option(min=0, help="Which classes and pictures.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Which classes and images.")] = 0,
     skip_bad: SkipBad = False,
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Draw a contact sheet: some pictures of some classes, with their names."""
+    """Draw a contact sheet: some images of some classes, with their names."""
     from glocal.research.data import open_dataset
     from glocal.research.report.contact_sheet import contact_sheet
 
     if out.suffix.lower() != ".png":
-        raise DataError(f"a contact sheet is a PNG picture, so its name must end in .png, got {out.name}")
+        raise DataError(f"a contact sheet is a PNG image, so its name must end in .png, got {out.name}")
     check_free(out, force)
-    pictures = open_dataset(dataset, split, skip_bad=skip_bad)
-    for bad in pictures.skipped:
+    images = open_dataset(dataset, split, skip_bad=skip_bad)
+    for bad in images.skipped:
         tell(f"left out {bad.where}: {bad.reason}")
-    names = contact_sheet(pictures, out, classes=classes, per_class=per_class, seed=seed)
-    plain = {"sheet": str(out), "dataset": pictures.name, "classes": names}
-    show(plain, as_json=json, otherwise=lambda: f"{out}: {', '.join(names)} of {pictures.name}")
+    names = contact_sheet(images, out, classes=classes, per_class=per_class, seed=seed)
+    plain = {"sheet": str(out), "dataset": images.name, "classes": names}
+    show(plain, as_json=json, otherwise=lambda: f"{out}: {', '.join(names)} of {images.name}")
 
 
 def _folder(name: str, instead: str) -> Path:
@@ -180,7 +180,7 @@ def _entry_lines(entry: Entry, here: str) -> str:
     images = " / ".join(f"{part.images:,}" for part in entry.parts.values())
     rows = {
         "classes": f"{classes} (train / val / test)",
-        "pictures": images,
+        "images": images,
         "from": f"{entry.source}; {entry.home}",
         "terms": entry.terms,
         "to do": entry.todo,
@@ -213,7 +213,7 @@ def _prepared_lines(target: Path, index: PreparedIndex) -> str:
     lines = [f"{target}: prepared from {index.packing}"]
     for split, record in index.splits.items():
         skipped = f", {len(record.skipped)} left out" if record.skipped else ""
-        lines.append(f"  {split:<6} {len(record.classes):>4} classes {record.total:>8,} pictures{skipped}")
+        lines.append(f"  {split:<6} {len(record.classes):>4} classes {record.total:>8,} images{skipped}")
     return "\n".join([*lines, f"Next: glocal data verify {index.name} {shlex.quote(str(target))}"])
 
 

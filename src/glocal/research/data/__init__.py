@@ -1,4 +1,4 @@
-"""Pictures by class, tasks drawn from them, and the maps a backbone made of them."""
+"""Images by class, tasks drawn from them, and the maps a backbone made of them."""
 
 from __future__ import annotations
 

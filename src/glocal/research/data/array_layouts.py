@@ -1,4 +1,4 @@
-"""The layouts in which pictures go around as arrays: pickles and npz files per split, and CIFAR-100's own batches."""
+"""The layouts in which images go around as arrays: pickles and npz files per split, and CIFAR-100's own batches."""
 
 from __future__ import annotations
 
@@ -25,52 +25,52 @@ from glocal.research.data.pickles import read_pickle
 from glocal.research.data.prepared_writer import Sample
 from glocal.research.data.splits import CIFAR100
 
-_EXTRA = ("train_phase_val", "train_phase_test")  # further pictures of training classes, in no published split
+_EXTRA = ("train_phase_val", "train_phase_test")  # further images of training classes, in no published split
 _WORDS = {
     "cache-pickle": "one pickle per split (image_data, class_dict)",
     "pickle": "one pickle per split (data, labels)",
     "array": "one npz per split",
-    "png": "one pickle of encoded pictures per split and one of labels",
+    "png": "one pickle of encoded images per split and one of labels",
 }
-_PICTURES = ("image_data", "images", "data", "features")
+_IMAGES = ("image_data", "images", "data", "features")
 _LABELS = ("labels", "fine_labels", "targets", "label_specific")
 _BLOCK = 16 << 20  # bytes of an npz that are read together
-_SAMPLED = 4  # pictures whose size is looked at
+_SAMPLED = 4  # images whose size is looked at
 _DAMAGE = (OSError, EOFError, ValueError, KeyError, NotImplementedError, zipfile.BadZipFile, zlib.error)
-Picture = NDArray[np.uint8] | bytes
+Image = NDArray[np.uint8] | bytes
 
 
 @dataclass(frozen=True)
 class _File:
-    """What one file holds: pictures, labels or both."""
+    """What one file holds: images, labels or both."""
 
     path: Path
-    kind: str | None = None  # "pickle", "cache-pickle", "array" or "png"; None when it has no pictures
-    n: int = 0  # pictures
-    pictures: Callable[[], Iterator[Picture]] = lambda: iter(())
+    kind: str | None = None  # "pickle", "cache-pickle", "array" or "png"; None when it has no images
+    n: int = 0  # images
+    images: Callable[[], Iterator[Image]] = lambda: iter(())
     labels: list[str] | None = None
     names: Mapping[str, str] | None = None  # label -> the name that the file gives beside it
 
     def part(self, labels: list[str]) -> Part:
-        """The pictures of the file with one label each."""
+        """The images of the file with one label each."""
         if self.n != len(labels):
             raise DataError(
-                f"{self.path}: every picture needs one label, but there are {self.n:,} pictures and {len(labels):,} "
+                f"{self.path}: every image needs one label, but there are {self.n:,} images and {len(labels):,} "
                 "labels; get the files that belong together"
             )
 
         def samples(wanted: Collection[str]) -> Iterator[Sample]:
             with _readable(self.path):
-                for i, (label, picture) in enumerate(zip(labels, self.pictures(), strict=True)):
+                for i, (label, image) in enumerate(zip(labels, self.images(), strict=True)):
                     if label in wanted:
-                        yield Sample(label, picture, f"{self.path}[{i}]")
+                        yield Sample(label, image, f"{self.path}[{i}]")
 
         return Part(Counter(labels), samples)
 
     def side(self) -> int | None:
-        """The side of its pictures, when the first few are squares of one size."""
+        """The side of its images, when the first few are squares of one size."""
         try:
-            few = [*islice(self.pictures(), _SAMPLED)]
+            few = [*islice(self.images(), _SAMPLED)]
             return common_side([(decode(each) if isinstance(each, bytes) else each).shape[:2] for each in few])
         except UnusableImage:
             return None
@@ -89,8 +89,8 @@ def cifar100_batches(root: Path) -> Content | None:
             raise DataError(f"{path}: a batch of CIFAR-100 must hold data (n, 3072) in uint8; copy it again")
         if wrong := set(labels) - {str(i) for i in range(len(CIFAR100))}:
             raise DataError(f"{path}: a fine label must be in 0..99, got {min(wrong)!r}; copy it again")
-        pictures = data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-        file = _File(path, "batches", len(data), partial(iter, pictures))
+        images = data.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+        file = _File(path, "batches", len(data), partial(iter, images))
         parts.append(file.part([CIFAR100[int(label)] for label in labels]))
     return Content("CIFAR-100's own batches", {WHOLE: joined(parts)}, "batches", 32)
 
@@ -127,18 +127,16 @@ def _split_of(path: Path) -> str | None:
 
 
 def _chosen(where: Path, files: list[_File]) -> _File:
-    """The one file of a split that has pictures, with its labels or those of the file that has no pictures."""
-    pictures = [file for file in files if file.kind is not None]
+    """The one file of a split that has images, with its labels or those of the file that has no images."""
+    images = [file for file in files if file.kind is not None]
     labels = [file for file in files if file.kind is None]
-    if len(pictures) != 1:
-        raise DataError(
-            f"{where}: a split needs one file of pictures, and here are {len(pictures)}; put one of them there"
-        )
-    if pictures[0].labels is not None:
-        return pictures[0]
+    if len(images) != 1:
+        raise DataError(f"{where}: a split needs one file of images, and here are {len(images)}; put one of them there")
+    if images[0].labels is not None:
+        return images[0]
     if len(labels) != 1:
-        raise DataError(f"{pictures[0].path}: it needs one file of labels, and there are {len(labels)}; copy it there")
-    return replace(pictures[0], labels=labels[0].labels, names=labels[0].names)
+        raise DataError(f"{images[0].path}: it needs one file of labels, and there are {len(labels)}; copy it there")
+    return replace(images[0], labels=labels[0].labels, names=labels[0].names)
 
 
 def _named(labels: dict[str, list[str]], files: Mapping[str, _File]) -> dict[str, list[str]]:
@@ -173,32 +171,30 @@ def _open(path: Path) -> _File:
         names = {str(label): name for name, label in _text_keys(content["catname2label"], path).items()}
     elif "label_specific_str" in content:
         names = {str(i): name for i, name in enumerate(_labels(content["label_specific_str"], path))}
-    key = next((each for each in _PICTURES if each in content), None)
+    key = next((each for each in _IMAGES if each in content), None)
     if key is None:
         if labels is None:
-            raise DataError(
-                f"{path}: it must hold pictures ({', '.join(_PICTURES)}) or labels; it has {[*content][:6]}"
-            )
+            raise DataError(f"{path}: it must hold images ({', '.join(_IMAGES)}) or labels; it has {[*content][:6]}")
         return _File(path, labels=labels, names=names)
-    pictures = content[key]
-    if isinstance(pictures, list | tuple) and pictures:
-        return _File(path, "png", len(pictures), partial(map, partial(_encoded, path), pictures), labels, names)
-    if not isinstance(pictures, np.ndarray):
-        raise DataError(f"{path}: pictures must be an array or a list, got a {type(pictures).__name__}")
-    _check_pixels(pictures.shape, pictures.dtype, path)
+    images = content[key]
+    if isinstance(images, list | tuple) and images:
+        return _File(path, "png", len(images), partial(map, partial(_encoded, path), images), labels, names)
+    if not isinstance(images, np.ndarray):
+        raise DataError(f"{path}: images must be an array or a list, got a {type(images).__name__}")
+    _check_pixels(images.shape, images.dtype, path)
     if "class_dict" in content:
-        labels = _by_class(_text_keys(content["class_dict"], path), len(pictures), path)
+        labels = _by_class(_text_keys(content["class_dict"], path), len(images), path)
     kind = "cache-pickle" if "class_dict" in content else "pickle"
-    return _File(path, kind, len(pictures), partial(iter, pictures), labels, names)
+    return _File(path, kind, len(images), partial(iter, images), labels, names)
 
 
 def _open_npz(path: Path) -> _File:
     with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-        key = next((each for each in _PICTURES if each in stored.files), None)
+        key = next((each for each in _IMAGES if each in stored.files), None)
         label_key = next((each for each in _LABELS if each in stored.files), None)
         labels = None if label_key is None else _labels(stored[label_key], path)
     if key is None:
-        raise DataError(f"{path}: it must hold pictures ({', '.join(_PICTURES)}); get the npz that has them")
+        raise DataError(f"{path}: it must hold images ({', '.join(_IMAGES)}); get the npz that has them")
     with _npy(path, key) as (_, shape, dtype):
         _check_pixels(shape, dtype, path)
     return _File(path, "array", shape[0], partial(_rows, path, key), labels)
@@ -216,7 +212,7 @@ def _npy(path: Path, name: str) -> Iterator[tuple[Any, tuple[int, ...], np.dtype
 
 
 def _rows(path: Path, name: str) -> Iterator[NDArray[np.uint8]]:
-    """The pictures of an npz by blocks: tieredImageNet's has 9.5 GB."""
+    """The images of an npz by blocks: tieredImageNet's has 9.5 GB."""
     with _npy(path, name) as (stream, shape, _):
         size = int(np.prod(shape[1:]))
         step = max(1, _BLOCK // size)
@@ -234,17 +230,17 @@ def _check_pixels(shape: tuple[int, ...], dtype: np.dtype[Any], path: Path) -> N
         or not shape[0]
     ):
         raise DataError(
-            f"{path}: pictures must be an array of uint8 (n, H, W, 3), got {dtype} {shape}; features of a network are "
-            "not pictures"
+            f"{path}: images must be an array of uint8 (n, H, W, 3), got {dtype} {shape}; features of a network are "
+            "not images"
         )
 
 
 def _encoded(path: Path, value: Any) -> bytes:
-    """The bytes of an encoded picture: OpenCV gives them as an array of uint8."""
+    """The bytes of an encoded image: OpenCV gives them as an array of uint8."""
     if isinstance(value, np.ndarray) and value.dtype == np.uint8 and value.ndim < 3:
         return value.tobytes()
     if not isinstance(value, bytes | memoryview):
-        raise DataError(f"{path}: a list of pictures must hold their files as bytes, got a {type(value).__name__}")
+        raise DataError(f"{path}: a list of images must hold their files as bytes, got a {type(value).__name__}")
     return bytes(value)
 
 
@@ -267,7 +263,7 @@ def _labels(values: Any, path: Path) -> list[str]:
 
 
 def _by_class(rows_of: Mapping[str, Any], n: int, path: Path) -> list[str]:
-    """One label per picture from the rows of each class."""
+    """One label per image from the rows of each class."""
     labels = [""] * n
     for name, rows in rows_of.items():
         for row in _labels(rows, path):
@@ -275,7 +271,7 @@ def _by_class(rows_of: Mapping[str, Any], n: int, path: Path) -> list[str]:
                 raise DataError(f"{path}: class {name!r} must list rows of its own in 0..{n - 1}, got {row}")
             labels[int(row)] = name
     if "" in labels:
-        raise DataError(f"{path}: picture {labels.index('')} is in no class; copy the file again")
+        raise DataError(f"{path}: image {labels.index('')} is in no class; copy the file again")
     return labels
 
 

@@ -21,12 +21,12 @@ GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
 
 @dataclass(frozen=True)
 class Augment:
-    """What training does to a picture, in this order: random crop, flip, colour jitter, rotation."""
+    """What training does to an image, in this order: random crop, flip, colour jitter, rotation."""
 
     crop_padding: int = 0  # pad by this many pixels on each side, then cut a random window ...
     crop_size: int | None = None  # ... of this side; None is the old size.  A smaller window trains faster
-    flip: bool = False  # left-right, for half of the pictures
-    rotate: Literal["none", "one", "four"] = "none"  # a random quarter turn per picture, or all four of each
+    flip: bool = False  # left-right, for half of the images
+    rotate: Literal["none", "one", "four"] = "none"  # a random quarter turn per image, or all four of each
     jitter: float = 0.0  # brightness, contrast and saturation each by a factor in [1 - jitter, 1 + jitter]
 
     def __post_init__(self) -> None:
@@ -40,23 +40,23 @@ class Augment:
             raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
 
     def source(self, preprocess: Preprocess) -> Preprocess:
-        """How pictures are prepared before: a random crop takes the picture as stored, border and all.
+        """How images are prepared before: a random crop takes the image as stored, border and all.
 
         ``resize`` and the centre crop after it are for evaluation, and for training that does not crop by itself.
-        A picture of another shape or size than the backbone's is still brought to it.
+        An image of another shape or size than the backbone's is still brought to it.
         """
         return replace(preprocess, resize=None) if self.crop_padding or self.crop_size else preprocess
 
     @property
     def copies(self) -> int:
-        """How many pictures come out for each that goes in."""
+        """How many images come out for each that goes in."""
         return 4 if self.rotate == "four" else 1
 
     def __call__(self, images: Tensor, generator: Generator) -> Tensor:
         """uint8 (B, 3, H, W) -> uint8 (B, 3, H', W'), the upright batch first of (4B, 3, H', W') when rotate is "four".
 
         H' = W' = crop_size, or H and W.  A switched-off part draws no random numbers.  Those that are drawn come from
-        ``generator``, which is on the CPU, whatever device the pictures are on.
+        ``generator``, which is on the CPU, whatever device the images are on.
         """
         if self.crop_padding or self.crop_size:
             images = random_crop(images, self.crop_padding, generator, self.crop_size)
@@ -73,27 +73,27 @@ class Augment:
 
 
 def random_crop(images: Tensor, padding: int, generator: Generator, size: int | None = None) -> Tensor:
-    """Zero-pad by ``padding`` and cut one window per picture, a square of side ``size`` or of the old size."""
+    """Zero-pad by ``padding`` and cut one window per image, a square of side ``size`` or of the old size."""
     n, _, h, w = images.shape
     height, width = (h, w) if size is None else (size, size)
     room = (h + 2 * padding - height, w + 2 * padding - width)
     if min(room) < 0:
-        raise RecipeError(f"augment.crop_size = {size} is more than pictures of {h} x {w} padded by {padding} have")
+        raise RecipeError(f"augment.crop_size = {size} is more than images of {h} x {w} padded by {padding} have")
     corner = torch.stack([torch.randint(free + 1, (n,), generator=generator) for free in room])
     return window(F.pad(images, [padding] * 4), corner, (height, width))
 
 
 def window(images: Tensor, corner: Tensor, size: tuple[int, int]) -> Tensor:
-    """Cut (B, C, h, w) out of (B, C, H, W), its upper left corner (2, B) given per picture."""
+    """Cut (B, C, h, w) out of (B, C, H, W), its upper left corner (2, B) given per image."""
     rows = corner[0].view(-1, 1, 1) + torch.arange(size[0]).view(1, -1, 1)  # (B, h, 1)
     columns = corner[1].view(-1, 1, 1) + torch.arange(size[1]).view(1, 1, -1)  # (B, 1, w)
-    picture = torch.arange(len(images)).view(-1, 1, 1)
-    rows, columns, picture = (index.to(images.device) for index in (rows, columns, picture))
-    return images.permute(0, 2, 3, 1)[picture, rows, columns].permute(0, 3, 1, 2)
+    image = torch.arange(len(images)).view(-1, 1, 1)
+    rows, columns, image = (index.to(images.device) for index in (rows, columns, image))
+    return images.permute(0, 2, 3, 1)[image, rows, columns].permute(0, 3, 1, 2)
 
 
 def shift(images: Tensor, down: int, right: int) -> Tensor:
-    """Move every picture, repeating its border."""
+    """Move every image, repeating its border."""
     reach = max(abs(down), abs(right))
     if not reach:
         return images
@@ -103,10 +103,10 @@ def shift(images: Tensor, down: int, right: int) -> Tensor:
 
 
 def turn(images: Tensor, quarters: Tensor) -> Tensor:
-    """Rotate picture b by quarters[b] * 90 degrees; pictures must be square."""
+    """Rotate image b by quarters[b] * 90 degrees; images must be square."""
     h, w = images.shape[-2:]
     if h != w:
-        raise RecipeError(f"quarter turns need square pictures, got {h} x {w}")
+        raise RecipeError(f"quarter turns need square images, got {h} x {w}")
     out, quarters = images.clone(), quarters.to(images.device)
     for k in (1, 2, 3):
         out[quarters == k] = images[quarters == k].rot90(k, (-2, -1))
@@ -114,7 +114,7 @@ def turn(images: Tensor, quarters: Tensor) -> Tensor:
 
 
 def colour_jitter(images: Tensor, strength: float, generator: Generator) -> Tensor:
-    """Brightness, contrast, saturation: blend with black, with the mean grey, with the grey picture."""
+    """Brightness, contrast, saturation: blend with black, with the mean grey, with the grey image."""
     factor = 1 + strength * (2 * torch.rand(3, len(images), 1, 1, 1, generator=generator) - 1)
     factor, weight = factor.to(images.device), torch.tensor(GREY, device=images.device).view(1, 3, 1, 1)
     x = (images.float() * factor[0]).clamp(0, 255)

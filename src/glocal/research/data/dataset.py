@@ -1,8 +1,8 @@
-"""Pictures by class, in an order and with an identity that come from the pictures alone.
+"""Images by class, in an order and with an identity that come from the images alone.
 
-Digest of a picture = sha256 of its shape and RGB pixels.  Pictures of a class are ordered by digest, classes by the
-sha256 over their pictures' digests, and the manifest is the sha256 over those.  File names, class names and layout do
-not enter.  So a folder, a zip, a CSV and an array of the same pictures give the same picture at every index, and one
+Digest of an image = sha256 of its shape and RGB pixels.  Images of a class are ordered by digest, classes by the
+sha256 over their images' digests, and the manifest is the sha256 over those.  File names, class names and layout do
+not enter.  So a folder, a zip, a CSV and an array of the same images give the same image at every index, and one
 seed draws the same tasks from all of them.
 """
 
@@ -27,7 +27,7 @@ from glocal.research.data.lists import list_csv
 
 @dataclass(frozen=True, eq=False)
 class ClassDataset:
-    """n pictures of several classes; picture i belongs to class ``classes[label[i]]``.  Build it with ``from_...``."""
+    """n images of several classes; image i belongs to class ``classes[label[i]]``.  Build it with ``from_...``."""
 
     name: str
     source: ImageSource
@@ -35,50 +35,50 @@ class ClassDataset:
     label: NDArray[np.int64]  # (n,) ascending
     position: NDArray[np.int64]  # (n,) row in the source
     digest: NDArray[np.uint8]  # (n, 32) content digests, ascending within a class
-    manifest: str  # hex; equal manifests = the same pictures in the same classes
-    skipped: tuple[BadImage, ...] = ()  # pictures of the source left out on request
-    ignored: int = 0  # files of the source that do not claim to be pictures
+    manifest: str  # hex; equal manifests = the same images in the same classes
+    skipped: tuple[BadImage, ...] = ()  # images of the source left out on request
+    ignored: int = 0  # files of the source that do not claim to be images
 
     def __len__(self) -> int:
         return len(self.label)
 
     def image(self, i: int) -> Pixels:
-        """Decoded pixels (H, W, 3) of picture i."""
+        """Decoded pixels (H, W, 3) of image i."""
         return self.source.read(int(self.position[i]))
 
     def same_image(self, i: int) -> Pixels:
-        """``image(i)``, refused when it is no longer the picture that was there when the data set was opened."""
+        """``image(i)``, refused when it is no longer the image that was there when the data set was opened."""
         image = self.image(i)
         if content_digest(image) != self.digest[i].tobytes():
-            message = f"picture {self.where(i)} changed since the data set was opened; open it again"
+            message = f"image {self.where(i)} changed since the data set was opened; open it again"
             raise DataError(message, code="picture-changed")
         return image
 
     def where(self, i: int) -> str:
-        """File, zip entry or array row of picture i."""
+        """File, zip entry or array row of image i."""
         return self.source.where(int(self.position[i]))
 
     def members(self, c: int) -> NDArray[np.int64]:
-        """Indices of the pictures of class c."""
+        """Indices of the images of class c."""
         if not 0 <= c < len(self.classes):
             raise DataError(f"class must be in 0..{len(self.classes) - 1} for data set {self.name!r}, got {c}")
         low, high = np.searchsorted(self.label, [c, c + 1])
         return np.arange(low, high)
 
     def distinct(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Of these pictures of one class, ascending, the first of each content."""
+        """Of these images of one class, ascending, the first of each content."""
         first, digest = np.ones(len(members), bool), self.digest[members]
         first[1:] = (digest[1:] != digest[:-1]).any(1)  # equal digests are neighbours
         return members[first]
 
     @property
     def duplicates(self) -> int:
-        """How many pictures repeat another one of their class."""
+        """How many images repeat another one of their class."""
         return len(self) - sum(len(self.distinct(self.members(c))) for c in range(len(self.classes)))
 
     @property
     def counts(self) -> NDArray[np.int64]:
-        """(classes,) pictures per class."""
+        """(classes,) images per class."""
         return np.bincount(self.label, minlength=len(self.classes))
 
     def subset(self, class_names: Iterable[str], *, name: str | None = None) -> ClassDataset:
@@ -109,9 +109,9 @@ class ClassDataset:
     def from_folder(
         cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
     ) -> ClassDataset:
-        """Pictures in class folders; ``inside`` names the folder that holds them, when ``path`` holds others too.
+        """Images in class folders; ``inside`` names the folder that holds them, when ``path`` holds others too.
 
-        Files that are no pictures are counted, hidden files are not.
+        Files that are no images are counted, hidden files are not.
         """
         root = Path(path)
         return _build(list_classes(root, inside=inside), name or root.resolve().name, root / inside, skip_bad)
@@ -160,16 +160,16 @@ def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> Cl
     """``root`` is what the digests are kept for."""
     outcomes = digest_all(listing.source, root)
     if not outcomes:
-        raise DataError(f"data set {name!r} has no pictures; give at least one per class")
+        raise DataError(f"data set {name!r} has no images; give at least one per class")
     bad = tuple(outcome for outcome in outcomes if isinstance(outcome, BadImage))
     if bad and not skip_bad:
-        message = f"data set {name!r} has {len(bad)} pictures that cannot be used; {bad_pictures(bad)}"
+        message = f"data set {name!r} has {len(bad)} images that cannot be used; {bad_pictures(bad)}"
         raise DataError(message, code="bad-pictures")
     good = {i: outcome for i, outcome in enumerate(outcomes) if isinstance(outcome, bytes)}
     names = [listing.class_of[i] for i in good]
     if empty := sorted(set(listing.class_of) - set(names)):
         raise DataError(
-            f"data set {name!r}: class {empty[0]!r} has no usable picture (the first bad one is {bad[0].where}: "
+            f"data set {name!r}: class {empty[0]!r} has no usable image (the first bad one is {bad[0].where}: "
             f"{bad[0].reason}); add some or remove the class"
         )
     digest = np.frombuffer(b"".join(good.values()), dtype=np.uint8).reshape(-1, 32)
@@ -187,7 +187,7 @@ def in_content_order(
     skipped: tuple[BadImage, ...] = (),
     ignored: int = 0,
 ) -> ClassDataset:
-    """Order pictures (n,) of classes ``names`` (n,) by content alone and hash what results."""
+    """Order images (n,) of classes ``names`` (n,) by content alone and hash what results."""
     rows: dict[str, list[int]] = {}
     for row, class_name in enumerate(names):
         rows.setdefault(class_name, []).append(row)

@@ -1,6 +1,6 @@
-"""The identity of a picture: the hash of its pixels.
+"""The identity of an image: the hash of its pixels.
 
-Digests are kept in the cache, so that a folder opens fast the second time.  A picture whose file changed, or that has
+Digests are kept in the cache, so that a folder opens fast the second time.  An image whose file changed, or that has
 no kept digest, is decoded again.
 """
 
@@ -31,7 +31,7 @@ TRUSTED_AFTER = 2_000_000_000  # ns: a younger file may change again without a c
 
 
 class BadImage(NamedTuple):
-    """A picture that cannot be used."""
+    """An image that cannot be used."""
 
     where: str
     reason: str
@@ -46,7 +46,7 @@ def content_digest(image: Pixels) -> bytes:
 
 
 def digest_all(source: ImageSource, root: Path | None = None) -> list[bytes | BadImage]:
-    """The digest of every picture, or the reason why it has none; digests of pictures below ``root`` are kept."""
+    """The digest of every image, or the reason why it has none; digests of images below ``root`` are kept."""
     if root is None:
         return _decode_all(source, range(len(source)))
     kept, started = _load(root), time.time_ns()
@@ -65,7 +65,7 @@ def digest_all(source: ImageSource, root: Path | None = None) -> list[bytes | Ba
 
 
 def digest_file(root: Path) -> Path:
-    """The file with the digests of all pictures below ``root``, a folder, CSV or zip."""
+    """The file with the digests of all images below ``root``, a folder, CSV or zip."""
     return cache_dir() / "digests" / f"{hashlib.sha256(os.fsencode(root.absolute())).hexdigest()[:32]}.json"
 
 

@@ -1,7 +1,7 @@
 """Which images form task i: a pure function of (labels, spec, seed, i).
 
-Tasks name images by their index in a ClassDataset.  That index comes from picture content, so a task list means the
-same pictures however the data is packed.
+Tasks name images by their index in a ClassDataset.  That index comes from image content, so a task list means the
+same images however the data is packed.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class EpisodeSpec:
 
     @property
     def shot_range(self) -> tuple[int, int]:
-        """The fewest and the most support pictures per class."""
+        """The fewest and the most support images per class."""
         return (self.shot, self.shot) if isinstance(self.shot, int) else self.shot
 
 
@@ -90,8 +90,8 @@ class EpisodeSampler:
     """``sampler[i]`` never depends on worker count, epoch or what was drawn before.
 
     ``rows`` restricts it to a part of the images.  ``mirror=True`` also draws support for the unknown classes;
-    support and queries stay those of ``mirror=False``.  A picture that a class holds twice is drawn as one: a query
-    must never be the support picture itself.
+    support and queries stay those of ``mirror=False``.  An image that a class holds twice is drawn as one: a query
+    must never be the support image itself.
     """
 
     def __init__(
@@ -221,7 +221,7 @@ class TaskList(Sequence[Draw]):
         return needed
 
     def fingerprint(self) -> str:
-        """Results carry this: equal fingerprints were measured on the same pictures in the same roles."""
+        """Results carry this: equal fingerprints were measured on the same images in the same roles."""
         digest = hashlib.sha256(self.manifest.encode())
         for draw in self.draws:
             for part in (draw.support, draw.support_label, draw.query, draw.query_label):
@@ -246,7 +246,7 @@ class TaskList(Sequence[Draw]):
 
     @classmethod
     def load(cls, path: str | Path, dataset: ClassDataset) -> TaskList:
-        """Read a task list back; refuses one that was drawn from other pictures or altered since."""
+        """Read a task list back; refuses one that was drawn from other images or altered since."""
 
         def refuse(reason: str) -> DataError:
             return DataError(f"{path} is not a task list of this glocal: {reason}; draw it anew with --save-tasks")
@@ -258,7 +258,7 @@ class TaskList(Sequence[Draw]):
         record = parsed(_TaskFile, content, refuse)
         if record.manifest != dataset.manifest:
             raise DataError(
-                f"task list {path} was drawn from other pictures (manifest {record.manifest[:12]}) than "
+                f"task list {path} was drawn from other images (manifest {record.manifest[:12]}) than "
                 f"{dataset.name} holds (manifest {dataset.manifest[:12]}); draw a new one from this data",
                 code="other-data",
             )
@@ -310,7 +310,7 @@ class _Task(Record):
         if self.mirror_support is not None:
             lengths += [(len(mirror), self.mirror_support_label), (len(self.query), self.mirror_query_label)]
         if any(label is None or len(label) != n for n, label in lengths):
-            raise ValueError("a task has another number of labels than of pictures")
+            raise ValueError("a task has another number of labels than of images")
         arrays = {
             name: np.array(value) for name, value in self.model_dump(exclude={"drawn"}, exclude_none=True).items()
         }

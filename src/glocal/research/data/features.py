@@ -1,7 +1,7 @@
 """The feature bank: every image through the backbone once, its map kept on disk for the next call.
 
-A bank is named by everything its numbers depend on.  Every picture is compared with its digest while it is encoded, so
-that a map cannot get under the name of another picture.  A bank is a folder of the cache:
+A bank is named by everything its numbers depend on.  Every image is compared with its digest while it is encoded, so
+that a map cannot get under the name of another image.  A bank is a folder of the cache:
 
     maps.npy   (n, C, H, W) float32: row i is the map of dataset image i
     done.bin   n bytes: 1 where the row is there
@@ -72,11 +72,11 @@ class Pooled:
         return f"means of {self.encoder.fingerprint()}"
 
 
-def is_large(encoder: Encoder, pictures: int, device: torch.device | str) -> bool:
+def is_large(encoder: Encoder, images: int, device: torch.device | str) -> bool:
     """Whether a bank of so many maps is beyond what is kept for the sake of methods that need more than means."""
     side = encoder.preprocess.size
     with torch.inference_mode():
-        return pictures * 4 * encoder(torch.zeros(1, 3, side, side, device=device)).numel() > MAPS_UP_TO
+        return images * 4 * encoder(torch.zeros(1, 3, side, side, device=device)).numel() > MAPS_UP_TO
 
 
 class FeatureBank:
@@ -121,7 +121,7 @@ class FeatureBank:
         device: torch.device | str = "cpu",
         progress: Progress | None = None,
     ) -> FeatureBank:
-        """Open the bank of these weights, pictures, preprocessing and view; encode what is wanted and missing.
+        """Open the bank of these weights, images, preprocessing and view; encode what is wanted and missing.
 
         ``wanted`` are dataset indices (all when None), e.g. ``tasks.images()``; ``folder`` is where banks live.
         """

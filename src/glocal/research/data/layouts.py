@@ -1,4 +1,4 @@
-"""The layouts in which pictures go around as files: class folders, lists of classes, a CSV per split, CUB-200-2011."""
+"""The layouts in which images go around as files: class folders, lists of classes, a CSV per split, CUB-200-2011."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from glocal.research.data.lists import csv_rows
 from glocal.research.data.prepared_writer import Sample
 
 SPLITS = ("train", "val", "test")
-WHOLE = ""  # the split of pictures that are not divided
+WHOLE = ""  # the split of images that are not divided
 SPLIT_OF = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _DATA = (".csv", ".pkl", ".pickle", ".npz")
 _CUB = ("images.txt", "image_class_labels.txt", "classes.txt")
-_SAMPLED = 4  # pictures whose size is looked at
+_SAMPLED = 4  # images whose size is looked at
 
 
 @dataclass(frozen=True)
 class Part:
-    """Pictures of one split: how many each class has, and a stream of those of some classes."""
+    """Images of one split: how many each class has, and a stream of those of some classes."""
 
     counts: Mapping[str, int]
     samples: Callable[[Collection[str]], Iterator[Sample]]
@@ -36,7 +36,7 @@ class Content:
     words: str
     parts: Mapping[str, Part]  # by split, or WHOLE
     kind: str  # "files", "pickle", "cache-pickle", "array", "png" or "batches"
-    side: int | None  # pixels, when the pictures looked at are squares of one size
+    side: int | None  # pixels, when the images looked at are squares of one size
 
 
 def inner_folder(root: Path) -> Path:
@@ -51,7 +51,7 @@ def inner_folder(root: Path) -> Path:
 
 
 def listed_classes(root: Path) -> Content | None:
-    """CIFAR-FS: ``data/<class>/pictures`` and ``splits/bertinetto/{train,val,test}.txt``, each a list of classes."""
+    """CIFAR-FS: ``data/<class>/images`` and ``splits/bertinetto/{train,val,test}.txt``, each a list of classes."""
     home = root / "splits" / "bertinetto"
     if not (root / "data").is_dir() or not (home / "train.txt").is_file():
         return None
@@ -60,7 +60,7 @@ def listed_classes(root: Path) -> Content | None:
         classes = set(_lines(home / f"{split}.txt"))
         if missing := sorted(classes - set(class_of.values())):
             raise DataError(
-                f"{home / split}.txt: there is no folder of class {missing[0]!r}; get the pictures of the list"
+                f"{home / split}.txt: there is no folder of class {missing[0]!r}; get the images of the list"
             )
         parts[split] = _files({path: name for path, name in class_of.items() if name in classes})
     return Content("class folders and lists of classes", parts, "files", _side([*class_of]))
@@ -76,14 +76,14 @@ def cub(root: Path) -> Content | None:
         path, name = root / "images" / file, names.get(labels.get(number, ""))
         if not path.is_file() or ".." in file or name != path.parent.name:
             raise DataError(
-                f"{root / _CUB[0]}: {file!r} is not a picture of class {name!r} below images; copy all of it again"
+                f"{root / _CUB[0]}: {file!r} is not an image of class {name!r} below images; copy all of it again"
             )
         class_of[str(path)] = name
     return Content("CUB's folders and lists", {WHOLE: _files(class_of)}, "files", _side([*class_of]))
 
 
 def csv_per_split(root: Path) -> Content | None:
-    """``{train,val,test}.csv`` of filename and label, in ``root`` or one folder below, and the pictures they list."""
+    """``{train,val,test}.csv`` of filename and label, in ``root`` or one folder below, and the images they list."""
     lists = [path for path in [*root.glob("*.csv"), *root.glob("*/*.csv")] if path.stem.lower() in SPLIT_OF]
     if len(lists) < 2:
         return None
@@ -98,17 +98,17 @@ def csv_per_split(root: Path) -> Content | None:
             paths = paths if len(paths) < 2 else [path for path in paths if Path(path).parent.name == row.label]
             if len(paths) != 1:
                 raise DataError(
-                    f"{table}: line {row.line} names {row.filename!r}, and there are {len(paths)} such pictures"
+                    f"{table}: line {row.line} names {row.filename!r}, and there are {len(paths)} such images"
                 )
             if (earlier := seen.setdefault(paths[0], table)) is not table or paths[0] in class_of:
                 raise DataError(f"{table}: line {row.line} names {row.filename!r}, which is in {earlier.name} already")
             class_of[paths[0]] = row.label
         parts[split] = _files(class_of)
-    return Content("pictures and a CSV per split", parts, "files", _side([*seen]))
+    return Content("images and a CSV per split", parts, "files", _side([*seen]))
 
 
 def class_folders(root: Path) -> Content | None:
-    """``<class>/pictures``, or ``{train,val,test}/<class>/pictures``."""
+    """``<class>/images``, or ``{train,val,test}/<class>/images``."""
     tops = sorted(top_folders(root))
     divided = {SPLIT_OF[name.lower()]: name for name in tops if name.lower() in SPLIT_OF and top_folders(root / name)}
     if len(divided) < 2:  # one alone may be a class: "train" is one of CIFAR-100

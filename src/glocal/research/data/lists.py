@@ -1,4 +1,4 @@
-"""Lists of pictures: CSV rows ``filename,label``."""
+"""Lists of images: CSV rows ``filename,label``."""
 
 from __future__ import annotations
 
@@ -25,9 +25,7 @@ def list_csv(path: Path) -> Listing:
     first_seen: dict[tuple[str, str], int] = {}
     for row in csv_rows(text, str(path)):
         if (earlier := first_seen.setdefault((row.filename, row.label), row.line)) != row.line:
-            raise DataError(
-                f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every picture once"
-            )
+            raise DataError(f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every image once")
     source = FileSource([str(path.parent / filename) for filename, _ in first_seen])
     return Listing(source, [label for _, label in first_seen], 0)
 
@@ -60,7 +58,7 @@ def csv_rows(text: str, where: str) -> list[Row]:
     except csv.Error as error:
         raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error
     if not rows:
-        raise DataError(f"{where}: no rows; it must hold one row filename,label per picture")
+        raise DataError(f"{where}: no rows; it must hold one row filename,label per image")
     return rows
 
 

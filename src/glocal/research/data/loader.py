@@ -26,7 +26,7 @@ class ImageLoader:
     """``loader(indices)`` gives uint8 (B, 3, size, size).  The number of workers never changes the result.
 
     Workers are threads: Pillow and numpy release the interpreter while they decode and resize.  ``verify`` refuses a
-    picture whose content changed since the data set was opened.
+    image whose content changed since the data set was opened.
     """
 
     def __init__(self, dataset: ClassDataset, preprocess: Preprocess, *, workers: int = 2, verify: bool = False):
@@ -37,7 +37,7 @@ class ImageLoader:
             return self._stack(list(pool.map(self._one, indices.tolist())))
 
     def hold(self, indices: npt.NDArray[np.int64]) -> Tensor | ReadThrough:
-        """The pictures for training, which asks for each of them many times: the same pixels either way.
+        """The images for training, which asks for each of them many times: the same pixels either way.
 
         They are decoded once and stay in memory.  Those of a prepared data set that would take more than ``HELD_UP_TO``
         bytes are read through the memory map, each whenever it is asked for.
@@ -73,7 +73,7 @@ def on_device(images: Tensor, device: torch.device) -> Tensor:
 
 
 class ReadThrough:
-    """Row i is picture ``indices[i]``, read when it is asked for."""
+    """Row i is image ``indices[i]``, read when it is asked for."""
 
     def __init__(self, loader: ImageLoader, indices: npt.NDArray[np.int64]) -> None:
         self._loader, self._indices = loader, indices
@@ -87,13 +87,13 @@ class ReadThrough:
 
 Indices = npt.NDArray[np.int64]
 
-BATCH = 32  # of ResNet-12 at 32 pixels as fast as 128 on a CPU, and little is filled up for few pictures
-AT_ONCE = BATCH * 288**2  # pixels that go through a backbone at once: larger pictures go a few at a time
+BATCH = 32  # of ResNet-12 at 32 pixels as fast as 128 on a CPU, and little is filled up for few images
+AT_ONCE = BATCH * 288**2  # pixels that go through a backbone at once: larger images go a few at a time
 
 
 @dataclass(frozen=True)
 class View:
-    """A fixed change of the picture before it is encoded: maps cannot be flipped or cropped afterwards."""
+    """A fixed change of the image before it is encoded: maps cannot be flipped or cropped afterwards."""
 
     flip: bool = False
     down: int = 0
@@ -107,7 +107,7 @@ PLAIN = View()
 
 
 def views(n: int, size: int) -> list[View]:
-    """The first n of: plain, flipped, then shifts by an eighth of the picture, flipped in turn."""
+    """The first n of: plain, flipped, then shifts by an eighth of the image, flipped in turn."""
     step = max(1, size // 8)
     shifts = [(0, 0), (step, step), (-step, -step), (step, -step), (-step, step)]
     most = [View(flip, down, right) for down, right in shifts for flip in (False, True)]
@@ -117,7 +117,7 @@ def views(n: int, size: int) -> list[View]:
 
 
 def at_once(preprocess: Preprocess, batch_size: int) -> int:
-    """Of ``batch_size`` pictures, how many go through a backbone together: all of them in the usual sizes."""
+    """Of ``batch_size`` images, how many go through a backbone together: all of them in the usual sizes."""
     return max(1, min(batch_size, AT_ONCE // preprocess.size**2))
 
 

@@ -51,7 +51,7 @@ def prepare(
     """Write the prepared form of the data set ``name`` to ``target``, which must not exist.
 
     ``source`` is a folder, a zip or a tar.  ``seed`` and ``shares`` as for ``recognise``.  ``skip_bad`` leaves out
-    pictures that cannot be used instead of refusing them.
+    images that cannot be used instead of refusing them.
     """
     target, source = Path(target).absolute(), Path(source)
     work = work_folder(target)

@@ -35,11 +35,11 @@ Count = Annotated[int, Field(ge=1)]
 
 class PreparedSplit(Record):
     classes: list[str]  # in content order
-    counts: list[Count]  # pictures per class
+    counts: list[Count]  # images per class
     manifest: Hash
-    bytes: Count  # of the pictures
-    tables: Hash  # sha256: hashing the pictures would take as long as reading them
-    skipped: tuple[BadImage, ...] = ()  # pictures left out on request
+    bytes: Count  # of the images
+    tables: Hash  # sha256: hashing the images would take as long as reading them
+    skipped: tuple[BadImage, ...] = ()  # images left out on request
 
     @property
     def total(self) -> int:
@@ -58,7 +58,7 @@ class PreparedIndex(Record):
 
 
 class MappedImages:
-    """Pictures of a memory-mapped file; another process that is handed them maps the file itself."""
+    """Images of a memory-mapped file; another process that is handed them maps the file itself."""
 
     def __init__(self, path: Path, begin: NDArray[np.int64], side: NDArray[np.int64]) -> None:
         self._path, self._begin, self._side = path, begin, side
@@ -118,7 +118,7 @@ def open_prepared(folder: str | Path, split: str) -> ClassDataset:
 
 
 def read_tables(home: Path, split: str, record: PreparedSplit) -> dict[str, NDArray[Any]]:
-    """The tables of a split, refused when they or the pictures are not what was written."""
+    """The tables of a split, refused when they or the images are not what was written."""
     path = home / f"{split}.{TABLES}"
     try:
         content, size = path.read_bytes(), (home / f"{split}.{IMAGES}").stat().st_size

@@ -1,4 +1,4 @@
-"""One split written as its pictures come: the pictures go to disk at once, 70 bytes of each stay in memory."""
+"""One split written as its images come: the images go to disk at once, 70 bytes of each stay in memory."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from glocal.research.data.dataset import in_content_order
 from glocal.research.data.digests import BadImage, content_digest
 from glocal.research.data.prepared import IMAGES, TABLES, MappedImages, PreparedSplit
 
-MAX_UNPACKED = 128 * 128  # pixels: larger pictures that come as files stay files, or photos would fill any disk
+MAX_UNPACKED = 128 * 128  # pixels: larger images that come as files stay files, or photos would fill any disk
 
 
 class Sample(NamedTuple):
-    """A picture on its way in: pixels (H, W, 3) in uint8, a file's bytes, or why there are none."""
+    """An image on its way in: pixels (H, W, 3) in uint8, a file's bytes, or why there are none."""
 
     class_name: str
-    picture: NDArray[np.uint8] | bytes | UnusableImage
+    image: NDArray[np.uint8] | bytes | UnusableImage
     where: str  # file, member or row a person would look for
 
 
@@ -54,8 +54,8 @@ def write_split(
                 skipped.append(BadImage(printable(bad.where), printable(bad.reason)))
                 continue
             height, width, _ = pixels.shape
-            as_file = isinstance(sample.picture, bytes) and height * width > MAX_UNPACKED
-            file.write(sample.picture if as_file else pixels.data)  # type: ignore[arg-type]
+            as_file = isinstance(sample.image, bytes) and height * width > MAX_UNPACKED
+            file.write(sample.image if as_file else pixels.data)  # type: ignore[arg-type]
             begin.append(file.tell())
             side.extend((0, 0) if as_file else (height, width))
             digests += content_digest(pixels)
@@ -65,10 +65,10 @@ def write_split(
         file.flush()
         os.fsync(file.fileno())
     if not seen:
-        raise DataError(f"split {split!r} has no pictures; give at least one per class")
+        raise DataError(f"split {split!r} has no images; give at least one per class")
     if empty := sorted(seen - set(names)):
         raise DataError(
-            f"split {split!r}: class {empty[0]!r} has no usable picture (the first bad one is {skipped[0].where}: "
+            f"split {split!r}: class {empty[0]!r} has no usable image (the first bad one is {skipped[0].where}: "
             f"{skipped[0].reason}); add some or remove the class"
         )
     tables = {"begin": np.array(begin), "side": np.array(side).reshape(-1, 2)}
@@ -94,12 +94,12 @@ def write_split(
 
 
 def _pixels(sample: Sample) -> Pixels:
-    picture, where = sample.picture, sample.where
-    if isinstance(picture, UnusableImage):
-        raise picture
-    if isinstance(picture, bytes):
-        return decode(picture, name=where)
-    if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
-        raise UnusableImage(where, f"pixels must be uint8 (H, W, 3), got {picture.dtype} {picture.shape}; convert them")
-    check_side(picture.shape[0], picture.shape[1], where)
-    return np.ascontiguousarray(picture)
+    image, where = sample.image, sample.where
+    if isinstance(image, UnusableImage):
+        raise image
+    if isinstance(image, bytes):
+        return decode(image, name=where)
+    if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] != 3:
+        raise UnusableImage(where, f"pixels must be uint8 (H, W, 3), got {image.dtype} {image.shape}; convert them")
+    check_side(image.shape[0], image.shape[1], where)
+    return np.ascontiguousarray(image)

@@ -47,7 +47,7 @@ class Recognised:
     dataset: str  # "mini-imagenet", "cifar-fs", ... or the given own name
     words: str  # the layout
     splits: Mapping[str, Callable[[], Iterator[Sample]]]
-    counts: Mapping[str, int]  # pictures per split
+    counts: Mapping[str, int]  # images per split
     variant: str = "own"  # which known variant of the pixels
 
 

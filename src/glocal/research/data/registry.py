@@ -73,7 +73,7 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     where = f"no folder {name} here or below GLOCAL_DATA ({home or 'not set'})"
     if str(name) in CATALOGUE:
         message = (
-            f"the pictures of {name} are not there: {where}; set GLOCAL_DATA to the folder that has {name} in it, or "
+            f"the images of {name} are not there: {where}; set GLOCAL_DATA to the folder that has {name} in it, or "
             f"make it with glocal data prepare {name} --from PATH --out DIR"
         )
     else:
@@ -87,7 +87,7 @@ def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
         return opener(split)
     if "skip_bad" not in inspect.signature(opener).parameters:
         raise DataError(
-            f"data set {name!r} cannot leave out bad pictures: its function does not take skip_bad; open it without",
+            f"data set {name!r} cannot leave out bad images: its function does not take skip_bad; open it without",
             code="skip-bad",
         )
     return opener(split, skip_bad=True)
@@ -124,7 +124,7 @@ def _open_file(file: Path, split: str, skip_bad: bool) -> ClassDataset:
     if file.suffix.lower() == ".csv":
         if split != "all":
             raise DataError(
-                f"{file} is one list of pictures, so there is no split {split!r}; use --split all, or divide it with "
+                f"{file} is one list of images, so there is no split {split!r}; use --split all, or divide it with "
                 "glocal data prepare",
                 code="no-such-split",
             )

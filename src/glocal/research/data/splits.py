@@ -71,9 +71,9 @@ def check_disjoint(splits: Mapping[str, Iterable[str]]) -> None:
 
 
 def check_apart(a: ClassDataset, b: ClassDataset) -> list[tuple[str, str]]:
-    """Refuse two splits that share a class; return (where in a, where in b) of every picture that both hold.
+    """Refuse two splits that share a class; return (where in a, where in b) of every image that both hold.
 
-    Shared pictures are for a warning only: CIFAR-FS itself has a few.
+    Shared images are for a warning only: CIFAR-FS itself has a few.
     """
     if shared := sorted(set(a.classes) & set(b.classes)):
         raise DataError(
@@ -115,11 +115,11 @@ class SplitSize:
 
 @dataclass(frozen=True)
 class Variant:
-    """A form in which the pictures go around."""
+    """A form in which the images go around."""
 
     words: str
     consequence: str  # for comparing numbers
-    side: int | None = None  # pixels of every picture, None when they differ
+    side: int | None = None  # pixels of every image, None when they differ
 
 
 @dataclass(frozen=True)
@@ -129,15 +129,15 @@ class Entry:
     name: str
     title: str
     parts: Mapping[str, SplitSize]
-    size: str  # of the pictures, in words
+    size: str  # of the images, in words
     source: str  # project or paper
     home: str  # public page
     terms: str
     todo: str  # what a user has to do to have it
-    per_class: int | None = None  # pictures of every class, None when they differ
+    per_class: int | None = None  # images of every class, None when they differ
     variants: Mapping[str, Variant] = field(default_factory=dict)
     class_list: str | None = None  # the published split that says which class belongs where
-    repeats: tuple[int, int] | None = None  # pictures published more than once: groups within splits, and across
+    repeats: tuple[int, int] | None = None  # images published more than once: groups within splits, and across
 
     @property
     def images(self) -> int:
@@ -160,31 +160,31 @@ SHOWN = 5  # groups given as examples
 
 @dataclass(frozen=True)
 class Place:
-    """One of several equal pictures: ``index`` is what ``ClassDataset.image`` of that split takes."""
+    """One of several equal images: ``index`` is what ``ClassDataset.image`` of that split takes."""
 
     split: str
     class_name: str
     index: int
 
 
-Group = tuple[Place, ...]  # equal pictures
+Group = tuple[Place, ...]  # equal images
 
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Groups of equal pictures; ``by`` counts them for each split, or for those that share them, "train and test"."""
+    """Groups of equal images; ``by`` counts them for each split, or for those that share them, "train and test"."""
 
     groups: int
-    pictures: int  # in all groups together
-    mixed: int  # groups whose pictures are called different classes
+    images: int  # in all groups together
+    mixed: int  # groups whose images are called different classes
     by: Mapping[str, int]
     examples: tuple[Group, ...]
 
 
 def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Duplicates]:
-    """Equal pictures within a split, and across splits.
+    """Equal images within a split, and across splits.
 
-    Two equal pictures of one split with a third in another are one group of each kind.
+    Two equal images of one split with a third in another are one group of each kind.
     """
     within: list[Group] = []
     across: list[Group] = []
@@ -197,9 +197,9 @@ def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Dup
 
 
 def _groups(splits: Mapping[str, ClassDataset]) -> list[Group]:
-    """Groups of equal pictures, in the order of their first one."""
+    """Groups of equal images, in the order of their first one."""
     names, sets = list(splits), list(splits.values())
-    start = np.cumsum([0, *map(len, sets)])  # where each split begins among all pictures
+    start = np.cumsum([0, *map(len, sets)])  # where each split begins among all images
     digests = np.ascontiguousarray(np.concatenate([data.digest for data in sets])).view("V32").ravel()
     _, content, count = np.unique(digests, return_inverse=True, return_counts=True)
     groups: dict[int, list[Place]] = {}
@@ -213,7 +213,7 @@ def _groups(splits: Mapping[str, ClassDataset]) -> list[Group]:
 def _counted(groups: Sequence[Group]) -> Duplicates:
     return Duplicates(
         groups=len(groups),
-        pictures=sum(map(len, groups)),
+        images=sum(map(len, groups)),
         mixed=sum(len({place.class_name for place in group}) > 1 for group in groups),
         by=dict(Counter(" and ".join(dict.fromkeys(place.split for place in group)) for group in groups)),
         examples=tuple(groups[:SHOWN]),

@@ -18,7 +18,7 @@ from glocal.recognizer.photos.folders import walk
 
 MOST_FILES = 4_000_000  # tieredImageNet as files has 779,165
 MOST_BYTES = 256 << 30
-MOST_GROWTH = 200  # times the size of the archive; pictures are packed already ...
+MOST_GROWTH = 200  # times the size of the archive; images are packed already ...
 GROWTH_FROM = 64 << 20  # ... but few of them may be black
 _DAMAGE = (
     OSError,

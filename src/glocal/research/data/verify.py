@@ -16,7 +16,7 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.prepared import is_prepared, open_prepared, read_index
 from glocal.research.data.splits import CATALOGUE, Duplicates, Entry, canonical_name, find_duplicates, published_classes
 
-LEAK = 0.01  # of the smallest split: more shared pictures than that were not published so
+LEAK = 0.01  # of the smallest split: more shared images than that were not published so
 
 
 @dataclass(frozen=True)
@@ -75,12 +75,12 @@ def verify(folder: str | Path, name: str) -> Verdict:
         findings.append(Finding("problem", "name", text))
     if entry is not None and entry.variants:
         form = entry.variants.get(index.variant)
-        text = f"{form.words}: {form.consequence}" if form else "compare numbers only with those on these very pictures"
+        text = f"{form.words}: {form.consequence}" if form else "compare numbers only with those on these very images"
         findings.append(Finding("ok" if form else "note", "form", text))
     findings += [*_repeats("within", within, entry, data), *_repeats("across", across, entry, data)]
     if bad := [f"{each.where}: {each.reason}" for split in data.values() for each in split.skipped]:
         findings.append(
-            Finding("note", "skipped", f"{counted(len(bad), 'picture')} left out when preparing: {listed(bad)}")
+            Finding("note", "skipped", f"{counted(len(bad), 'image')} left out when preparing: {listed(bad)}")
         )
     splits = {split: _state(split, each, entry) for split, each in data.items()}
     return Verdict(name, str(folder), index.packing, variant, splits, within, across, tuple(findings))
@@ -105,7 +105,7 @@ def _counts(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[F
             what = f"has no split called {split}" if split in data else f"needs a split {split}; prepare all at once"
             yield Finding("problem", "splits", f"{entry.title} {what}")
     for split, each in data.items():
-        words = f"{split}: {counted(len(each.classes), 'class')} and {counted(len(each), 'picture')}"
+        words = f"{split}: {counted(len(each.classes), 'class')} and {counted(len(each), 'image')}"
         published = None if entry is None else entry.parts.get(split)
         if entry is None:
             yield Finding("ok", "counts", words)
@@ -119,7 +119,7 @@ def _counts(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[F
         elif not odd:
             yield Finding("ok", "counts", f"{words}, as published")
         if odd:
-            text = f"{split}: not {entry.per_class} pictures in {counted(len(odd), 'class')}: {listed(odd)}"
+            text = f"{split}: not {entry.per_class} images in {counted(len(odd), 'class')}: {listed(odd)}"
             yield Finding("problem", "counts", text)
 
 
@@ -151,14 +151,14 @@ def _classes(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[
 def _repeats(
     where: str, duplicates: Duplicates, entry: Entry | None, data: Mapping[str, ClassDataset]
 ) -> Iterator[Finding]:
-    """Duplicates that were published are a note; pictures that splits of one's own share are a leak."""
+    """Duplicates that were published are a note; images that splits of one's own share are a leak."""
     if not duplicates.groups:
-        yield Finding("ok", "repeats", f"no picture occurs twice {where} splits")
+        yield Finding("ok", "repeats", f"no image occurs twice {where} splits")
         return
     by = ", ".join(f"{n} in {splits}" for splits, n in duplicates.by.items())
     mixed = f", {duplicates.mixed} of them under different classes" if duplicates.mixed else ""
     groups = counted(duplicates.groups, "group")
-    text = f"{duplicates.pictures} pictures make {groups} of equal ones {where} splits ({by}){mixed}"
+    text = f"{duplicates.images} images make {groups} of equal ones {where} splits ({by}){mixed}"
     published = entry.repeats[where == "across"] if entry is not None and entry.repeats is not None else None
     if published is not None:
         text += ", as published" if duplicates.groups == published else f"; {published} were published"
