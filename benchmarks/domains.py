@@ -121,7 +121,7 @@ def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> KernelRidge:
 
 @torch.inference_mode()
 def _encode(encoder: str, folder: Path, kept: Path, per_class: int | None = None) -> None:
-    backbone = build_backbone(ENCODERS[encoder], trainable=False, early=True).eval()
+    backbone = build_backbone(ENCODERS[encoder], {"early": True}, trainable=False).eval()
     assert isinstance(backbone, EfficientNetLite)
     method = ridge_method(backbone.channels - sum(backbone.patch_channels), backbone.patch_channels)
     classes = sorted(each for each in folder.iterdir() if each.is_dir())

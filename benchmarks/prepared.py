@@ -59,7 +59,7 @@ class Training:
     def __init__(self, data: ClassDataset):
         recipe = load_recipe("mini-imagenet-pretrain", ['augment.rotate="none"'])
         self.data, self.augment = data, recipe.augment.build()
-        self.backbone = build_backbone(recipe.backbone.name, **recipe.backbone.settings).train()
+        self.backbone = build_backbone(recipe.backbone.name, recipe.backbone.settings).train()
         self.backbone.to(memory_format=torch.channels_last)
         self.classifier = nn.Linear(self.backbone.channels, len(data.classes))
         weights = [*self.backbone.parameters(), *self.classifier.parameters()]

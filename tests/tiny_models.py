@@ -18,7 +18,7 @@ def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> M
         settings = {"open_score": "distance"} | settings
     torch.manual_seed(seed)
     eye = {"width": 4, "image_size": 16}
-    backbone = build_backbone("conv4", **eye)
+    backbone = build_backbone("conv4", eye)
     record = {"backbone": {"name": "conv4", "settings": eye}, "method": {"name": method, "settings": settings}}
     return Model(backbone, METHODS[method](backbone.channels, **settings), record)
 

@@ -32,7 +32,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("src/glocal/research/weights"))
     given = parser.parse_args()
     for encoder in given.encoders:
-        backbone = build_backbone(ENCODERS[encoder], trainable=False, early=True)
+        backbone = build_backbone(ENCODERS[encoder], {"early": True}, trainable=False)
         assert isinstance(backbone, EfficientNetLite)
         channels = backbone.channels - sum(backbone.patch_channels)
         method = ridge_method(channels, backbone.patch_channels)

@@ -28,7 +28,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("run") / "tiny.safetensors"
     torch.manual_seed(0)
     settings = {"width": 32, "image_size": 16}
-    backbone, score = build_backbone("conv4", **settings), {"open_score": "distance"}
+    backbone, score = build_backbone("conv4", settings), {"open_score": "distance"}
     record = {"backbone": {"name": "conv4", "settings": settings}, "method": {"name": "protonet", "settings": score}}
     save_model(path, Model(backbone, build_method("protonet", backbone.channels, score), record))
     return path

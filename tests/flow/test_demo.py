@@ -29,7 +29,7 @@ from photos import write, write_classes
 def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero() -> None:
     digits = open_dataset("embedded", "test")
     drawn = [EpisodeSampler(digits, EpisodeSpec(shot=shot), seed=3).take(100) for shot in (1, 5)]
-    pixels = build_backbone("pixels", image_size=32)
+    pixels = build_backbone("pixels", {"image_size": 32})
     method = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
     models = [Model(pixels, method), load_model("embedded-protonet"), load_model("embedded-gel")]
     for tasks in drawn:

@@ -23,7 +23,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_dataset(home / "data", size=20)  # not the size of the network: pictures are resized on the way
     torch.manual_seed(0)
     settings = {"width": [4, 4, 8, 8], "image_size": 32}
-    backbone = build_backbone("resnet12", **settings)
+    backbone = build_backbone("resnet12", settings)
     record = {"backbone": {"name": "resnet12", "settings": settings}, "method": {"name": "gel", "settings": {}}}
     save_model(home / "m.safetensors", Model(backbone, METHODS["gel"](backbone.channels), record))
     return home

@@ -158,7 +158,7 @@ def test_a_shipped_model_and_its_recipe_prepare_pictures_alike(recipe: str, mode
     """To the last digit, whatever the defaults of the backbone are today: training it again gives it again."""
     component = load_recipe(recipe).backbone
     assert component is not None
-    assert build_backbone(component.name, **component.settings).preprocess == load_model(model).backbone.preprocess
+    assert build_backbone(component.name, component.settings).preprocess == load_model(model).backbone.preprocess
 
 
 @pytest.mark.parametrize(("dataset", "shot"), FEAT)

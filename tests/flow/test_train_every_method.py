@@ -98,7 +98,7 @@ def test_the_recipe_of_full_peeler_splits_the_maps_where_its_backbone_joins_them
     recipe = load_recipe("cifar-fs-peeler-full")
     assert recipe.backbone is not None
     with torch.device("meta"):
-        backbone = build_backbone(recipe.backbone.name, **recipe.backbone.settings)
+        backbone = build_backbone(recipe.backbone.name, recipe.backbone.settings)
         method = build_method(recipe.method.name, backbone.channels, recipe.method.settings)
         maps = backbone(torch.empty(3, 3, 32, 32))
         views = method.embed(maps)

@@ -44,7 +44,7 @@ def ids(case: Any) -> str:
 
 @pytest.mark.parametrize(("name", "settings", "side", "stages"), CASES, ids=ids)
 def test_maps_of_every_stage(name: str, settings: dict[str, Any], side: int, stages: list[tuple[int, int]]) -> None:
-    backbone, images = build_backbone(name, **settings).eval(), pictures(side, 1)
+    backbone, images = build_backbone(name, settings).eval(), pictures(side, 1)
     assert backbone.preprocess.size == side
     with torch.inference_mode():
         maps = backbone.stages_of(images)
@@ -58,7 +58,7 @@ def test_maps_of_every_stage(name: str, settings: dict[str, Any], side: int, sta
 
 @pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
 def test_frozen_means_frozen(name: str, settings: dict[str, Any], side: int) -> None:
-    backbone, images = build_backbone(name, trainable=False, **settings), pictures(side)
+    backbone, images = build_backbone(name, settings, trainable=False), pictures(side)
     whole = torch.nn.ModuleDict({"backbone": backbone, "head": torch.nn.Dropout()}).train()
     assert whole["head"].training
     assert not any(module.training for module in backbone.modules())
@@ -77,7 +77,7 @@ def test_frozen_means_frozen(name: str, settings: dict[str, Any], side: int) -> 
 @pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
 def test_trainable_gives_every_parameter_a_gradient(name: str, settings: dict[str, Any], side: int) -> None:
     torch.manual_seed(0)
-    backbone = build_backbone(name, **settings).train()
+    backbone = build_backbone(name, settings).train()
     backbone(pictures(side, 4)).square().mean().backward()
     for label, parameter in backbone.named_parameters():
         assert parameter.grad is not None, label
@@ -87,7 +87,7 @@ def test_trainable_gives_every_parameter_a_gradient(name: str, settings: dict[st
 
 @pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
 def test_neither_the_batch_nor_the_memory_layout_changes_a_map(name: str, settings: dict[str, Any], side: int) -> None:
-    backbone, images = build_backbone(name, **settings).eval(), pictures(side)
+    backbone, images = build_backbone(name, settings).eval(), pictures(side)
     before = backbone.fingerprint()
     with torch.no_grad():
         plain = backbone(images)
@@ -102,10 +102,10 @@ def test_neither_the_batch_nor_the_memory_layout_changes_a_map(name: str, settin
 
 @pytest.mark.parametrize(("name", "settings", "side"), SMALL, ids=ids)
 def test_fingerprint_follows_weights_through_a_file(name: str, settings: dict[str, Any], side: int, tmp_path: Path):
-    backbone = build_backbone(name, **settings).train()
+    backbone = build_backbone(name, settings).train()
     backbone(pictures(side))  # moves counters and running statistics away from their start
     save_file(backbone.state_dict(), tmp_path / "weights.safetensors")
-    other = build_backbone(name, **settings)
+    other = build_backbone(name, settings)
     assert other.fingerprint() != backbone.fingerprint()
     other.load_state_dict(load_file(tmp_path / "weights.safetensors"))
     assert other.fingerprint() == backbone.fingerprint()
@@ -119,22 +119,22 @@ def test_fingerprint_follows_weights_through_a_file(name: str, settings: dict[st
 
 
 def test_pixels_is_the_picture_and_a_subclass_has_a_fingerprint_of_its_own() -> None:
-    backbone, images = build_backbone("pixels", image_size=4), pictures(4)
+    backbone, images = build_backbone("pixels", {"image_size": 4}), pictures(4)
     assert torch.equal(backbone(images).view(2, 3, 4, 4), images)
     grey = torch.full((1, 3, 4, 4), 51, dtype=torch.uint8)
     torch.testing.assert_close(backbone.preprocess.normalize(grey), torch.full((1, 3, 4, 4), 0.2))
     with pytest.raises(DataError, match="built for 4x4 images"):
         backbone(pictures(5))
 
-    class Renamed(type(build_backbone("pixels", image_size=8))):  # type: ignore[misc]
+    class Renamed(type(build_backbone("pixels", {"image_size": 8}))):  # type: ignore[misc]
         pass
 
-    assert Renamed(image_size=8).fingerprint() != build_backbone("pixels", image_size=8).fingerprint()
+    assert Renamed(image_size=8).fingerprint() != build_backbone("pixels", {"image_size": 8}).fingerprint()
 
 
 def test_conv4_and_resnet18_have_the_published_size_and_names() -> None:
     assert sum(p.numel() for p in build_backbone("conv4").parameters()) == 113_088
-    backbone = build_backbone("resnet18", image_size=224)
+    backbone = build_backbone("resnet18", {"image_size": 224})
     assert sum(p.numel() for p in backbone.parameters()) == 11_176_512  # torchvision's 11,689,512 without fc
     shapes = {name: tuple(w.shape) for name, w in backbone.state_dict().items()}
     assert shapes["conv1.weight"] == (64, 3, 7, 7)
@@ -146,7 +146,7 @@ def test_conv4_and_resnet18_have_the_published_size_and_names() -> None:
 
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 1, 32, 32), (1, 3, 8, 32)])
 def test_images_of_a_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
-    backbone = build_backbone("conv4", width=4, image_size=32)
+    backbone = build_backbone("conv4", {"width": 4, "image_size": 32})
     with pytest.raises(DataError, match=r"needs images \(B, 3, H, W\) of at least 16 pixels"):
         backbone(torch.zeros(shape))
 
@@ -178,7 +178,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
 @pytest.mark.parametrize(("name", "settings", "words"), REFUSED)
 def test_wrong_settings_are_named(name: str, settings: dict[str, Any], words: str) -> None:
     with refused("no-plugin" if name == "resnet13" else "recipe", words):
-        build_backbone(name, **settings)
+        build_backbone(name, settings)
 
 
 @pytest.mark.parametrize("sides", [(1, 1), (2, 2), (3, 3), (4, 4), (5, 7), (8, 6)])

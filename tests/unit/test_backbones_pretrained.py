@@ -112,13 +112,13 @@ def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 @pytest.mark.usefixtures("timm")
 def test_timm_stages_and_preprocess() -> None:
-    backbone = build_backbone("timm", model="resnet50", pretrained=False)
+    backbone = build_backbone("timm", {"model": "resnet50", "pretrained": False})
     assert backbone.stage_channels == (4, 8)
     assert backbone.preprocess == Preprocess(40, 45, (0.5, 0.5, 0.5), (0.25, 0.25, 0.25), "bicubic")
     images = torch.randn(2, 3, 40, 40)
     first, second = backbone.stages_of(images)
     assert (first.shape, second.shape) == ((2, 4, 20, 20), (2, 8, 10, 10))
-    swin = build_backbone("timm", model="swin", pretrained=False)
+    swin = build_backbone("timm", {"model": "swin", "pretrained": False})
     torch.testing.assert_close(swin(images), second)
     assert swin.fingerprint() != backbone.fingerprint()  # same weights, another network
 
@@ -126,14 +126,14 @@ def test_timm_stages_and_preprocess() -> None:
 @pytest.mark.usefixtures("timm")
 def test_timm_unknown_model() -> None:
     with pytest.raises(RecipeError, match=r"timm cannot build 'resnet49' .*: Unknown model"):
-        build_backbone("timm", model="resnet49", pretrained=False)
+        build_backbone("timm", {"model": "resnet49", "pretrained": False})
 
 
 def test_missing_timm_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "timm", None)
     monkeypatch.setitem(sys.modules, "timm.data", None)
     with pytest.raises(RecipeError, match=r"pip install glocal\[timm\]"):
-        build_backbone("timm", model="resnet50")
+        build_backbone("timm", {"model": "resnet50"})
 
 
 def test_a_torchvision_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_torchvision_that_does_not_fit_is_named(monkeypatch: pytest.MonkeyPatc
     for name in ("timm", "timm.data", "torchvision"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(RecipeError, match=r"does not fit torch \d.*operator torchvision::nms does not exist;") as found:
-        build_backbone("timm", model="resnet50")
+        build_backbone("timm", {"model": "resnet50"})
     assert found.value.code == "torchvision"
     assert "\n" not in str(found.value)
     assert "glocal[timm]" not in str(found.value), "timm itself is there"

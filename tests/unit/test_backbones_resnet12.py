@@ -186,7 +186,7 @@ def test_a_map_dropped_whole_is_zero_and_half_precision_does_not_overflow() -> N
 
 
 def test_a_short_run_shortens_the_ramp_and_a_long_one_does_not():
-    net = build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32, dropblock_steps=900)
+    net = build_backbone("resnet12", {"width": (4, 4, 8, 8), "image_size": 32, "dropblock_steps": 900})
     shorten_ramps(net, 5000)
     assert net.layer4.drop.steps == 900
     shorten_ramps(net, 100)

@@ -96,7 +96,7 @@ def test_every_network_and_block_has_it() -> None:
     pretrained = {"pretrained": False}
     networks = [
         *(build_backbone(name) for name in ("conv4", "resnet12", "resnet18")),
-        build_backbone("efficientnet-lite0", **pretrained),
+        build_backbone("efficientnet-lite0", pretrained),
         ScaleCalibration(8),
         use_in(nn.Sequential(nn.BatchNorm2d(3))),
     ]

@@ -38,7 +38,7 @@ SETTINGS = {"width": 4, "image_size": 16}
 
 def small_model(**record: Any) -> Model:
     torch.manual_seed(0)
-    backbone = build_backbone("conv4", **SETTINGS)
+    backbone = build_backbone("conv4", SETTINGS)
     described = {"backbone": {"name": "conv4", "settings": SETTINGS}, "method": {"name": "gel", "settings": {}}}
     return Model(backbone, METHODS["gel"](backbone.channels), described | record, {"classifier": torch.arange(3.0)})
 
@@ -172,7 +172,7 @@ def test_loading_is_strict_and_names_what_is_wrong(tmp_path: Path) -> None:
     write_checkpoint(path, tensors | {"backbone.layer1.0.bias": torch.ones(7)}, model.record)
     refuse(path, "does-not-fit", "layer1.0.bias")
     with pytest.raises(WeightsError) as caught:
-        load_strictly(build_backbone("resnet12", width=4), {}, "nothing")
+        load_strictly(build_backbone("resnet12", {"width": 4}), {}, "nothing")
     assert len(str(caught.value)) < 600, "a sentence, not a listing of a hundred names"
 
 

@@ -36,12 +36,12 @@ TRAIN = taught()
 
 @pytest.fixture(scope="module")
 def full() -> Backbone:
-    return build_backbone("resnet12", image_size=32)
+    return build_backbone("resnet12", {"image_size": 32})
 
 
 @pytest.fixture(scope="module")
 def narrow() -> Backbone:
-    return build_backbone("resnet12", width=(4, 4, 8, 8), image_size=32)
+    return build_backbone("resnet12", {"width": (4, 4, 8, 8), "image_size": 32})
 
 
 def made(
@@ -61,7 +61,7 @@ def made(
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
-    return NamedModel(name or method, Model(backbone, head, record), head.open_score, "identity", "encoder")
+    return NamedModel(name or method, Model(backbone, head, record), head.score_name, "identity", "encoder")
 
 
 class TestBesideThePaper:

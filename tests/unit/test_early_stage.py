@@ -26,8 +26,8 @@ CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] =
 
 def both(name: str, **settings: Any) -> tuple[Backbone, Backbone]:
     """With and without the early map, of the same weights."""
-    plain = build_backbone(name, **{key: value for key, value in settings.items() if key != "stages"}).eval()
-    packed = build_backbone(name, **{"stages": [3, 4]} | settings).eval()
+    plain = build_backbone(name, {key: value for key, value in settings.items() if key != "stages"}).eval()
+    packed = build_backbone(name, {"stages": [3, 4]} | settings).eval()
     packed.load_state_dict(plain.state_dict())
     return plain, packed
 
@@ -68,14 +68,16 @@ def test_the_last_stage_alone_is_what_there_was_before(name: str) -> None:
 
 
 def test_layout_and_gradients_reach_through_the_packing() -> None:
-    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4], drop_rate=0.0).on("cpu").train()
+    backbone = (
+        build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4], "drop_rate": 0.0}).on("cpu").train()
+    )
     maps = backbone(pictures(32, 4).contiguous(memory_format=torch.channels_last))
     assert maps.is_contiguous(memory_format=torch.channels_last)
     maps[:, 20:].square().sum().backward()
     touched = {name.split(".")[0] for name, p in backbone.named_parameters() if p.grad is not None and p.grad.any()}
     assert touched == {"layer1", "layer2", "layer3"}
     # Other pictures than those it was built for.
-    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).eval()
+    backbone = build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4]}).eval()
     assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
     with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):
         backbone(pictures(40))
@@ -92,12 +94,12 @@ def test_an_early_map_that_lacks_a_row_gives_the_same_after_its_stride() -> None
         assert torch.equal(found_last, last)
         stage = SecondLastStage(packed.early_channels, 8).eval()
         torch.testing.assert_close(stage(found_early), stage(early))
-    build_backbone("resnet18", image_size=84, stages=[3, 4])
+    build_backbone("resnet18", {"image_size": 84, "stages": [3, 4]})
 
 
 def test_the_full_model_learns_through_both_maps() -> None:
     torch.manual_seed(0)
-    backbone = build_backbone("resnet12", width=2, image_size=32, stages=[3, 4]).train()
+    backbone = build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4]}).train()
     settings = {"variant": "gaussian", "sigma_channels": 4, "early_channels": backbone.early_channels}
     method = Peeler(backbone.channels, **settings, auxiliary_weight=0).train()
     torch.nn.init.normal_(method.precision.expand.weight)

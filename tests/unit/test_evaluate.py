@@ -74,7 +74,8 @@ def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> 
     tasks = EpisodeSampler(data, SPEC, seed=3).take(3)
     (bank,) = build_banks(model.backbone, data, [tasks], workers=1)
     found = evaluate_tasks(model.method, tasks, bank)
-    assert not model.method.training
+    assert model.method.training, "as it was"
+    model.method.eval()
     for i, draw in enumerate(tasks):
         with torch.inference_mode():
             out = model.method(draw.episode(bank))
@@ -106,6 +107,18 @@ def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(dataset: 
     assert plain(again.rows) == plain(first.rows)
     assert (first.about["open_score"], other.about["open_score"], model.method.score_name) == ("E", "entropy", "E")
     assert list(evaluate(model, dataset, unknown_way=0, tasks=3, **SHAPE).summary()) == ["acc"]
+
+
+def test_the_model_of_the_caller_stays_as_it_is(dataset: Path) -> None:
+    model = tiny_model("gel")
+    model.backbone.train()
+    model.method.train()
+    weights = [p for p in model.backbone.parameters() if p.ndim == 4]
+    evaluate(model, dataset, tasks=2, **SHAPE)
+    glocal.compare({"a": model, "b": tiny_model()}, dataset, tasks=2, shots=(1,), way=2, query=3, device="cpu")
+    assert model.backbone.training
+    assert model.method.training
+    assert all(p.is_contiguous() for p in weights)
 
 
 def test_a_model_that_diverged_is_refused(dataset: Path) -> None:
@@ -142,7 +155,7 @@ def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset, en
 
 def test_large_banks_keep_means_where_no_method_needs_maps(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    backbone = build_backbone("conv4", width=4, image_size=32)  # maps of 2x2
+    backbone = build_backbone("conv4", {"width": 4, "image_size": 32})  # maps of 2x2
     heads = {name: METHODS[name](backbone.channels) for name in ("feat", "snatcher-f", "gel")}
     feat, snatcher, gel = (name_model(name, Model(backbone, head)) for name, head in heads.items())
     tasks = EpisodeSampler(data, SPEC).take(5)

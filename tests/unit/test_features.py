@@ -116,7 +116,7 @@ def test_indices_outside_the_data_and_training_mode_are_refused(build: Callable[
     for make in (build, FeatureBank.in_memory):
         with refused("data", "at least one image"):
             make(Doubling(), dataset(), wanted=np.array([], np.int64))
-    backbone = build_backbone("conv4", width=2, image_size=16).train()
+    backbone = build_backbone("conv4", {"width": 2, "image_size": 16}).train()
     for make in (build, FeatureBank.in_memory):
         with refused("data", "training mode", "call backbone.eval() first"):
             make(backbone, dataset())
@@ -134,7 +134,7 @@ def test_a_view_changes_the_picture_before_it_is_encoded(build: Callable[..., Fe
 def test_the_map_of_an_image_never_depends_on_the_others(tmp_path: Path, size: int) -> None:
     """With a real network, to the last bit: kernels sum in another order for another batch size."""
     torch.manual_seed(0)
-    backbone = build_backbone("resnet12", width=6, image_size=size).eval().on("cpu")
+    backbone = build_backbone("resnet12", {"width": 6, "image_size": size}).eval().on("cpu")
     data = dataset(size=size + 3)
     whole = FeatureBank.build(backbone, data, folder=tmp_path / "whole", batch_size=BATCH)(np.arange(N))
     assert whole.isfinite().all()

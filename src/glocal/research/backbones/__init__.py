@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from glocal.common.errors import RecipeError
@@ -27,14 +27,15 @@ BACKBONES: dict[str, Callable[..., Backbone]] = {
 """Every backbone by its name in recipes; take more with ``BACKBONES["name"] = Class``."""
 
 
-def build_backbone(name: str, *, trainable: bool = True, **settings: Any) -> Backbone:
-    """The backbone of that name, frozen or trainable."""
+def build_backbone(name: str, settings: Mapping[str, Any] | None = None, *, trainable: bool = True) -> Backbone:
+    """The backbone of that name with these settings, frozen or trainable."""
+    settings = dict(settings or {})
     signature = inspect.signature(plugins.find(plugins.BACKBONES, BACKBONES, name))
     try:
         signature.bind(**settings)
     except TypeError as error:
         known = ", ".join(signature.parameters)
-        raise RecipeError(f"settings of backbone {name!r}: {error}; it has {known} and trainable") from error
+        raise RecipeError(f"settings of backbone {name!r}: {error}; it has {known}") from error
     backbone = BACKBONES[name](**settings)
     backbone.trainable = trainable
     return backbone

@@ -1,4 +1,4 @@
-"""Any convolutional network of timm as a backbone: ``build_backbone("timm", model="resnet50")``."""
+"""Any convolutional network of timm as a backbone: ``build_backbone("timm", {"model": "resnet50"})``."""
 
 from __future__ import annotations
 

@@ -77,6 +77,6 @@ def _load(source: str) -> Model:
     if not source.startswith(TIMM):
         return load_model(source)
     network = source.removeprefix(TIMM)
-    backbone = build_backbone("timm", trainable=False, model=network)
+    backbone = build_backbone("timm", {"model": network}, trainable=False)
     method = build_method("protonet", backbone.channels, PLAIN_HEAD)
     return Model(backbone, method, {"method": {"name": "protonet", "settings": PLAIN_HEAD}})

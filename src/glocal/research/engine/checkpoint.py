@@ -170,7 +170,7 @@ def _build(record: Mapping[str, Any], *, fetch: bool) -> Backbone:
     settings = dict(record["settings"])
     if not fetch and _brings_weights(record["name"]):
         settings["pretrained"] = False
-    return build_backbone(record["name"], **settings)
+    return build_backbone(record["name"], settings)
 
 
 def load_strictly(module: torch.nn.Module, state: Mapping[str, Tensor], what: str) -> None:

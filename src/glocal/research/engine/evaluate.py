@@ -6,6 +6,7 @@ Models that share a backbone share its maps: every picture is encoded once, and 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -113,8 +114,8 @@ def evaluate(
     ``unknown_way`` is ``way`` when left out.  ``tasks``: how many, or a task list or the file of one, which brings
     way, shot, query and seed of its own.  ``score``: another open score than the method's own.
     """
-    loaded = model if isinstance(model, Model) else load_model(model)
-    named = name_model(str(model) if loaded is not model else "model", loaded, score=score)
+    loaded = copy.deepcopy(model) if isinstance(model, Model) else load_model(model)  # the caller's stays as it is
+    named = name_model("model" if isinstance(model, Model) else str(model), loaded, score=score)
     data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
     if isinstance(tasks, int):
         spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
@@ -210,7 +211,7 @@ def evaluate_models(
 def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
     """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
     plugins.load(plugins.METRICS, METRICS)
-    return run_tasks({"": (method, method.score_name)}, tasks, fetch, keep_answers=True, **how)[""]
+    return run_tasks({"": (copy.deepcopy(method), method.score_name)}, tasks, fetch, keep_answers=True, **how)[""]
 
 
 def run_tasks(

@@ -106,7 +106,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         backbone_settings = {"width": widths, **plain}
     check_outline(partial(build_backbone, form.backbone, **backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
-        backbone = build_backbone(form.backbone, **backbone_settings)
+        backbone = build_backbone(form.backbone, backbone_settings)
         method = build_method(form.method, backbone.channels, settings)
     if isinstance(method, ATTG) and TANE_BASE[0] in state:
         method.base.fill(torch.empty(*state[TANE_BASE[0]].shape[:1], backbone.channels))

@@ -9,6 +9,7 @@ A path that itself holds ``=`` or ``:`` is taken as it is when it exists.
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections import Counter
@@ -57,7 +58,7 @@ def load_models(named: Iterable[str] | Mapping[str, Model | str]) -> list[NamedM
     backbones: dict[str, Backbone] = {}
     if isinstance(named, Mapping):
         return [
-            name_model(name, each if isinstance(each, Model) else load_model(each), backbones=backbones)
+            name_model(name, copy.deepcopy(each) if isinstance(each, Model) else load_model(each), backbones=backbones)
             for name, each in named.items()
         ]
     loaded: dict[str, NamedModel] = {}  # by run: one named twice is read once

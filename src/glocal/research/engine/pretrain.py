@@ -131,7 +131,7 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
         if recipe.init is None:
             assert recipe.backbone is not None  # the recipe was checked
             backbone_record = {"name": recipe.backbone.name, "settings": recipe.backbone.settings}
-            backbone, chain = build_backbone(recipe.backbone.name, **recipe.backbone.settings), []
+            backbone, chain = build_backbone(recipe.backbone.name, recipe.backbone.settings), []
             if backbone.weights_in_package:
                 backbone_record["packaged"] = backbone.fingerprint()
             before = None

@@ -53,9 +53,9 @@ SWITCHES = ("centre",)  # settings that are off or on for every method
 """Settings that every method takes beside its own."""
 
 
-def build_method(name: str, dim: int, settings: Mapping[str, Any]) -> Method:
+def build_method(name: str, dim: int, settings: Mapping[str, Any] | None = None) -> Method:
     """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
-    own = {**settings}
+    own = dict(settings or {})
     centre = own.pop("centre", False)
     method = plugins.find(plugins.METHODS, METHODS, name)(dim, **own)
     return Centred(method, dim) if centre else method

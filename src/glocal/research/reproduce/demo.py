@@ -161,7 +161,7 @@ def _product(who: Recognizer, outcome: Check) -> Section:
 
 
 def _train(out: Path, device: torch.device | None, callback: Callable[[str], Callback | None]) -> list[NamedModel]:
-    pixels = build_backbone("pixels", image_size=32)
+    pixels = build_backbone("pixels", {"image_size": 32})
     cosine = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
     models = {"raw pixels": Model(pixels, cosine)}
     for name in list(NOTES)[1:]:
