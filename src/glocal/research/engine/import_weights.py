@@ -104,7 +104,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         names = [form.stage.format(f"layer{i}", "conv1.weight") for i in (1, 2, 3, 4)]
         widths = [_width(state, name, where) for name in names]
         backbone_settings = {"width": widths, **plain}
-    check_outline(partial(build_backbone, form.backbone, **backbone_settings), state.values(), "backbone")
+    check_outline(partial(build_backbone, form.backbone, backbone_settings), state.values(), "backbone")
     with torch.random.fork_rng(devices=[]):  # the numbers that new modules draw are all replaced
         backbone = build_backbone(form.backbone, backbone_settings)
         method = build_method(form.method, backbone.channels, settings)
