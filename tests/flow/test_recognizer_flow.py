@@ -96,6 +96,33 @@ def test_a_check_with_the_photos_that_taught_it_says_so(home: Path, tmp_path: Pa
     assert "taught it" in glocal("check", home / "digits.glocal", home / "photos", "--device", "cpu").stdout
 
 
+def test_labelled_pictures_show_the_trade_off_and_set_the_threshold(home: Path, tmp_path: Path) -> None:
+    file, cpu = Path(shutil.copy(home / "digits.glocal", tmp_path)), ("--device", "cpu")
+    write_classes(tmp_path / "labelled", KNOWN, 20, 30)
+    write(tmp_path / "labelled" / "unknown", "seven", 20, 40)
+    rows = json.loads(glocal("check", file, tmp_path / "labelled", "--json", *cpu).stdout)["trade_off"]
+    assert [row["target"] for row in rows] == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
+    for name, n in (("false_unknown", 50), ("caught", 20)):
+        counts = [row[name]["k"] for row in rows]
+        assert counts == sorted(counts)
+        assert {row[name]["n"] for row in rows} == {n}
+    assert "target rate   false unknown" in glocal("check", file, tmp_path / "labelled", *cpu).stdout
+
+    before = json.loads(glocal("threshold", file, "--json", *cpu).stdout)
+    assert "50 confirmed pictures joined" in glocal("check", file, tmp_path / "labelled", "--learn", *cpu).stderr
+    learned = json.loads(glocal("threshold", file, "--json", *cpu).stdout)
+    assert learned["n_scores"] == before["n_scores"] + 50
+    assert learned["interval"][1] - learned["interval"][0] < before["interval"][1] - before["interval"][0]
+
+    asked = glocal("threshold", file, "--from", tmp_path / "labelled", "--max-false-unknown", "0.2", "--json", *cpu)
+    assert json.loads(asked.stdout)["max_false_unknown"] == 0.2
+    chosen = json.loads(glocal("threshold", file, "--from", tmp_path / "labelled", "--json", *cpu).stdout)
+    checked = json.loads(glocal("check", file, tmp_path / "labelled", "--json", *cpu).stdout)
+    costs = {row["target"]: row["false_unknown"]["value"] - row["caught"]["value"] for row in checked["trade_off"]}
+    assert costs[chosen["max_false_unknown"]] == min(costs.values())
+    glocal("threshold", file, "--from", tmp_path / "labelled", "--set", "1", code=1)
+
+
 def test_pictures_that_cannot_be_read_get_a_row_and_an_exit_code(home: Path, tmp_path: Path) -> None:
     file, bad, good = home / "digits.glocal", tmp_path / "bad.png", sorted((home / "new").iterdir())[0]
     bad.write_text("x")

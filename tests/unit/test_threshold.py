@@ -10,10 +10,10 @@ import pytest
 from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, measure
 from glocal.recognizer.calibration.probability import probabilities
 from glocal.recognizer.calibration.threshold import compute_threshold
-from glocal.recognizer.decision import Decision, Promise, Threshold
+from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
-from glocal.recognizer.features import Features, Labels
+from glocal.recognizer.features import Features, Labels, class_maps
 from glocal.recognizer.heads.head import Scores, Trial, trials
 
 WAY, DIM, PHOTO = 5, 24, 0.9
@@ -253,3 +253,33 @@ def test_the_interval_of_unknown_things_rests_on_classes_and_not_on_their_photos
     assert said.caught is not None
     assert (said.caught.k, said.caught.n) == (40, 40)
     assert said.caught.interval == pytest.approx(Rate(5, 5).interval)
+
+
+@pytest.mark.parametrize(
+    ("caught", "said"),
+    [(36, "usable: about 90 %"), (18, "many unknown things will be missed"), (9, "most unknown things will be missed")],
+)
+def test_the_verdict_is_graded_by_what_will_be_caught_and_names_the_levers(caught: int, said: str) -> None:
+    left = tuple(LeftOut(i % 5, 7, 0.01 * (i % 8), i, i % 5) for i in range(40))
+    strange = tuple(LeftOut(i % 5, 0, 9.0 if i < caught else -1.0, i, (i + 1) % 5) for i in range(40))
+    threshold = Threshold(1.0, 0.05, 0.05, (0.01, 0.1), "leave-one-out")
+    outlook_ = outlook([8] * 5, Decision(threshold, Measured(left, strange=strange)))
+    assert outlook_.usable
+    assert said in outlook_.verdict
+    assert "as like your classes as these are like each other" in outlook_.verdict
+    assert ("target rate" in outlook_.verdict) == (caught < 24)
+
+
+def test_ranges_that_say_nothing_are_left_out() -> None:
+    rng = np.random.default_rng(0)
+    vec, label = rng.standard_normal((12, 4)), np.repeat([0, 1, 2], 4)
+    alike = np.repeat(rng.standard_normal((3, 4, 2, 2)), 4, axis=0)
+    left = tuple(LeftOut(int(c), 3, float(i), i, int(c)) for i, c in enumerate(label))
+    threshold = Threshold(1.0, 0.05, 0.05, None, "leave-one-out")
+    for local, shown in ((alike, True), (np.concatenate([alike[:6], -alike[6:]]) * 1.0, None)):
+        features = Features(vec, (local,))
+        usual = usual_ranges(threshold, left, features, label, class_maps(features, label))
+        low, high = usual.get("patches", (0.0, 4.0))
+        assert ("patches" in usual) == (round(low) > 0 or round(high) < 4)
+        assert shown is None or ("patches" in usual) == shown
+        assert usual["open_score"] == pytest.approx((0.275, 10.725))

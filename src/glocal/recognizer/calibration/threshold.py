@@ -1,19 +1,9 @@
-r"""Where "unknown" begins: one threshold, from what the support says about itself.
+"""Where "unknown" begins: one threshold for all classes, from what the support says about itself.
 
 A photo scores less unknown when its class has more photos, and some classes score higher than others as a whole.  So
-the level of the nearest class is taken off every score.  For classes with :math:`K_c` photos, among them n left out,
-
-.. math:: \ell_c = \frac{n_c}{n_c + 15} D_c - f \ln K_c, \quad f = 0.3 \cdot \frac{g + (m - o)}{2}
-
-D is how far the left-out scores of a class lie above the mean m of all, o what enrolled photos score, and g how far
-strangers, photos without their class, score above o.  The threshold is
-
-.. math:: t = (1 - q)(\bar r + c S) + q Q, \quad c = z (0.86 + 0.075 z)(1 + 0.3 / N), \quad q = \frac{n a}{n a + 2.5}
-
-r are the n leave-one-out scores without the level of their class (each without its own share of it), S their standard
-deviation drawn towards what strangers show, a the target rate, z the normal quantile of 1 - a, N the number of classes
-and Q the quantile 1 - a of r, which counts the more the more scores lie beyond it.  The constants are fitted over
-thirteen domains of photos (``benchmarks/fit_threshold.py``); no unit of a score is among them.
+the level of the nearest class is taken off every score.  The threshold lies beyond the mean of the leave-one-out scores
+by a factor times their spread, and at their quantile the more of them lie beyond it.  Formulas: docs/threshold.md.  No
+constant has the unit of a score, so any head and encoder gets its threshold this way.
 """
 
 from __future__ import annotations
@@ -43,7 +33,7 @@ class Constants(NamedTuple):
     tail: tuple[float, float] = (0.86, 0.075)
     few_classes: float = 0.3
     beyond: float = 2.5  # scores beyond a quantile that make it count half
-    worth: tuple[float, float] = (12.0, 0.8)  # of the prediction interval: its weight, and the power of the photos
+    worth: tuple[float, float] = (20.0, 0.8)  # of the prediction interval: its weight, and the power of the photos
     single_worth: float = 6.0
     single_spread: float = 0.18  # of known photos beside single ones, in gaps
     steps: int = 12  # target rates that are tried for known unknowns
