@@ -29,8 +29,8 @@ RED = np.full((8, 8, 3), (255, 0, 0), np.uint8)
 
 @pytest.fixture
 def build(tmp_path: Path) -> Callable[..., FeatureBank]:
-    def with_defaults(encoder: Any, data: ClassDataset, **how: Any) -> FeatureBank:
-        return FeatureBank.build(encoder, data, **({"folder": tmp_path / "banks", "batch_size": BATCH} | how))
+    def with_defaults(encoder: Any, data: ClassDataset, **options: Any) -> FeatureBank:
+        return FeatureBank.build(encoder, data, **({"folder": tmp_path / "banks", "batch_size": BATCH} | options))
 
     return with_defaults
 

@@ -53,7 +53,7 @@ def made(folder: Path, splits: Mapping[str, Rows], *, name: str = "toy", variant
     return folder
 
 
-def said(verdict: Verdict, about: str) -> list[tuple[str, str]]:
+def findings_on(verdict: Verdict, about: str) -> list[tuple[str, str]]:
     return [(each.severity, each.text) for each in verdict.findings if each.about == about]
 
 
@@ -71,8 +71,8 @@ def test_all_as_published(tmp_path: Path, good: dict[str, Rows]) -> None:
     verdict = verify(made(tmp_path / "toy", good), "toy")
     assert verdict.problems == 0
     assert {each.severity for each in verdict.findings} == {"ok"}
-    assert said(verdict, "counts")[0][1] == "train: 2 classes and 6 images, as published"
-    assert said(verdict, "form") == [("ok", "8 px pickles: compare with pickles")]
+    assert findings_on(verdict, "counts")[0][1] == "train: 2 classes and 6 images, as published"
+    assert findings_on(verdict, "form") == [("ok", "8 px pickles: compare with pickles")]
     assert verdict.splits["test"].per_class == {"c": 3, "d": 3}
     plain = json.loads(json.dumps(verdict.to_json()))
     assert plain["within"] == {"groups": 0, "images": 0, "mixed": 0, "by": {}, "examples": []}
@@ -84,17 +84,19 @@ def test_other_counts_are_problems(tmp_path: Path, good: dict[str, Rows]) -> Non
     good["val"] = rows("e", seed=3)
     del good["test"]
     verdict = verify(made(tmp_path / "toy", good), "toy")
-    assert said(verdict, "splits") == [
+    assert findings_on(verdict, "splits") == [
         ("problem", "Toy needs a split test; prepare all at once"),
         ("problem", "Toy has no split called val"),
     ]
-    assert said(verdict, "counts") == [
+    assert findings_on(verdict, "counts") == [
         ("problem", "train: 2 classes and 5 images instead of 2 and 6 as published"),
         ("problem", "train: not 3 images in 1 class: b (2)"),
     ]
     assert verdict.problems == 4
     verdict = verify(made(tmp_path / "x", good, name="mine"), "toy")
-    assert said(verdict, "name") == [("problem", "this was prepared as 'mine', not as 'toy'; verify it by its name")]
+    assert findings_on(verdict, "name") == [
+        ("problem", "this was prepared as 'mine', not as 'toy'; verify it by its name")
+    ]
 
 
 def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> None:
@@ -112,7 +114,7 @@ def test_repeats_within_and_across(tmp_path: Path, good: dict[str, Rows]) -> Non
         frozenset({("train", "a"), ("train", "b"), ("test", "c")}),
         frozenset({("train", "b"), ("test", "d")}),
     }
-    (note, inside), (problem, outside) = said(verdict, "repeats")
+    (note, inside), (problem, outside) = findings_on(verdict, "repeats")
     assert (note, problem) == ("note", "problem")  # one of each is published
     assert "4 images make 2 groups of equal ones within splits (2 in train), 1 of them under different" in inside
     assert "5 images make 2 groups of equal ones across splits (2 in train and test)" in outside
@@ -126,17 +128,17 @@ def test_shared_pictures_are_published_or_a_leak(tmp_path: Path, good: dict[str,
     (group,) = verdict.across.examples
     images = [open_prepared(folder, place.split).image(place.index) for place in group]
     np.testing.assert_array_equal(images[0], images[1])
-    assert said(verdict, "repeats")[1][0] == "note"  # as many as are published
+    assert findings_on(verdict, "repeats")[1][0] == "note"  # as many as are published
     verdict = verify(made(tmp_path / "mine", good, name="mine"), "mine")
     assert [each.about for each in verdict.findings if each.severity == "problem"] == ["repeats"]
-    assert said(verdict, "counts")[0] == ("ok", "train: 2 classes and 6 images")
-    assert (verdict.variant, said(verdict, "form")) == (None, [])
+    assert findings_on(verdict, "counts")[0] == ("ok", "train: 2 classes and 6 images")
+    assert (verdict.variant, findings_on(verdict, "form")) == (None, [])
 
 
 def test_an_unknown_form_is_noted(tmp_path: Path, good: dict[str, Rows]) -> None:
     verdict = verify(made(tmp_path / "toy", good, variant="9px"), "toy")
     assert (verdict.variant, verdict.problems) == (None, 0)
-    assert said(verdict, "form") == [("note", "compare numbers only with those on these very images")]
+    assert findings_on(verdict, "form") == [("note", "compare numbers only with those on these very images")]
 
 
 def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -153,14 +155,14 @@ def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
     right = {split: list(classes) for split, classes in lists.items()}
     verdict = verify(made(tmp_path / "right", one_each(right), name="fc100"), "fc100")
-    assert said(verdict, "classes") == [("ok", "every class is in the split it was published in")]
+    assert findings_on(verdict, "classes") == [("ok", "every class is in the split it was published in")]
     assert verdict.problems == 0
     wrong = {split: list(classes) for split, classes in lists.items()}
     moved, gone = wrong["test"].pop(), wrong["train"].pop()
     wrong["train"].append(moved)
     wrong["test"].append("unicorn")
     verdict = verify(made(tmp_path / "wrong", one_each(wrong), name="fc100"), "fc100")
-    texts = [text for severity, text in said(verdict, "classes") if severity == "problem"]
+    texts = [text for severity, text in findings_on(verdict, "classes") if severity == "problem"]
     assert texts == [
         f"train: 1 class of another split: {moved} (of test)",
         f"train: 1 class missing: {gone}",
@@ -169,7 +171,7 @@ def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ]
     numbered = {split: [f"{split} {i}" for i in range(len(c))] for split, c in lists.items()}
     verdict = verify(made(tmp_path / "numbers", one_each(numbered), name="fc100"), "fc100")
-    ((severity, text),) = said(verdict, "classes")
+    ((severity, text),) = findings_on(verdict, "classes")
     assert severity == "note"
     assert "not called as published" in text
 
