@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import os
-import re
 from functools import cache
 from html.parser import HTMLParser
 
@@ -13,11 +12,12 @@ import numpy as np
 from PIL import Image
 
 from glocal.common.markup import Html
+from glocal.common.page import Section, code, facts, figure, page, side_by_side
 from glocal.research.metrics import Interval, score_histogram
 from glocal.research.report import plots
-from glocal.research.report.gallery import Query, gallery, picture_uri
-from glocal.research.report.html import Section, code, facts, figure, page, side_by_side, to_html
+from glocal.research.report.html import to_html
 from glocal.research.report.table import Row, Table
+from glocal.samples.recognizer_report import picture_of
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}
 RED = np.zeros((32, 32, 3), dtype=np.uint8)
@@ -51,16 +51,6 @@ class Reader(HTMLParser):
         return [attributes for name, attributes in self.tags if name == tag]
 
 
-def queries() -> list[Query]:
-    return [
-        Query(RED, truth="cat", known=True, answer="cat", open_score=0.1),
-        Query(RED, truth="cat", known=True, answer="dog", open_score=0.2),
-        Query(RED, truth="dog", known=True, answer=None, open_score=0.9),
-        Query(RED, truth="fox", known=False, answer=None, open_score=1.1),
-        Query(RED, truth="fox", known=False, answer="dog", open_score=0.5),
-    ]
-
-
 @cache
 def whole_page() -> str:
     tasks = [(np.array([0.0, 1.0]), np.array([True, False]))]
@@ -72,7 +62,7 @@ def whole_page() -> str:
         [
             Section("Same", ["1 < 2 & 3", facts({"a<b": "c>d"})]),
             Section("Same", [to_html(table), side_by_side(plot, png)]),
-            Section("!?", [gallery({"cat": [RED], "dog": [RED, RED]}, queries(), threshold=0.6), code("a && b > c")]),
+            Section("!?", [Html(picture_of(RED, "red")), code("a && b > c")]),
         ],
         lead="<script>alert(1)</script>",
     )
@@ -103,7 +93,7 @@ def test_page_needs_nothing_from_outside() -> None:
     assert "@import" not in html
     reader = Reader(html)
     sources = [image["src"] or "" for image in reader.all("img")]
-    assert len(sources) == 2 + 3 + 5
+    assert len(sources) == 2 + 1
     assert all(source.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for source in sources)
     assert reader.all("link") == []
     assert [link["href"] for link in reader.all("a")] == ["#same", "#same-2", "#section"]
@@ -116,54 +106,22 @@ def test_ready_markup_stays_as_it_is_and_two_sections_need_no_links() -> None:
     assert "<p>&lt;em&gt;y&lt;/em&gt;</p>" in html
 
 
-def test_gallery_says_in_words_what_happened() -> None:
-    html = gallery({"cat": [RED], "dog": [RED, RED]}, queries(), threshold=0.6)
-    assert re.findall(r'class="query (\w+)".*?verdict">(.*?)</span>', html) == [
-        ("right", "✓ right"),
-        ("wrong", "✗ mixed up"),
-        ("wrong", "✗ rejected"),
-        ("right", "✓ right"),
-        ("wrong", "✗ missed"),
-    ]
-    assert "What it was shown: 3 pictures of 2 classes" in html
-    assert "Asked about these classes: 1 of 3 right" in html
-    assert "Asked about classes it never saw: 1 of 2 right" in html
-    assert re.findall(r"score ([\d.]+ \S+ [\d.]+)</p>", html) == [
-        "0.1 ≤ 0.6",
-        "0.2 ≤ 0.6",
-        "0.9 &gt; 0.6",
-        "1.1 &gt; 0.6",
-        "0.5 ≤ 0.6",
-    ]
-    assert re.findall(r'level" style="width:([\d.]+)%', html) == ["0.0", "10.0", "80.0", "100.0", "40.0"]
-    assert set(re.findall(r'mark" style="left:([\d.]+)%', html)) == {"50.0"}
-    assert [image["alt"] for image in Reader(html).all("img")][:4] == [
-        "support picture of cat",
-        "support picture of dog",
-        "support picture of dog",
-        "cat, known class",
-    ]
-
-
-def test_gallery_escapes_class_names_and_broken_file_names_can_be_written() -> None:
-    bad = '"><script>'
-    html = gallery({bad: [RED]}, [Query(RED, truth=bad, known=True, answer=bad, open_score=0.0)], threshold=0.0)
-    reader = Reader(html)
-    assert reader.all("script") == []
-    assert [image["alt"] for image in reader.all("img")] == [f"support picture of {bad}", f"{bad}, known class"]
+def test_broken_file_names_can_be_written() -> None:
     name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
-    html = page("t", [Section("a", [gallery({name: [RED]}, [], threshold=0.0)])])
+    html = page("t", [Section("a", [name, facts({name: name})])])
     assert b"caf?" in html.encode()
 
 
 def test_pictures_are_embedded_pixel_for_pixel() -> None:
     picture = np.random.default_rng(0).integers(0, 256, (20, 32, 3), dtype=np.uint8)
-    assert np.array_equal(decoded(picture_uri(picture)), picture)
-    assert decoded(picture_uri(np.zeros((600, 300, 3), dtype=np.uint8))).shape == (192, 96, 3)
-    small = 'class="small"'
-    assert small in gallery({"a": [picture]}, [], threshold=0.0)
-    assert small not in gallery({"a": [np.zeros((84, 84, 3), dtype=np.uint8)]}, [], threshold=0.0)
+    (image,) = Reader(picture_of(picture, '"><script>')).all("img")
+    assert np.array_equal(decoded(image["src"]), picture)
+    assert (image["alt"], image["class"]) == ('"><script>', "small")
+    (image,) = Reader(picture_of(np.zeros((600, 300, 3), dtype=np.uint8), "large")).all("img")
+    assert decoded(image["src"]).shape == (192, 96, 3)
+    assert "class" not in image
 
 
-def decoded(uri: str) -> np.ndarray:
+def decoded(uri: str | None) -> np.ndarray:
+    assert uri is not None
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(uri.removeprefix("data:image/png;base64,")))))

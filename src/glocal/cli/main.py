@@ -13,13 +13,14 @@ import typer
 from glocal import __version__
 from glocal.cli.bulk import embed, similar
 from glocal.cli.console import show
+from glocal.cli.demo import demo
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
 from glocal.cli.practical import check, enroll, predict, serve
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
 from glocal.cli.research.data import data
 from glocal.cli.research.models import convert
-from glocal.cli.research.reproduce import demo, report, reproduce
+from glocal.cli.research.reproduce import report, reproduce
 from glocal.cli.research.studies import compare, evaluate, import_, pretrain, train
 from glocal.common.errors import GlocalError
 from glocal.common.memory import keep_freed_memory

@@ -1,4 +1,4 @@
-"""``glocal reproduce``: the paper's tables and figures; ``report``: the same for own runs; ``demo``: a first look."""
+"""``glocal reproduce``: the paper's tables and figures; ``report``: the same for own runs."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import TrainingBar, bars, check_free, check_ours, check_there, screen, show, stage_bars, stages
+from glocal.cli.console import TrainingBar, bars, check_ours, screen, show, stage_bars, stages
 from glocal.cli.options import (
     Address,
     DatasetName,
     Device,
     Engine,
     EngineName,
-    Force,
     Json,
     Query,
     Reference,
@@ -36,7 +35,6 @@ from glocal.cli.research.studies import parse_shots
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from glocal.research.reproduce.demo import Demo
     from glocal.research.reproduce.runs import Run, Settings
 
 
@@ -212,88 +210,3 @@ def report(
         how = Settings(out, tasks, pick_device(device), progress=progress)
         page = report_runs(runs, dataset, how, shlex.join(again), **shape)
     _finish(page, json)
-
-
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the runs and the report.")] = Path("demo-out"),
-    photos: Annotated[
-        Path | None, typer.Option(help="Instead, the report of your own folder: photos/<class>/*.jpg, and unknown/.")
-    ] = None,
-    model: Annotated[str, typer.Option(help="With --photos: as in `glocal enroll`.")] = "fast",
-    tasks: Annotated[int, typer.Option(min=2, help="Test tasks per number of shots.")] = 600,
-    force: Force = False,
-    device: Device = "auto",
-    json: Json = False,
-) -> None:
-    """The whole job in front of your eyes, on data that needs no download: train, teach, ask, compare, report."""
-    if photos is not None:
-        _demo_photos(photos, out, model, force, device, json)
-        return
-    from glocal.research.engine.distributed import pick_device
-    from glocal.research.report.table import to_json
-    from glocal.research.reproduce.demo import run_demo
-
-    screen().print(
-        "Learning from [bold]printed characters[/bold] of many scripts and typefaces, tested on "
-        "[bold]handwritten digits[/bold], never seen: five are taught, five others stay unknown."
-    )
-    with bars() as progress:
-        bar = partial(TrainingBar, progress)
-        found = run_demo(out, tasks=tasks, device=pick_device(device), callback=bar, progress=stages(progress))
-    tables = {f"{shot}-shot": to_json(table) for shot, table in found.tables.items()}
-    result = {"report": str(found.report), "tables": tables, "recognizer": str(found.recognizer)}
-    result["outcome"] = found.outcome.to_json()
-    show(result, as_json=json, otherwise=lambda: _demo_tables(found))
-
-
-def _demo_photos(photos: Path, out: Path, model: str, force: bool, device: str, json: bool) -> None:
-    check_there(photos)
-    report = out / "photos-report.html"
-    check_free(report, force)
-    from glocal.research.reproduce.photo_report import report_photos
-
-    with bars() as progress:
-        told = stages(progress, "pictures")
-        found = report_photos(photos, report, model=model, device=device, progress=told)
-    lines = [*found.recognizer.outlook().lines()]
-    if found.outcome is not None:
-        asked = len(found.outcome.pictures)
-        lines.append(f"asked about {asked} photos it was not taught; of known ones right: {found.outcome.accuracy}")
-    again = f"Next: glocal enroll {shlex.quote(str(photos))} -o mine.glocal"
-    show(
-        {
-            "report": str(report),
-            "outlook": found.recognizer.outlook().to_json(),
-            "outcome": None if found.outcome is None else found.outcome.to_json(),
-        },
-        as_json=json,
-        otherwise=lambda: "\n".join([*lines, f"Report: {report}", again]),
-    )
-
-
-def _demo_tables(found: Demo) -> Any:
-    """The two main columns, which fit a narrow terminal; the page has them all."""
-    from dataclasses import replace
-
-    from rich.console import Group
-    from rich.text import Text
-
-    from glocal.research.report.table import to_rich
-    from glocal.research.reproduce.demo import COMMANDS
-
-    narrow = []
-    for table in found.tables.values():
-        rows = tuple(replace(row, note="") for row in table.rows)
-        narrow.append(to_rich(replace(table, metrics=("acc", "auroc"), rows=rows)))
-    notes = "\n".join(f"{row.name}: {row.note}" for row in next(iter(found.tables.values())).rows)
-    file = shlex.quote(str(found.recognizer))
-    recognizer = [
-        "A recognizer of five digits, taught with a few pictures each:",
-        *(f"  {line}" for line in found.expected),
-        f"  {found.kept}",
-        f"  unknown digits caught: {found.outcome.caught}",
-    ]
-    closing = [f"Report: {found.report}", f"Try it: glocal serve {file}", "Next, with your photos in photos/<class>/:"]
-    commands = [f"  {line}" for line in COMMANDS.splitlines()]
-    text = Text("\n".join(["", *recognizer, "", *closing, *commands]), overflow="ignore", no_wrap=True)
-    return Group(*narrow, notes, text)

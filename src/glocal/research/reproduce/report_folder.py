@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 from glocal import __version__
 from glocal.common.files import replacing, write_text
 from glocal.common.markup import Html
+from glocal.common.page import Section, code, facts, page, side_by_side
+from glocal.common.page import figure as on_page
 from glocal.research.report.comparison import Result
-from glocal.research.report.html import Section, code, facts, page, side_by_side, to_html
-from glocal.research.report.html import figure as on_page
+from glocal.research.report.html import to_html
 from glocal.research.report.plots import to_png, to_svg
 from glocal.research.report.table import to_latex, to_markdown
 

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from glocal import __version__
 from glocal.common.files import write_text
 from glocal.common.markup import Html
+from glocal.common.page import Section, code, facts, page
 from glocal.recognizer.diagnosis.check import Check, check
 from glocal.recognizer.photos.sources import Source, labelled_sources
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME
-from glocal.research.report.html import Section, code, facts, page
-from glocal.research.report.recognizer_report import (
+from glocal.samples.recognizer_report import (
     answers,
     confusion,
     expectation,

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from glocal.common.markup import Html, text
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from glocal.common.markup import Html, data_uri, text
+from glocal.common.page import facts, figure, side_by_side
 from glocal.recognizer.diagnosis.check import Check, Checked, row_in_words
 from glocal.recognizer.photos.images import encoded
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME
-from glocal.research.report.gallery import picture_of
-from glocal.research.report.html import facts, figure, side_by_side
 
 SHOWN = 20  # answers on the page
+LARGEST = 192  # pixels; a card shows 96, so this is sharp on a double-density screen
+SMALL = 64  # pictures below this are shown as crisp squares
 WIDEST = 20  # classes of a confusion matrix; with more, mistakes are listed by name
 
 Sources = Mapping[str, Source]  # by the path that an answer names
@@ -140,6 +145,14 @@ def _card(each: Checked, sources: Sources) -> str:
         f"<p>says <strong>{text(answer.label)}</strong>, {100 * answer.probability:.0f} %</p><p>is {text(shows)}</p>"
         f'<p class="small-print">{text(answer.reason)}</p></li>'
     )
+
+
+def picture_of(picture: NDArray[np.uint8], alt: str) -> str:
+    """uint8 (H, W, 3) -> an element with a PNG inside, no larger than a page needs; small ones as crisp squares."""
+    image = Image.fromarray(np.ascontiguousarray(picture))
+    image.thumbnail((LARGEST, LARGEST))
+    small = ' class="small"' if max(picture.shape[:2]) < SMALL else ""
+    return f'<img{small} src="{data_uri(encoded(image, optimize=True), "image/png")}" alt="{text(alt)}">'
 
 
 def _file(each: Checked) -> str:

@@ -1,0 +1,1 @@
+"""Pictures that come with installed packages, and the demo on them."""
