@@ -21,6 +21,7 @@ from glocal.samples.recognizer_report import answers, confusion, expectation, ke
 
 TAUGHT, ASKED = 8, 60  # pictures of a digit that the recognizer is taught, and that it is asked about
 KNOWN = NAMES[:5]
+OTHER_HEAD = "gel"  # the paper's own, beside the default
 COMMANDS = """\
 glocal enroll photos -o mine.glocal       # photos/<class>/*.jpg; other things in photos/unknown/
 glocal predict mine.glocal new.jpg        # a name, or "unknown", and why
@@ -43,11 +44,15 @@ def run_demo(out: Path, *, device: str = "auto", progress: Progress | None = Non
     pictures = digits()
     taught = {name: pictures[name][:TAUGHT] for name in KNOWN}
     asked = {name: some[TAUGHT : TAUGHT + ASKED] for name, some in pictures.items()}
+    ask = None if progress is None else partial(progress, "ask")
     recognizer = Recognizer.enroll(taught, device=device)
-    checked = check(recognizer, asked, progress=None if progress is None else partial(progress, "ask"))
+    checked = check(recognizer, asked, progress=ask)
+    other = Recognizer.enroll(taught, head=OTHER_HEAD, device=device)
+    beside = [Html(f"<h3>{OTHER_HEAD}</h3>"), outcome(other, check(other, asked, progress=ask))]
     file, report = _free_place(out, recognizer), out / "demo-report.html"
     recognizer.save(file)
-    write_text(report, _page(recognizer, checked, {each.name: each for some in asked.values() for each in some}))
+    sources = {each.name: each for some in asked.values() for each in some}
+    write_text(report, _page(recognizer, checked, sources, beside))
     return Demo(report, file, recognizer.outlook().lines(), checked, kept(recognizer, checked))
 
 
@@ -67,7 +72,7 @@ def _holds(file: Path, recognizer: Recognizer) -> bool:
         return False
 
 
-def _page(recognizer: Recognizer, checked: Check, sources: dict[str, Source]) -> str:
+def _page(recognizer: Recognizer, checked: Check, sources: dict[str, Source], beside: list[Html]) -> str:
     yours = (
         "Put your photos into one folder per class, photos/<class>/*.jpg; five of each are a good start. Nothing is "
         "trained, and nothing leaves your machine. A report like this one of them: glocal demo --photos photos. A "
@@ -85,6 +90,8 @@ def _page(recognizer: Recognizer, checked: Check, sources: dict[str, Source]) ->
                 outcome(recognizer, checked),
                 kept(recognizer, checked),
                 confusion(checked.confusion(), recognizer.classes),
+                "The same pictures with another head:",
+                *beside,
             ],
         ),
         Section(
