@@ -185,6 +185,9 @@ def test_input_that_makes_no_data_set(tmp_path: Path) -> None:
         path.write_bytes(b"x")
     none_left(tmp_path, source, "class 'e' has no usable image", skip_bad=True)
     none_left(tmp_path, tmp_path / "absent", "there is no such file or folder")
+    lost = folders(tmp_path / "lost")
+    (lost / "val" / "d" / "link.png").symlink_to(tmp_path / "nowhere.png")
+    none_left(tmp_path, lost, "link.png", "must be a regular file")
     (tmp_path / "cut.zip").write_bytes(zipped(folders(tmp_path / "whole")).read_bytes()[:-40])
     none_left(tmp_path, tmp_path / "cut.zip", "neither a folder nor a zip or tar")
 

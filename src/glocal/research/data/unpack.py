@@ -49,8 +49,8 @@ def unpacked(source: Path, home: Path) -> Path:
             with zipfile.ZipFile(source) if packed_as == "zip" else tarfile.open(source) as archive:
                 _unpack(archive, partial, source)
         except _DAMAGE as error:
-            if isinstance(error, DataError) or getattr(error, "filename", None) is not None:
-                raise  # the disk's fault
+            if isinstance(error, DataError) or getattr(error, "errno", None) is not None:
+                raise  # the disk failed, not the archive
             what = " ".join(str(error).split())[:150] or type(error).__name__
             raise DataError(f"{source}: cannot be unpacked ({what}); copy it again, or unpack it yourself") from error
         partial.rename(target)
@@ -64,7 +64,7 @@ def signature(path: Path) -> str:
     )
     digest = hashlib.sha256(os.fsencode(path.absolute()))
     for file in files:
-        status = os.stat(file)
+        status = os.stat(file) if os.path.exists(file) else os.lstat(file)  # a link that leads nowhere is refused later
         digest.update(os.fsencode(file) + f"\0{status.st_size} {status.st_mtime_ns}\0".encode())
     return digest.hexdigest()
 
