@@ -30,8 +30,8 @@ TOY = Entry(
     terms="none",
     todo="nothing",
     variants={
-        "8px": Variant("8 px pickles", "compare with pickles", 8),
-        "8px-files": Variant("8 px files", "compare with files", 8),
+        "8px": Variant("8 px pickles", "compare with pickles"),
+        "8px-files": Variant("8 px files", "compare with files"),
         "original": Variant("original size", "compare with originals"),
     },
     repeats=(1, 1),

@@ -119,7 +119,6 @@ class Variant:
 
     words: str
     consequence: str  # for comparing numbers
-    side: int | None = None  # pixels of every image, None when they differ
 
 
 @dataclass(frozen=True)
