@@ -1,12 +1,11 @@
-"""Many photos on one machine: what the local engine and Ray cost on top of decoding and the backbone, and crashes.
+"""Many photos on one machine: what the local engine and Ray cost on top of decoding and the encoder.
 
-    python benchmarks/many_photos.py [--photos 5000] [--workers 2] [--skip ray,kills,hostile] [--data DIR]
+    python benchmarks/many_photos.py [--photos 5000] [--workers 2] [--skip rate,ray] [--data DIR]
 
-Goals: the local engine does at least 0.9 times as many photos a second as decoding and the backbone alone do on the
+Goals: the local engine does at least 0.9 times as many photos a second as decoding and the encoder alone do on the
 same cores, its memory stays flat; Ray with the same workers does 0.85 times as many as the local engine.  The plain
 pass runs in two halves, one before and one after, so that other load on the machine meets both alike; CPU seconds,
-which other load hardly moves, stand beside the wall clock.  Then 1,000 photos: 3 workers of Ray killed, the driver
-killed 5 times, and 20 hostile files among them.
+which other load hardly moves, stand beside the wall clock.
 """
 
 from __future__ import annotations
@@ -15,10 +14,8 @@ import argparse
 import json
 import multiprocessing
 import os
-import random
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,15 +26,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pyarrow.dataset as ds
-from PIL import Image
 
 from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.store import Store
 from glocal.bulk.workers import work
 from glocal.common.memory import keep_freed_memory
+from glocal.recognizer import Recognizer
 from glocal.recognizer.batches import BATCH
-
-MARK = "GLOCAL_BENCHMARK"  # in the environment of all processes of a run
 
 
 def photos(data: Path, n: int) -> list[Path]:
@@ -132,7 +127,8 @@ def local(paths: list[Path], file: Path, out: Path, workers: int) -> tuple[float
 
 def begun(paths: list[Path], file: Path, out: Path) -> tuple[JobFolder, Job]:
     shutil.rmtree(out, ignore_errors=True)
-    folder, job = JobFolder(Store(str(out))), Job("answers", str(file), "benchmark", ("photos",), "cpu")
+    identity = Recognizer.load(file, device="cpu").contents.identity
+    folder, job = JobFolder(Store(str(out))), Job("answers", str(file), identity, ("photos",), "cpu")
     folder.begin(job, resume=False, uris=iter(map(str, paths)))
     return folder, job
 
@@ -140,51 +136,6 @@ def begun(paths: list[Path], file: Path, out: Path) -> tuple[JobFolder, Job]:
 def rows(out: Path) -> list[dict[str, object]]:
     found = ds.dataset(out, format="parquet").to_table().to_pylist()
     return sorted(found, key=lambda row: str(row["uri"]))
-
-
-def marked(word: str) -> list[int]:
-    """Processes of this run whose command holds the word."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            command, environment = (folder / "cmdline").read_bytes(), (folder / "environ").read_bytes()
-        except OSError:
-            continue
-        if word.encode() in command and f"{MARK}={os.environ[MARK]}".encode() in environment:
-            found.append(int(folder.name))
-    return found
-
-
-@contextmanager
-def all_cpu(seconds: list[float]) -> Iterator[None]:
-    """CPU seconds of all processes of this run, looked at twice a second: those of Ray are nobody's children."""
-    ended, found = threading.Event(), {}
-    tick = os.sysconf("SC_CLK_TCK")
-
-    def look() -> dict[int, float]:
-        now = {}
-        for pid in marked(""):
-            try:
-                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-            except OSError:
-                continue
-            now[pid] = (int(fields[11]) + int(fields[12])) / tick
-        return now
-
-    def watch() -> None:
-        while not ended.wait(0.5):
-            found.update(look())
-
-    before = look()
-    thread = threading.Thread(target=watch)
-    thread.start()
-    try:
-        yield
-    finally:
-        found.update(look())
-        ended.set()
-        thread.join()
-        seconds.append(sum(used - before.get(pid, 0.0) for pid, used in found.items()))
 
 
 def ray_rate(paths: list[Path], file: Path, out: Path, workers: int) -> float:
@@ -200,67 +151,6 @@ def ray_rate(paths: list[Path], file: Path, out: Path, workers: int) -> float:
     return took
 
 
-def ray_killed(paths: list[Path], file: Path, out: Path, workers: int) -> int:
-    """Workers of Ray end with SIGKILL at random moments; returns how many did."""
-    from glocal.bulk.on_ray import work as work_on_ray
-
-    folder, job = begun(paths, file, out)
-    killed, over = 0, threading.Event()
-
-    def killer() -> None:
-        nonlocal killed
-        rng = random.Random(0)
-        while killed < 3 and not over.is_set():
-            done = len(list(out.glob("part-*")))
-            if done > 3 + 6 * killed and (actors := marked("ray::MapWorker")):
-                over.wait(rng.uniform(0.1, 3))
-                os.kill(rng.choice(actors), signal.SIGKILL)
-                killed += 1
-            over.wait(0.2)
-
-    thread = threading.Thread(target=killer)
-    thread.start()
-    try:
-        work_on_ray(folder, job, workers=workers)
-    finally:
-        over.set()
-        thread.join()
-    folder.finish()
-    return killed
-
-
-def driver_killed(file: Path, list_: Path, out: Path, workers: int, engine: str) -> int:
-    """`glocal predict` ends with SIGKILL at random moments and goes on with --resume; returns how often it did."""
-    command = [sys.executable, "-m", "glocal", "predict", str(file), str(list_), "--device", "cpu"]
-    command += ["--workers", str(workers), "-o", str(out), "--engine", engine, "--resume"]
-    rng, killed = random.Random(0), 0
-    shutil.rmtree(out, ignore_errors=True)
-    for goal in (1, 6, 12, 18, 24):
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None and len(list(out.glob("part-*"))) < goal:
-                time.sleep(0.05)
-            time.sleep(rng.uniform(0, 2))
-            killed += process.poll() is None
-            process.kill()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-    return killed
-
-
-def hostile(folder: Path, good: Path) -> list[Path]:
-    """Twenty files that are no photos, each in its own way."""
-    folder.mkdir()
-    data, made = good.read_bytes(), []
-    for i in range(4):
-        (folder / f"truncated{i}.jpg").write_bytes(data[: 100 << i])
-        (folder / f"text{i}.jpg").write_text("no picture " * i)
-        (folder / f"vanished{i}.jpg").write_bytes(data)
-        os.mkfifo(folder / f"pipe{i}.jpg")
-        Image.new("L", (12000 + i, 12000)).save(folder / f"bomb{i}.png")
-        made += [folder / f"{name}{i}.jpg" for name in ("truncated", "text", "vanished", "pipe")]
-        made.append(folder / f"bomb{i}.png")
-    return made
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--photos", type=int, default=5000)
@@ -270,7 +160,6 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("GLOCAL_DATA", ".")))
     asked = parser.parse_args()
     skip, workers = set(asked.skip.split(",")), asked.workers
-    os.environ[MARK] = str(os.getpid())
     paths = photos(asked.data, asked.photos)
     if len(paths) < asked.photos:
         sys.exit(f"there are {len(paths)} photos below {asked.data}; set GLOCAL_DATA, or ask for fewer")
@@ -292,7 +181,7 @@ def main() -> None:
             took, busy_here, samples = local(paths, file, home / "local", workers)
             second = plain(paths[len(paths) // 2 :], file, workers)
             wall, busy = first[0] + second[0], first[1] + second[1]
-            print(f"decode and backbone {wall:8.1f} s   {busy:8.1f} s of CPU, {len(paths) / wall:.1f} photos/s")
+            print(f"decode and encode   {wall:8.1f} s   {busy:8.1f} s of CPU, {len(paths) / wall:.1f} photos/s")
             print(f"local engine        {took:8.1f} s   {busy_here:8.1f} s of CPU, {len(paths) / took:.1f} photos/s")
             print(f"rate {wall / took:.2f} by the clock, {busy / busy_here:.2f} by CPU (goal >= 0.9)")
             tenth = len(samples) // 10
@@ -301,64 +190,12 @@ def main() -> None:
             print(f"load {os.getloadavg()[0]:.1f}", flush=True)
         some = paths[: asked.some]
         if "ray" not in skip:
-            used: list[float] = []
-            with all_cpu(used):
-                ours = local(some, file, home / "local1", workers)[0]
-            with all_cpu(used):
-                rays = ray_rate(some, file, home / "ray", workers)
-            with all_cpu(used):
-                again = local(some, file, home / "local2", workers)[0]
+            ours = local(some, file, home / "local1", workers)[0]
+            rays = ray_rate(some, file, home / "ray", workers)
+            again = local(some, file, home / "local2", workers)[0]
             print(f"{len(some)} photos: local {ours:.1f} and {again:.1f} s, Ray {rays:.1f} s between them")
-            print(f"CPU: local {used[0]:.1f} and {used[2]:.1f} s, Ray {used[1]:.1f} s with the start of its servers")
-            by_cpu = (used[0] + used[2]) / 2 / used[1]
-            print(
-                f"Ray: rate {(ours + again) / 2 / rays:.2f} of the local engine's, {by_cpu:.2f} by CPU (goal >= 0.85)"
-            )
+            print(f"Ray: rate {(ours + again) / 2 / rays:.2f} of the local engine's (goal >= 0.85)")
             print("the same rows:", rows(home / "ray") == rows(home / "local1"), flush=True)
-        if "kills" not in skip:
-            if "ray" in skip:
-                local(some, file, home / "local1", workers)
-            whole = [row | {"recognizer": ""} for row in rows(home / "local1")]
-            killed = ray_killed(some, file, home / "killed", workers)
-            found = [row | {"recognizer": ""} for row in rows(home / "killed")]
-            once = [row["uri"] for row in found] == sorted(map(str, some))
-            print(f"{killed} workers of Ray killed: each uri once: {once}, the same rows: {found == whole}", flush=True)
-            listed = home / "list.csv"
-            listed.write_text("uri\n" + "\n".join(map(str, some)) + "\n")
-            for engine in ("local", "ray"):
-                killed = driver_killed(file, listed, home / f"driver-{engine}", workers, engine)
-                found = [row | {"recognizer": ""} for row in rows(home / f"driver-{engine}")]
-                time.sleep(5)
-                left = len(marked("ray::")) + len(marked("raylet"))
-                print(
-                    f"driver ({engine}) killed {killed} times: the same rows: {found == whole}, {left} processes left"
-                )
-        if "hostile" not in skip:
-            bad = hostile(home / "bad", some[0])
-            listed = home / "mixed.csv"
-            listed.write_text(
-                "uri\n" + "\n".join(map(str, [*some[:490], *bad, *some[490 : len(some) - len(bad)]])) + "\n"
-            )
-            for path in bad:
-                if path.name.startswith("vanished"):
-                    path.unlink()
-            command = [
-                *glocal,
-                "predict",
-                str(file),
-                str(listed),
-                "-o",
-                str(home / "mixed"),
-                "--device",
-                "cpu",
-                "--json",
-            ]
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            said = json.loads(done.stdout)
-            wrong = {row["uri"] for row in rows(home / "mixed") if row["error"] is not None}
-            counts = f"{said['answered']} answered, {said['errors']} errors"
-            print(f"{len(bad)} hostile of {len(some)}: exit code {done.returncode}, {counts},")
-            print("exactly the hostile ones:", wrong == set(map(str, bad)), flush=True)
 
 
 if __name__ == "__main__":
