@@ -55,6 +55,7 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python tools/docstrings.py
 
 # Speed and memory, as ratios within one run.  The other files there are studies that want photos or a folder to work in.
 SPEED := many_classes prepared serve startup train_step vectors

@@ -47,8 +47,8 @@ def __getattr__(name: str) -> Any:
     if name in _PACKAGES:
         return import_module(f"glocal.research.{name}")
     if name in _HOMES:
-        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
-        return found
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name)
+        return value
     raise AttributeError(f"module 'glocal' has no attribute {name!r}")
 
 

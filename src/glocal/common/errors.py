@@ -4,9 +4,20 @@ from __future__ import annotations
 
 
 class GlocalError(Exception):
-    """Base of everything glocal raises on purpose; the command line prints it as one sentence and exits with 2.
+    """Base of every error that glocal raises on purpose; the command line prints it as one sentence and exits with 2.
 
-    ``code`` is short and stays the same when the sentence is reworded: for programs and tests.
+    Parameters
+    ----------
+    message : str
+        One sentence: the thing, the rule, the value that came, and the way out.
+    code : str, optional
+        A short name of the error, which stays the same when the sentence is reworded.
+
+    Examples
+    --------
+    >>> error = GlocalError("way must be at least 1, got 0", code="way")
+    >>> str(error), error.code
+    ('way must be at least 1, got 0', 'way')
     """
 
     code = "error"

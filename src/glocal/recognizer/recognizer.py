@@ -75,9 +75,26 @@ class Decided(NamedTuple):
 
 
 class Recognizer:
-    """Enrolled classes, the model that compares pictures with them, and a threshold with a promise.
+    """Enrolled classes, the model that compares photos with them, and a threshold with a target rate.
 
     Build it with ``enroll`` or ``load``.  What changes it returns the advice about the change.
+
+    Parameters
+    ----------
+    contents : Contents
+        All that a file holds.
+    embedder : Embedder
+        Turns photos into features.
+    enrolled : Enrolled
+        The enrolled classes.
+    findings : sequence of Finding
+        Advice about the photos.
+
+    Examples
+    --------
+    >>> recognizer = Recognizer.enroll("photos")  # doctest: +SKIP
+    >>> recognizer.predict("new.jpg")[0].label  # doctest: +SKIP
+    'washer'
     """
 
     def __init__(
@@ -103,13 +120,39 @@ class Recognizer:
         workers: int = 2,
         progress: Progress | None = None,
     ) -> Recognizer:
-        """From ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
+        """Enroll classes from ``folder/<class>/*.jpg``, a zip of that, or a mapping of class names to photos.
 
-        Photos in ``unknown`` are of no class: they join those of the argument ``unknown``.
-        ``encoder``: fast, better, or the file of a converted model; ``head``: ridge, prototypes or gel.  ``model`` is
-        both at once: a converted model or its file, or a recognizer or its file.  ``score``: another open score.
-        ``unknown``: photos of other things, which the head learns to tell from the classes; ``with_unknown``: the share
-        of false unknowns that catching more of them may cost.
+        Parameters
+        ----------
+        photos : path or mapping of str to photos
+            Photos of each class.  A class ``unknown`` holds photos of other things, as the argument ``unknown`` does.
+        encoder : str or Path
+            fast, better, or the file of a converted model.
+        head : str
+            ridge, prototypes or gel.
+        model : path or model, optional
+            In place of encoder and head: a converted model, a recognizer, or the file of one.
+        score : str, optional
+            Another open score than the head's own.
+        max_false_unknown : float
+            Target rate of false unknowns.
+        unknown : photos, optional
+            Photos of other things, which the head learns to tell from the classes.
+        with_unknown : float, optional
+            Rate of false unknowns that catching more unknowns may cost.
+        skip_bad : bool
+            Leave unreadable photos out instead of stopping.
+        device : str
+            auto, cpu or cuda.
+        workers : int
+            Threads that read photos.
+        progress : callable, optional
+            Called with the number of encoded photos and the total.
+
+        Returns
+        -------
+        Recognizer
+            With a threshold computed from the photos.
         """
         promise = _promise(max_false_unknown, with_unknown)
         classes = labelled_sources(photos)
@@ -154,7 +197,24 @@ class Recognizer:
 
     @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
-        """From a .glocal file.  ``device`` is auto, cpu or cuda; ``threads`` of onnxruntime, 0 for one per core."""
+        """Read a .glocal file.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        device : str
+            auto, cpu or cuda.
+        workers : int
+            Threads that read photos.
+        threads : int
+            Threads of onnxruntime, 0 for one per core.
+
+        Returns
+        -------
+        Recognizer
+            As it was saved.
+        """
         seen = os.path.realpath(path), stamp(path)
         contents = read_contents(Path(path), device=device, threads=threads)
         found = cls(
@@ -166,10 +226,16 @@ class Recognizer:
         return found
 
     def save(self, path: str | Path, *, new: bool = False) -> None:
-        """One file, the old one or the new one at any moment.
+        """Write one file, which holds the old content or the new content at any moment.
 
-        Over the file that it was read from only while that is as it was: nobody's change is lost.  With ``new`` over no
-        file at all.
+        Over the file that it was read from, it is written only while that file is as it was, so that no change is lost.
+
+        Parameters
+        ----------
+        path : str or Path
+            The .glocal file.
+        new : bool
+            Refuse to write over a file.
         """
         place, seen = self._read_from or ("", None)
         if new:
@@ -208,33 +274,100 @@ class Recognizer:
         return self.contents.decision.threshold
 
     def outlook(self) -> Outlook:
-        """What to expect of it: how often it names right, calls known photos unknown, and catches unknown ones."""
+        """Estimate what to expect: how often it names right, calls known photos unknown, and catches unknown ones.
+
+        Returns
+        -------
+        Outlook
+            Rates with their intervals.
+        """
         return outlook(self.contents.support.shots, self.contents.decision)
 
     def findings(self) -> list[Finding]:
-        """Advice about the support: duplicates, strays, classes that will be confused, too few photos."""
+        """Look through the support: duplicates, strays, classes that will be confused, too few photos.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the photos.
+        """
         return [*self._found, *advice(self.contents.support, self.contents.decision), *_unused(self.contents)]
 
     def predict(self, images: Photos) -> list[Prediction]:
-        """One answer per picture; a picture that cannot be used is an error.  A folder stands for all in it."""
+        """Answer photos; one that cannot be used is an error.
+
+        Parameters
+        ----------
+        images : path, image or iterable of them
+            A folder stands for all photos in it.
+
+        Returns
+        -------
+        list of Prediction
+            One for each photo.
+        """
         return [_readable(answer) for answer in self.stream(sources_of(images))]
 
     def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
-        """Answers as they come, for any number of pictures; a bad picture is one of them and stops nothing."""
+        """Answer any number of photos, one after the other; an unreadable one stops nothing.
+
+        Parameters
+        ----------
+        images : iterable of images
+            Photos.
+
+        Yields
+        ------
+        Prediction or Unreadable
+            In the order of the photos.
+        """
         for answered in self.batches(images):
             yield from answered.answers
 
     def batches(self, images: Iterable[Image_]) -> Iterator[Answered]:
-        """The same, batch by batch, with what was seen of the pictures."""
+        """Answer any number of photos, batch by batch, with the features of each.
+
+        Parameters
+        ----------
+        images : iterable of images
+            Photos.
+
+        Yields
+        ------
+        Answered
+            A batch and its answers.
+        """
         for batch in self.embedder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
             yield Answered(batch, self.answer(batch))
 
     def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
-        """Answers about pictures that were encoded before, in the order of the batch."""
+        """Answer photos that were encoded before.
+
+        Parameters
+        ----------
+        batch : Batch
+            From the embedder.
+
+        Returns
+        -------
+        list of Prediction or Unreadable
+            In the order of the batch.
+        """
         return self.enrolled.answer(batch, self.contents.decision)
 
     def decide(self, features: Features) -> Decided:
-        """The same answers from features alone, without words and without a look at the pictures."""
+        """Answer from features alone, without reasons.
+
+        Parameters
+        ----------
+        features : Features
+            Of the photos.
+
+        Returns
+        -------
+        Decided
+            Answers as columns.
+        """
         decision, names = self.contents.decision, (*self.classes, UNKNOWN_NAME)
         compared = self.compare(features)
         best = compared.logits.argmax(axis=1)
@@ -250,16 +383,44 @@ class Recognizer:
         )
 
     def compare(self, features: Features) -> Scores:
-        """Logits (Q, N) and open scores (Q,) of features."""
+        """Compare features with the classes.
+
+        Parameters
+        ----------
+        features : Features
+            Of the photos.
+
+        Returns
+        -------
+        Scores
+            Logits (Q, N) and open scores (Q,).
+        """
         return self.enrolled.compare(features)
 
     def explain(self, image: Image_) -> Image.Image:
-        """The answer about one picture as a picture: what matched in which photo."""
+        """Draw the answer to one photo: what matched in which photo.
+
+        Parameters
+        ----------
+        image : image
+            A path, bytes, a Pillow image or an array.
+
+        Returns
+        -------
+        Image
+            A drawing.
+        """
         [answered] = self.batches([image])
         return explain(self, answered.batch, 0, _readable(answered.answers[0]))
 
     def verify(self) -> list[Verified]:
-        """Does this machine give the answers that were recorded?  The probe pictures, decoded and scored again."""
+        """Answer the probe photos again, to see whether this machine gives the recorded answers.
+
+        Returns
+        -------
+        list of Verified
+            Recorded and new score of each.
+        """
         probes = self.contents.probes
         found = self.compare(self.embedder.embed(probes.images))
         verified = []
@@ -272,7 +433,24 @@ class Recognizer:
     def add_class(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
-        """A new class from its photos; returns what a careful colleague would say about the change."""
+        """Enroll a new class.
+
+        Parameters
+        ----------
+        name : str
+            Of the class.
+        photos : path, image or iterable of them
+            One photo, several, or all below a folder.
+        skip_bad : bool
+            Leave unreadable photos out instead of stopping.
+        progress : callable, optional
+            Called with the number of encoded photos and the total.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         if check_class_name(name) in self.classes:
             raise DataError(
                 f"there is a class {name!r} already; add photos to it, or choose another name", code="class-exists"
@@ -282,11 +460,41 @@ class Recognizer:
     def add_photos(
         self, name: str, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None
     ) -> list[Finding]:
-        """More photos of a class that is there."""
+        """Enroll more photos of a class that is there.
+
+        Parameters
+        ----------
+        name : str
+            Of the class.
+        photos : path, image or iterable of them
+            One photo, several, or all below a folder.
+        skip_bad : bool
+            Leave unreadable photos out instead of stopping.
+        progress : callable, optional
+            Called with the number of encoded photos and the total.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         return self._extend(self.contents.support.having(name), photos, skip_bad, progress)
 
     def add_bank(self, name: str, bank: Bank) -> list[Finding]:
-        """Photos that were encoded before, to a class that is there or a new one."""
+        """Enroll photos that were encoded before, in a class that is there or a new one.
+
+        Parameters
+        ----------
+        name : str
+            Of the class.
+        bank : Bank
+            Of the photos.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         name = check_class_name(name)
         old = self.contents.support.classes.get(name)
         grown = self.contents.support.with_class(name, bank if old is None else old + bank)
@@ -294,18 +502,53 @@ class Recognizer:
         return doubles + self._change(support, {name})
 
     def remove_photo(self, digest: str) -> list[Finding]:
-        """The photo with this digest, of a class that has others."""
+        """Remove a photo of a class that has others.
+
+        Parameters
+        ----------
+        digest : str
+            Of the photo.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         name, support = self.contents.support.without_photo(digest)
         return self._change(support, {name})
 
     def remove_class(self, name: str) -> list[Finding]:
-        """A class with all its photos; the thresholds of the others are computed anew."""
+        """Remove a class with all its photos; the threshold is computed anew.
+
+        Parameters
+        ----------
+        name : str
+            Of the class.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         support = self.contents.support.without(name)
         self.contents.model.check_way(len(support.names))
         return self._change(support, ())
 
     def rename_class(self, old: str, new: str) -> list[Finding]:
-        """Another name for a class; nothing else changes."""
+        """Give a class another name; nothing else changes.
+
+        Parameters
+        ----------
+        old : str
+            The name it has.
+        new : str
+            The name it gets.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         return self._change(self.contents.support.renamed(old, new), ())
 
     def set_threshold(
@@ -315,7 +558,22 @@ class Recognizer:
         max_false_unknown: float | None = None,
         with_unknown: float | None = None,
     ) -> Threshold:
-        """By hand to ``value``, kept until the next call; or computed anew for a promise."""
+        """Set the threshold by hand, or compute it anew for a target rate.
+
+        Parameters
+        ----------
+        value : float, optional
+            Open score above which the answer is "unknown"; kept until the next call.
+        max_false_unknown : float, optional
+            Target rate of false unknowns.
+        with_unknown : float, optional
+            Rate of false unknowns that catching more unknowns may cost.
+
+        Returns
+        -------
+        Threshold
+            The new one.
+        """
         now = self.contents
         if value is not None and (max_false_unknown, with_unknown) != (None, None):
             raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
@@ -340,10 +598,20 @@ class Recognizer:
         return threshold
 
     def confirm(self, answers: Iterable[tuple[Prediction, str]]) -> Threshold:
-        """Answers with the class that a person gave each; those about photos of the classes tighten the threshold.
+        """Learn from answers with the class that a person gave each.
 
-        Their scores join the leave-one-out scores until the classes change.  Nothing is enrolled, and what is (nearly)
-        a support photo proves nothing.
+        The scores of photos of the classes join the leave-one-out scores until the classes change.  Nothing is
+        enrolled, and photos that are nearly support photos do not count.
+
+        Parameters
+        ----------
+        answers : iterable of tuple of Prediction and str
+            Answers and the true class of each.
+
+        Returns
+        -------
+        Threshold
+            The new one.
         """
         now, names, shots = self.contents, self.classes, self.contents.support.shots
         levels = now.decision.threshold.levels or (0.0,) * len(names)
@@ -362,12 +630,38 @@ class Recognizer:
         return threshold
 
     def add_unknown(self, photos: Photos, *, skip_bad: bool = False, progress: Progress | None = None) -> list[Finding]:
-        """Known unknowns: photos of other things, beside those that are there."""
+        """Enroll known unknowns: photos of other things, beside those that are there.
+
+        Parameters
+        ----------
+        photos : path, image or iterable of them
+            One photo, several, or all below a folder.
+        skip_bad : bool
+            Leave unreadable photos out instead of stopping.
+        progress : callable, optional
+            Called with the number of encoded photos and the total.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         new, found = self._encoded("unknown/", photos, skip_bad, progress)
         return found + self.add_unknown_bank(new)
 
     def add_unknown_bank(self, bank: Bank) -> list[Finding]:
-        """Known unknowns that were encoded before."""
+        """Enroll known unknowns that were encoded before.
+
+        Parameters
+        ----------
+        bank : Bank
+            Of the photos.
+
+        Returns
+        -------
+        list of Finding
+            Advice about the change.
+        """
         there = self.contents.unknown
         joined = _aside(bank if there is None else there + bank, self.contents.support)
         return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]

@@ -13,10 +13,25 @@ from glocal.research.types import Preprocess, tensor_hash
 
 
 class Backbone(nn.Module):
-    """A subclass sets ``stage_channels`` and ``preprocess`` and yields one map per stage from ``stages_of``.
+    """Images to feature maps.
 
+    A subclass sets ``stage_channels`` and ``preprocess`` and returns one map per stage from ``stages_of``.
     ``backbone.trainable = False`` freezes it: no gradients, and batch norm and dropout stay in evaluation mode even
     when the module around it trains.  ``preprocess`` belongs to the weights: whoever loads other weights replaces it.
+
+    Examples
+    --------
+    >>> class Grey(Backbone):
+    ...     stage_channels = (1,)
+    ...
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.preprocess = Preprocess(8)
+    ...
+    ...     def stages_of(self, images):
+    ...         return [images.mean(dim=1, keepdim=True)]
+    >>> Grey()(torch.zeros(2, 3, 8, 8)).shape
+    torch.Size([2, 1, 8, 8])
     """
 
     stage_channels: tuple[int, ...]  # channels of the map after stage 1, 2, ...
@@ -30,7 +45,18 @@ class Backbone(nn.Module):
         self._trainable = True
 
     def stages_of(self, images: Tensor) -> Sequence[Tensor]:
-        """Normalised (B, 3, size, size) -> the map of every stage, first to last, each (B, C, H, W)."""
+        """Compute the map of every stage; a subclass writes it.
+
+        Parameters
+        ----------
+        images : Tensor
+            Normalised (B, 3, size, size).
+
+        Returns
+        -------
+        sequence of Tensor
+            First stage to last, each (B, C, H, W).
+        """
         raise NotImplementedError
 
     @property
@@ -50,13 +76,32 @@ class Backbone(nn.Module):
         return name if self.early_stage is None else f"{name} and its stage {self.early_stage}"
 
     def forward(self, images: Tensor) -> Tensor:
-        """(B, 3, size, size) -> the last map (B, C, H, W), with the early one behind it if ``early_stage`` is set."""
+        """Compute the map that methods see.
+
+        Parameters
+        ----------
+        images : Tensor
+            Normalised (B, 3, size, size).
+
+        Returns
+        -------
+        Tensor
+            (B, C, H, W) of the last stage, with the early one behind it if ``early_stage`` is set.
+        """
         self._check(images)
         maps = self.stages_of(images)
         return maps[-1] if self.early_stage is None else pack(maps[-1], maps[self.early_stage - 1])
 
     def hand_out(self, stages: Sequence[int] | None, sides: Sequence[int]) -> None:
-        """Let forward() give the last stage (None) or the two last; ``sides`` are those of the map of every stage."""
+        """Let forward() return the last stage alone or the two last.
+
+        Parameters
+        ----------
+        stages : sequence of int, optional
+            Numbers of the stages, from 1; the last alone when left out.
+        sides : sequence of int
+            Side of the map of every stage.
+        """
         name, last = type(self).__name__, len(self.stage_channels)
         wanted = [last] if stages is None else list(stages)
         if wanted not in ([last], [last - 1, last]):
@@ -78,7 +123,18 @@ class Backbone(nn.Module):
             )
 
     def train(self, mode: bool = True) -> Backbone:
-        """Frozen backbones ignore ``train()``: their batch norm must not drift."""
+        """Switch between training and evaluation, in which a frozen backbone stays: its batch norm must not drift.
+
+        Parameters
+        ----------
+        mode : bool
+            True for training.
+
+        Returns
+        -------
+        Backbone
+            Itself.
+        """
         super().train(mode and self.trainable)
         return self
 
@@ -94,12 +150,29 @@ class Backbone(nn.Module):
         self.train(self.training and value)
 
     def on(self, device: torch.device | str) -> Backbone:
-        """On that device, weights in the memory layout that convolutions are fastest with."""
+        """Move to a device, with weights in the memory layout that convolutions are fastest with.
+
+        Parameters
+        ----------
+        device : torch.device or str
+            Where it computes.
+
+        Returns
+        -------
+        Backbone
+            Itself.
+        """
         self.to(device=device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return self
 
     def fingerprint(self) -> str:
-        """Hash of the architecture's name and every weight and buffer: equal fingerprints give equal maps."""
+        """Hash architecture and weights: equal fingerprints give equal maps.
+
+        Returns
+        -------
+        str
+            Hexadecimal digits.
+        """
         return tensor_hash(self.state_dict(), self.architecture)
 
 

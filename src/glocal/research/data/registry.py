@@ -50,11 +50,31 @@ DATASETS: dict[str, Callable[..., ClassDataset]] = {  # called with the split, a
 
 
 def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> ClassDataset:
-    """One split of a registered dataset, of a folder below GLOCAL_DATA, or of any folder, zip or CSV of classes.
+    """Open one split of a data set.
 
-    A folder that ``prepare`` wrote has the splits it names.  Any other folder, or a zip, has ``train``, ``val`` and
-    ``test`` inside, or class folders right away.  ``all`` opens those, and a CSV of filename and label.  A lone folder
-    around all of it does not count.
+    A prepared folder has the splits that it names.  Any other folder, or a zip, has ``train``, ``val`` and ``test``
+    inside, or class folders.  ``all`` opens class folders, and a CSV of filename and label.
+
+    Parameters
+    ----------
+    name : str or Path
+        A registered data set, a folder below GLOCAL_DATA, or any folder, zip or CSV of classes.
+    split : str
+        train, val, test or all.
+    skip_bad : bool
+        Leave unreadable images out instead of stopping.
+
+    Returns
+    -------
+    ClassDataset
+        Images with their classes.
+
+    Examples
+    --------
+    >>> import glocal
+    >>> digits = glocal.open_dataset("embedded", "test")
+    >>> len(digits.classes)
+    10
     """
     plugins.load(plugins.DATASETS, DATASETS, str(name))
     if str(name) in DATASETS:

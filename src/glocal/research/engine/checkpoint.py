@@ -115,7 +115,25 @@ def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
 
 
 def load_model(source: str | Path) -> Model:
-    """A checkpoint file, a run folder (the checkpoint that validation chose), or a shipped model by its name."""
+    """Read a trained model.
+
+    Parameters
+    ----------
+    source : str or Path
+        A checkpoint file, a run folder (its best checkpoint on validation), or a shipped model by its name.
+
+    Returns
+    -------
+    Model
+        Backbone and method with their weights, and the record of the training.
+
+    Examples
+    --------
+    >>> import glocal
+    >>> model = glocal.load_model("embedded-gel")
+    >>> model.record["method"]["name"], model.method.score_name
+    ('frozen-gel', 'E')
+    """
     tensors, record = read_checkpoint(find_checkpoint(source))
     parts: dict[str, dict[str, Tensor]] = {"backbone": {}, "method": {}, "extra": {}}
     for name, value in tensors.items():

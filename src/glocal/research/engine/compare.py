@@ -83,10 +83,54 @@ def compare(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> ModelComparison:
-    """Measure models on the same tasks; a list of tasks for each of ``shots`` and ``unknown_shares``.
+    """Measure models on the same tasks, one list of tasks for each of ``shots`` and ``unknown_shares``.
 
-    ``models`` are named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or given by name.  ``keep`` is a folder for the rows of
-    each model: what is there is read and not run again.
+    Parameters
+    ----------
+    models : sequence of str, or mapping of str to Model or str
+        Models named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or models by the names of their rows.
+    dataset : ClassDataset, str or Path
+        A data set, or its name or folder.
+    split : str
+        Split of the data set: train, val, test or all.
+    shots : sequence of int
+        Support images of each known class, one list of tasks for each number.
+    way : int
+        Known classes of a task.
+    query : int
+        Queries of each class.
+    unknown_way : int, optional
+        Unknown classes of a task; ``way`` when left out.
+    unknown_shares : sequence of float, optional
+        Shares of unknown queries, one list of tasks for each.
+    support_views : int
+        Views of each support image that are enrolled.
+    tasks : int
+        Tasks of each list.
+    seed : int
+        Seed of the tasks.
+    reference : str, optional
+        Row that differences are taken against; the first one when left out.
+    keep : str or Path, optional
+        Folder for the rows of each model; rows that are there are read and not run again.
+    skip_bad : bool
+        Leave unreadable images out instead of stopping.
+    workers : int
+        Threads that read images.
+    device : str
+        auto, cpu or cuda.
+    progress : callable, optional
+        Called with the stage ("encode" or "tasks"), the number done and the total.
+
+    Returns
+    -------
+    ModelComparison
+        Every evaluation, with paired differences and ranks.
+
+    Examples
+    --------
+    >>> import glocal
+    >>> glocal.compare(["embedded-protonet", "embedded-gel"], "embedded", shots=(1,))  # doctest: +SKIP
     """
     unknown = way if unknown_way is None else unknown_way
     specs = [EpisodeSpec(way, shot, query, unknown, query) for shot in shots]

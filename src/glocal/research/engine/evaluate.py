@@ -109,10 +109,52 @@ def evaluate(
     device: str = "auto",
     progress: Progress | None = None,
 ) -> Evaluation:
-    """Measure a model (or a checkpoint, run folder or shipped model by name) on few-shot open-set tasks.
+    """Measure a model on few-shot open-set tasks.  A model in memory stays as it is.
 
-    ``unknown_way`` is ``way`` when left out.  ``tasks``: how many, or a task list or the file of one, which brings
-    way, shot, query and seed of its own.  ``score``: another open score than the method's own.
+    Parameters
+    ----------
+    model : Model, str or Path
+        A model, or its checkpoint, run folder or name among the shipped models.
+    dataset : ClassDataset, str or Path
+        A data set, or its name or folder.
+    split : str
+        Split of the data set: train, val, test or all.
+    way : int
+        Known classes of a task.
+    shot : int
+        Support images of each known class.
+    query : int
+        Queries of each class.
+    unknown_way : int, optional
+        Unknown classes of a task; ``way`` when left out.
+    tasks : int, TaskList, str or Path
+        Number of tasks, or a list or its file, which brings way, shot, query and seed of its own.
+    seed : int
+        Seed of the tasks.
+    score : str, optional
+        Another open score than the method's own.
+    support_views : int
+        Views of each support image that are enrolled.
+    skip_bad : bool
+        Leave unreadable images out instead of stopping.
+    save_tasks : str or Path, optional
+        File to write the list of tasks to.
+    workers : int
+        Threads that read images.
+    device : str
+        auto, cpu or cuda.
+    progress : callable, optional
+        Called with the stage ("encode" or "tasks"), the number done and the total.
+
+    Returns
+    -------
+    Evaluation
+        One value per task and metric; ``summary()`` has means and 95 % intervals.
+
+    Examples
+    --------
+    >>> import glocal
+    >>> glocal.evaluate("embedded-gel", "embedded", shot=5, tasks=100).summary()["acc"]  # doctest: +SKIP
     """
     loaded = copy.deepcopy(model) if isinstance(model, Model) else load_model(model)  # the caller's stays as it is
     named = name_model("model" if isinstance(model, Model) else str(model), loaded, score=score)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from glocal.research import plugins
@@ -57,7 +57,8 @@ def build_method(name: str, dim: int, settings: Mapping[str, Any] | None = None)
     """The method of that name for maps of ``dim`` channels; ``centre = True`` puts feature centring before it."""
     own = dict(settings or {})
     centre = own.pop("centre", False)
-    method = plugins.find(plugins.METHODS, METHODS, name)(dim, **own)
+    make: Callable[..., Method] = plugins.find(plugins.METHODS, METHODS, name)
+    method = make(dim, **own)
     return Centred(method, dim) if centre else method
 
 

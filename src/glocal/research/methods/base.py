@@ -80,9 +80,25 @@ class Comparison:
 class Method(nn.Module):
     """Embed images, enroll the support once, score queries any number of times.
 
-    A subclass declares ``State``, a NamedTuple of tensors (it *is* what a recognizer file stores), and writes
-    ``enroll`` and either ``score`` or, when it has open scores to choose from, ``compare``.
-    State is returned, never set on the module, so one method serves any number of tasks at once.
+    A subclass declares ``State``, a NamedTuple of tensors, and writes ``enroll`` and either ``score`` or, when it has
+    open scores to choose from, ``compare``.  State is returned and never set on the module, so that one method serves
+    any number of tasks.
+
+    Examples
+    --------
+    >>> from glocal.research.ops.similarity import class_mean, cosine
+    >>> class Means(Method):
+    ...     class State(NamedTuple):
+    ...         proto: Tensor  # (N, D)
+    ...
+    ...     def enroll(self, support, one_hot, drawn=()):
+    ...         return self.State(class_mean(support.vec, one_hot))
+    ...
+    ...     def compare(self, state, query):
+    ...         return Comparison(cosine(query.vec, state.proto))
+    >>> state = Means().enroll(Views(torch.eye(2)), torch.eye(2))
+    >>> Means().compare(state, Views(torch.tensor([[3.0, 0.0]]))).logits
+    tensor([[1., 0.]])
     """
 
     card: ClassVar[MethodCard] = MethodCard()
@@ -98,6 +114,9 @@ class Method(nn.Module):
     score_names: tuple[str, ...] = ("own",)  # all there are to choose from; with compare() own_scores and OPEN_SCORES
     score_name: str = "own"  # the one of them that score() reports
 
+    def __init__(self) -> None:
+        super().__init__()
+
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if cls.embed is Method.embed:
@@ -106,51 +125,160 @@ class Method(nn.Module):
             cls.score_names = (*cls.own_scores, *OPEN_SCORES)
 
     def choose_score(self, name: str) -> None:
-        """Let score() report another of ``score_names``."""
+        """Let score() report another open score.
+
+        Parameters
+        ----------
+        name : str
+            One of ``score_names``.
+        """
         self.score_name = check_choice("open_score", name, self.score_names)
 
     def set_base(self, base: BaseClasses) -> None:
         """Take from the base classes what the method remembers of them; it is saved with the weights.
 
         The engine calls it once, before training, on every method that says ``needs_base``.
+
+        Parameters
+        ----------
+        base : BaseClasses
+            Names, classifier rows and means of the base classes.
         """
 
     def embed(self, maps: Tensor) -> Views:
-        """Per image: maps (B, C, H, W) -> Views.  Batch norm lives here and nowhere else."""
+        """Embed images one by one.  Batch norm lives here and nowhere else.
+
+        Parameters
+        ----------
+        maps : Tensor
+            (B, C, H, W) from the backbone.
+
+        Returns
+        -------
+        Views
+            What the method keeps of each image.
+        """
         return Views(pool(maps))
 
     def enroll(self, support: Views, one_hot: Tensor, drawn: tuple[int, ...] = ()) -> Any:
-        """Per task: support views and their labels as rows (S, N) of 0 and 1 -> State."""
+        """Enroll the support of a task.
+
+        Parameters
+        ----------
+        support : Views
+            Of the support images.
+        one_hot : Tensor
+            (S, N) their labels as rows of 0 and 1; the row of a photo of no class is 0.
+        drawn : tuple of int
+            In training the numbers of the task's classes among the base classes.
+
+        Returns
+        -------
+        State
+            What the method keeps of the task.
+        """
         raise NotImplementedError
 
     def score(self, state: Any, query: Views) -> Output:
-        """Per query -> logits (Q, N), open_score (Q,)."""
+        """Score queries.
+
+        Parameters
+        ----------
+        state : State
+            From ``enroll``.
+        query : Views
+            Of the queries.
+
+        Returns
+        -------
+        Output
+            logits (Q, N) and open_score (Q,), the one that ``score_name`` names.
+        """
         if type(self).compare is Method.compare:
             raise NotImplementedError(f"{type(self).__name__} must define score() or compare()")
         comparison = self.compare(state, query)
         return Output(comparison.logits, comparison.scores[self.score_name])
 
     def compare(self, state: Any, query: Views) -> Comparison:
-        """Per query -> logits and the open scores by name; a method that defines only score() has one, "own"."""
+        """Score queries, with every open score; a method that defines only score() has one, "own".
+
+        Parameters
+        ----------
+        state : State
+            From ``enroll``.
+        query : Views
+            Of the queries.
+
+        Returns
+        -------
+        Comparison
+            logits (Q, N) and the open scores by name.
+        """
         out = self.score(state, query)
         return Comparison(out.logits, {"own": lambda: out.open_score})
 
     def scores(self, state: Any, query: Views) -> dict[str, Tensor]:
-        """Every open score by name, (Q,) each, from one comparison: tells a loss and a score apart."""
+        """Compute every open score of one comparison.
+
+        Parameters
+        ----------
+        state : State
+            From ``enroll``.
+        query : Views
+            Of the queries.
+
+        Returns
+        -------
+        dict of str to Tensor
+            (Q,) each.
+        """
         return dict(self.compare(state, query).scores)
 
     def views(self, episode: Episode) -> tuple[Views, Views]:
-        """Support and query, embedded in one batch: batch norm sees the whole task."""
+        """Embed support and queries in one batch, so that batch norm sees the whole task.
+
+        Parameters
+        ----------
+        episode : Episode
+            A task of maps.
+
+        Returns
+        -------
+        tuple of Views
+            Of the support and of the queries.
+        """
         views, n = self.embed(torch.cat([episode.support, episode.query])), len(episode.support)
         return views.rows(slice(n)), views.rows(slice(n, None))
 
     def forward(self, episode: Episode) -> Output:
-        """Embed everything in one batch, then enroll and score."""
+        """Embed everything in one batch, then enroll and score.
+
+        Parameters
+        ----------
+        episode : Episode
+            A task of maps.
+
+        Returns
+        -------
+        Output
+            logits (Q, N) and open_score (Q,).
+        """
         support, query = self.views(episode)
         return self.score(self.enroll(support, episode.support_one_hot, episode.drawn), query)
 
     def loss(self, episode: Episode) -> dict[str, Tensor]:
-        """Named, already weighted terms, which the trainer adds up and logs: cross-entropy of the known queries."""
+        """Return the terms of the loss; here the cross-entropy of the known queries.
+
+        Parameters
+        ----------
+        episode : Episode
+            A task of maps.
+
+        Returns
+        -------
+        dict of str to Tensor
+            Named and weighted terms, which the trainer adds up and logs.
+        """
         support, query = self.views(episode)
         logits = self.compare(self.enroll(support, episode.support_one_hot, episode.drawn), query).logits
         return {"closed": known_cross_entropy(logits, episode.query_label)}
