@@ -58,7 +58,7 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     page.wait_for_function("image => image.complete && image.naturalWidth > 300", arg=overlay.element_handle())
 
     go(page, "decide")
-    expect(page.locator("#decide-summary")).to_contain_text("at most 5 %")
+    expect(page.locator("#decide-summary")).to_contain_text("Target: 5 %")
     before = api.get("/threshold").json()["value"]
     slider = page.locator("#slider")
     slider.focus()
@@ -70,7 +70,7 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     expect(page.locator("#would-change li")).to_have_count(0)
     page.get_by_label("Max. false unknowns").press("Control+a")
     page.get_by_label("Max. false unknowns").press_sequentially("20")  # and the field is not left
-    expect(page.locator("#decide-summary")).to_contain_text("at most 20 %")
+    expect(page.locator("#decide-summary")).to_contain_text("Target: 20 %")
     page.get_by_label("Max. false unknowns").fill("")
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
     page.get_by_label("Max. false unknowns").fill("20")

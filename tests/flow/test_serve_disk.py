@@ -8,7 +8,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import zipfile
 from pathlib import Path
 
@@ -103,19 +102,6 @@ def test_a_link_to_the_file_stays_a_link_and_the_copies_are_private(tmp_path: Pa
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o600
     assert (tmp_path / "real/digits.glocal.history").stat().st_mode & 0o077 == 0
-
-
-def test_undo_with_no_room_for_temporary_files_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tiny_file(tmp_path)
-    with client(file) as asking:
-        ok(asking.patch("/classes/one", json={"name": "uno"}))
-        with monkeypatch.context() as patch:
-            patch.setattr(tempfile, "mkdtemp", full)
-            undone = asking.post("/undo")
-        assert "No space left" in detail(undone, 422, "rule")
-        assert undone.json()["code"] == "not-written"
-        assert taught_names(asking) == ["zero", "uno"]
-        ok(asking.post("/undo"))
 
 
 @pytest.mark.parametrize("how", ["folder", "locked"])

@@ -122,8 +122,8 @@ class Snapshot:
         if self.recognizer is None:
             return []
         size = self.recognizer.embedder.preprocess.size
-        results = self.predict([each for each in pictures if each.pixels.shape == (size, size, 3)])
-        return [each.query for each in results if isinstance(each, QueryAnswer)]
+        same = [each for each in pictures if each.pixels.shape == (size, size, 3)]
+        return [each.query for each in (self.predict(same) if same else []) if isinstance(each, QueryAnswer)]
 
     def answers(self, queries: Sequence[Query]) -> list[QueryAnswer]:
         """About photos that were encoded before."""
