@@ -53,11 +53,11 @@ def verdict(one: Measured, five: Measured) -> str:
     [
         ((0.1, 0.2), (0.01, 0.3), "helps"),
         ((-0.2, -0.1), (-0.3, -0.1), "hurts"),
-        ((-0.1, 0.2), (-0.3, 0.1), "makes no settled difference"),
+        ((-0.1, 0.2), (-0.3, 0.1), "makes no significant difference"),
         ((0.1, 0.2), (-0.1, 0.1), "helps, but not in every setting"),
         ((-0.2, -0.1), (-0.1, 0.1), "hurts, but not in every setting"),
         ((0.1, 0.2), (-0.2, -0.1), "helps in some settings and hurts in others"),
-        ((0.0, 0.2), (0.0, 0.2), "makes no settled difference"),  # 0 is not left out
+        ((0.0, 0.2), (0.0, 0.2), "makes no significant difference"),  # 0 is not left out
     ],
 )
 def test_the_verdict_is_what_the_intervals_over_tasks_allow(one: Bounds, five: Bounds, words: str) -> None:
@@ -71,9 +71,9 @@ def test_the_verdict_is_what_the_intervals_over_tasks_allow(one: Bounds, five: B
     [
         ((0.01, 0.03), (0.005, 0.05), "helps"),
         ((-0.03, -0.01), (-0.04, -0.01), "hurts"),
-        ((0.01, 0.03), (-0.02, 0.06), "makes no settled difference"),
-        ((-0.01, 0.03), (0.01, 0.02), "makes no settled difference"),
-        ((0.01, 0.03), (-0.05, -0.01), "makes no settled difference"),
+        ((0.01, 0.03), (-0.02, 0.06), "makes no significant difference"),
+        ((-0.01, 0.03), (0.01, 0.02), "makes no significant difference"),
+        ((0.01, 0.03), (-0.05, -0.01), "makes no significant difference"),
     ],
 )
 def test_a_verdict_over_seeds_needs_both(tasks: Bounds, seeds: Bounds, words: str) -> None:

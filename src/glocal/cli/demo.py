@@ -51,18 +51,18 @@ def _demo_photos(photos: Path, out: Path, model: str, force: bool, device: str, 
     from glocal.samples.photo_report import report_photos
 
     with bars() as progress:
-        told = stages(progress, "pictures")
-        found = report_photos(photos, report, model=model, device=device, progress=told)
-    lines = [*found.recognizer.outlook().lines()]
-    if found.outcome is not None:
-        asked = len(found.outcome.pictures)
-        lines.append(f"asked about {asked} photos it was not taught; of known ones right: {found.outcome.accuracy}")
+        reporting = stages(progress, "pictures")
+        shown = report_photos(photos, report, model=model, device=device, progress=reporting)
+    lines = [*shown.recognizer.outlook().lines()]
+    if shown.outcome is not None:
+        asked = len(shown.outcome.pictures)
+        lines.append(f"asked about {asked} photos it was not taught; of known ones right: {shown.outcome.accuracy}")
     again = f"Next: glocal enroll {shlex.quote(str(photos))} -o mine.glocal"
     show(
         {
             "report": str(report),
-            "outlook": found.recognizer.outlook().to_json(),
-            "outcome": None if found.outcome is None else found.outcome.to_json(),
+            "outlook": shown.recognizer.outlook().to_json(),
+            "outcome": None if shown.outcome is None else shown.outcome.to_json(),
         },
         as_json=json,
         otherwise=lambda: "\n".join([*lines, f"Report: {report}", again]),

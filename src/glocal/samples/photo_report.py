@@ -43,24 +43,24 @@ def report_photos(
     """Numbers come from all photos, each judged by the others; answers from a second recognizer that lacks a third."""
     how: dict[str, Any] = {"model": model, "device": device, "workers": workers, "skip_bad": True}
 
-    def told(stage: str) -> dict[str, Any]:
+    def reporting(stage: str) -> dict[str, Any]:
         return {} if progress is None else {"progress": lambda done, total: progress(stage, done, total)}
 
-    whole = Recognizer.enroll(photos, **how, **told("look"))
+    whole = Recognizer.enroll(photos, **how, **reporting("look"))
     taught, asked = _divided(labelled_sources(photos))
-    found: Check | None = None
+    checked: Check | None = None
     sections = _numbers(whole)
     if asked:
-        who = Recognizer.enroll(taught, **how, **told("teach"))
-        found = check(who, asked, **told("ask"))
-        sections += _asked(who, found, {each.name: each for some in asked.values() for each in some})
+        recognizer = Recognizer.enroll(taught, **how, **reporting("teach"))
+        checked = check(recognizer, asked, **reporting("ask"))
+        sections += _asked(recognizer, checked, {each.name: each for some in asked.values() for each in some})
     else:
-        said = f"To ask about photos that were not taught, give a class {EVERY}, or put others into unknown/."
-        sections.append(Section("Answers", [said]))
+        sentence = f"To ask about photos that were not taught, give a class {EVERY}, or put others into unknown/."
+        sections.append(Section("Answers", [sentence]))
     sections += _ending(photos, whole)
     lead = f"{len(whole.classes)} classes, {len(whole.contents.support.photos)} photos, {whole.contents.model.name}"
     write_text(report, page(f"What it makes of {photos.resolve().name}", sections, lead=lead))
-    return PhotoReport(report, whole, found)
+    return PhotoReport(report, whole, checked)
 
 
 def _divided(classes: dict[str, list[Source]]) -> tuple[dict[str, list[Source]], dict[str, list[Source]]]:
@@ -77,27 +77,27 @@ def _divided(classes: dict[str, list[Source]]) -> tuple[dict[str, list[Source]],
 
 
 def _numbers(whole: Recognizer) -> list[Section]:
-    said = "Every photo was judged by the others, and every class once left out as if it were unknown."
-    parts: list[str] = [said, expectation(whole)]
+    sentence = "Every photo was judged by the others, and every class once left out as if it were unknown."
+    parts: list[str] = [sentence, expectation(whole)]
     table = left_out_confusion(whole)
     if table:
         parts += [Html("<h3>What became of each</h3>"), confusion(table, whole.classes)]
     remarks = [str(each) for each in whole.findings()] + list(whole.threshold.warnings)
-    found = [Section("What to expect", parts)]
-    return [*found, Section("Check-up", remarks)] if remarks else found
+    checked = [Section("What to expect", parts)]
+    return [*checked, Section("Check-up", remarks)] if remarks else checked
 
 
-def _asked(who: Recognizer, found: Check, sources: dict[str, Source]) -> list[Section]:
-    said = f"A second recognizer was taught without one photo in {EVERY} of each class, and asked about these" + (
-        " and about the photos in unknown/." if found.caught.n else ". There is no folder unknown/ of other things."
+def _asked(recognizer: Recognizer, checked: Check, sources: dict[str, Source]) -> list[Section]:
+    sentence = f"A second recognizer was taught without one photo in {EVERY} of each class, and asked about these" + (
+        " and about the photos in unknown/." if checked.caught.n else ". There is no folder unknown/ of other things."
     )
     sections = [
-        Section("Promise and outcome", [said, outcome(who, found), kept(who, found)]),
-        Section("Answers", ["The first of every class, none of them chosen.", answers(found, sources)]),
+        Section("Promise and outcome", [sentence, outcome(recognizer, checked), kept(recognizer, checked)]),
+        Section("Answers", ["The first of every class, none of them chosen.", answers(checked, sources)]),
     ]
-    if found.worst():
-        sections.append(Section("The surest mistakes", [mistakes(found, sources)]))
-    return [*sections, Section("Why", reasons(who, found, sources))]
+    if checked.worst():
+        sections.append(Section("The surest mistakes", [mistakes(checked, sources)]))
+    return [*sections, Section("Why", reasons(recognizer, checked, sources))]
 
 
 def _ending(photos: Path, whole: Recognizer) -> list[Section]:

@@ -24,32 +24,32 @@ WIDEST = 20  # classes of a confusion matrix; with more, mistakes are listed by 
 Sources = Mapping[str, Source]  # by the path that an answer names
 
 
-def expectation(who: Recognizer) -> Html:
+def expectation(recognizer: Recognizer) -> Html:
     """The outlook: its verdict and its numbers, from the taught photos alone."""
-    verdict, *numbers = who.outlook().lines()
+    verdict, *numbers = recognizer.outlook().lines()
     pairs = (line.partition(":") for line in numbers)
     shown = facts({name: _number(value.strip()) for name, _, value in pairs})
     return Html(f"<p><strong>{text(verdict[:1].upper() + verdict[1:])}.</strong></p>{shown}")
 
 
-def outcome(who: Recognizer, found: Check) -> Html:
+def outcome(recognizer: Recognizer, checked: Check) -> Html:
     """What was promised, and what came of it on pictures that were not taught."""
-    threshold = who.threshold
+    threshold = recognizer.threshold
     promised = "nothing" if threshold.expected is None else f"at most {100 * threshold.max_false_unknown:g} %"
     return facts(
         {
             "Promised: known, but “unknown”": promised,
-            "Outcome: known, but “unknown”": _number(str(found.false_unknown)),
-            "Known, and named right": _number(str(found.accuracy)),
-            "Unknown, and caught": _number(str(found.caught)),
+            "Outcome: known, but “unknown”": _number(str(checked.false_unknown)),
+            "Known, and named right": _number(str(checked.accuracy)),
+            "Unknown, and caught": _number(str(checked.caught)),
         }
     )
 
 
-def kept(who: Recognizer, found: Check) -> str:
+def kept(recognizer: Recognizer, checked: Check) -> str:
     """The same in a sentence."""
-    rate, promised = found.false_unknown, who.threshold.max_false_unknown
-    if who.threshold.expected is None or not rate.n:
+    rate, promised = checked.false_unknown, recognizer.threshold.max_false_unknown
+    if recognizer.threshold.expected is None or not rate.n:
         return "Nothing was promised, or there was no known picture to see whether it is kept."
     low, high = rate.interval
     share = f"{100 * promised:g} %"
@@ -88,44 +88,44 @@ def confusion(table: Mapping[str, Mapping[str, int]], classes: Iterable[str]) ->
     )
 
 
-def left_out_confusion(who: Recognizer) -> dict[str, dict[str, int]]:
+def left_out_confusion(recognizer: Recognizer) -> dict[str, dict[str, int]]:
     """Every taught photo judged by the others: truth -> answer -> photos."""
-    decision, names = who.contents.decision, who.classes
-    found: dict[str, dict[str, int]] = {}
+    decision, names = recognizer.contents.decision, recognizer.classes
+    checked: dict[str, dict[str, int]] = {}
     for each, score in zip(decision.left_out, decision.levelled(decision.left_out).tolist(), strict=True):
-        said = UNKNOWN_NAME if score > decision.threshold.value else names[each.nearest]
-        row = found.setdefault(names[each.label], {})
-        row[said] = row.get(said, 0) + 1
-    return found
+        sentence = UNKNOWN_NAME if score > decision.threshold.value else names[each.nearest]
+        row = checked.setdefault(names[each.label], {})
+        row[sentence] = row.get(sentence, 0) + 1
+    return checked
 
 
-def answers(found: Check, sources: Sources) -> Html:
+def answers(checked: Check, sources: Sources) -> Html:
     """The first pictures of every name, none of them chosen, each with its answer and the reason."""
-    truths = dict.fromkeys(each.folder for each in found.pictures)
+    truths = dict.fromkeys(each.folder for each in checked.pictures)
     each_of = max(1, SHOWN // max(1, len(truths)))
-    shown = [some for truth in truths for some in [e for e in found.pictures if e.folder == truth][:each_of]][:SHOWN]
+    shown = [some for truth in truths for some in [e for e in checked.pictures if e.folder == truth][:each_of]][:SHOWN]
     return _cards(shown, sources)
 
 
-def mistakes(found: Check, sources: Sources) -> Html:
+def mistakes(checked: Check, sources: Sources) -> Html:
     """The surest ones first."""
-    return _cards(found.worst(), sources)
+    return _cards(checked.worst(), sources)
 
 
-def reasons(who: Recognizer, found: Check, sources: Sources) -> list[str]:
+def reasons(recognizer: Recognizer, checked: Check, sources: Sources) -> list[str]:
     """Up to three answers as pictures of what matched, a name, an unknown, the surest mistake; and how to read them."""
     wanted: list[Callable[[Checked], bool]] = [
         lambda each: each.right and each.truth != UNKNOWN_NAME,
         lambda each: each.right and each.truth == UNKNOWN_NAME,
     ]
-    chosen = [next(filter(want, found.pictures), None) for want in wanted] + found.worst(1)
+    chosen = [next(filter(want, checked.pictures), None) for want in wanted] + checked.worst(1)
     parts = []
     for each in chosen:
         if each is not None:
             # In few colours: a third of the bytes, and no difference to the eye.
-            drawn = encoded(who.explain(sources[each.answer.path]).quantize(256), optimize=True)
-            said = f"{_file(each)} shows {each.folder} and was called {each.answer.label}: {each.answer.reason}"
-            parts.append(figure(drawn, alt=said))
+            drawn = encoded(recognizer.explain(sources[each.answer.path]).quantize(256), optimize=True)
+            sentence = f"{_file(each)} shows {each.folder} and was called {each.answer.label}: {each.answer.reason}"
+            parts.append(figure(drawn, alt=sentence))
     reading = "Patches that match the nearest class are joined by lines; pale ones match nothing."
     return [reading, side_by_side(*parts)]
 

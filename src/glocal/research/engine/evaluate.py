@@ -69,8 +69,8 @@ class Evaluation:
     def _repr_html_(self) -> str:
         """For notebooks: a line per metric, with its meaning."""
         rows = [(METRICS[name].title, _percent(i), METRICS[name].description) for name, i in self.summary().items()]
-        said = f"{self._what()}: mean and 95 % interval over tasks, in percent"
-        return rows_table(("metric", "value", "meaning"), rows, caption=said)
+        caption = f"{self._what()}: mean and 95 % interval over tasks, in percent"
+        return rows_table(("metric", "value", "meaning"), rows, caption=caption)
 
     def _what(self) -> str:
         n = len(next(iter(self.rows.values()), ()))

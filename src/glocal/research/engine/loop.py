@@ -232,8 +232,8 @@ def _step(
             terms = losses.train()(step, part)
             total = torch.stack(list(terms.values())).sum()
             if not torch.isfinite(total):
-                said = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
-                raise _not_finite(f"the loss ({said})", recipe, step, folder)
+                listed = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
+                raise _not_finite(f"the loss ({listed})", recipe, step, folder)
             total.backward()  # type: ignore[no-untyped-call]
         found = {name: found.get(name, 0.0) + value.item() for name, value in terms.items()}
     learning = [p for group in optimizer.param_groups for p in group["params"]]

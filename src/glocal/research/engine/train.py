@@ -189,8 +189,8 @@ def run_recipe(
     with joined(device) as where, ExitStack() as at_the_end:
         if recipe.train.tasks_per_step == 1 and world().size > 1:  # one task per rank and step
             recipe = load_recipe(source, [*overrides, f"train.tasks_per_step={world().size}"])
-        told = [] if callback is None else [callback]
+        callbacks = [] if callback is None else [callback]
         if tensorboard:
-            told.append(at_the_end.enter_context(closing(TensorBoard(folder))))
-        STAGES[stage](recipe, folder, resume=resume, device=where, callback=Callbacks(*told))
+            callbacks.append(at_the_end.enter_context(closing(TensorBoard(folder))))
+        STAGES[stage](recipe, folder, resume=resume, device=where, callback=Callbacks(*callbacks))
     return read_checkpoint(folder / BEST)[1]

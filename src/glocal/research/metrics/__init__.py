@@ -33,8 +33,8 @@ from glocal.research.metrics.summary import (
     mean_ci,
     mean_ranks,
     paired_difference,
-    settled,
     sign_test,
+    significant,
     spread,
 )
 
@@ -58,8 +58,8 @@ __all__ = [
     "oscr",
     "paired_difference",
     "score_histogram",
-    "settled",
     "sign_test",
+    "significant",
     "spread",
     "task_metrics",
 ]

@@ -28,7 +28,7 @@ def mean_ci(values: ArrayLike) -> Interval:
 
 @dataclass(frozen=True)
 class PairedDifference:
-    """How much a exceeds b on the same tasks.  The difference is settled when 0 lies outside low..high."""
+    """How much a exceeds b on the same tasks.  The difference is significant when 0 lies outside low..high."""
 
     mean: float
     low: float  # 95 % percentile bootstrap over tasks
@@ -69,7 +69,7 @@ STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365
 
 @dataclass(frozen=True)
 class Spread:
-    """Of one number over trainings from several seeds; its mean is settled when 0 lies outside low..high."""
+    """Of one number over trainings from several seeds; its mean is significant when 0 lies outside low..high."""
 
     mean: float
     std: float  # of the sample, by n - 1
@@ -89,7 +89,7 @@ def spread(values: ArrayLike) -> Spread:
     return Spread(float(value.mean()), std, float(value.mean()) - half, float(value.mean()) + half, n)
 
 
-def settled(over_tasks: PairedDifference, over_seeds: Spread) -> bool:
+def significant(over_tasks: PairedDifference, over_seeds: Spread) -> bool:
     """Whether both intervals lie on the same side of 0."""
     return (over_tasks.low > 0 and over_seeds.low > 0) or (over_tasks.high < 0 and over_seeds.high < 0)
 

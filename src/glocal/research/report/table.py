@@ -68,8 +68,8 @@ class Table:
         if seeds:
             line += (
                 f" All of it is the mean of {max(seeds)} trainings; seeds: standard deviation over them, in brackets "
-                "the 95 % interval of Δ by Student's distribution. A difference is settled when both intervals of it "
-                "leave out 0."
+                "the 95 % interval of Δ by Student's distribution. A difference is significant when both of its "
+                "intervals leave out 0."
             )
         if any(row.rank for row in self.rows):
             line += " Rank: mean place among the rows of this table, 1 is best."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from glocal.research.metrics import mean_ci, settled
+from glocal.research.metrics import mean_ci, significant
 from glocal.research.report import plots
 from glocal.research.report.plots import Point, curve, joined
 from glocal.research.reproduce.measurement import Measurement, histogram, table_of
@@ -60,31 +60,31 @@ def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportP
         entry |= {"difference": [gap.mean, gap.low, gap.high], "run": found.folders[line.run].name}
         if (over := found.over_seeds(line, "auroc", base)) is not None:
             entry["seeds"] = asdict(over)
-            sure += [f"{x:g}"] * settled(gap, over)
+            sure += [f"{x:g}"] * significant(gap, over)
         numbers.append(entry)
     drawn = curve(points, marked=own, axis=about.axis, title=f"{about.title}, {dataset}")
     best, spread = max(points, key=lambda p: p.mean), max(p.mean for p in points) - min(p.mean for p in points)
-    said = (
+    sentences = (
         f"AUROC of GEL (5-way {found.shot}-shot on {dataset}, {len(found.tasks)} tasks) moves by "
         f"{100 * spread:.2f} points over {len(points)} settings; the largest is at {best.x:g}. {about.paper} "
         "Bars: 95 % interval of the difference to the ringed setting on the same tasks."
     )
     if found.seeds > 1:
-        said += (
-            f" Each is the mean of {found.seeds} training seeds; settled over tasks and seeds is a difference to the "
-            f"ringed setting at {', '.join(sure) or 'none of them'}."
+        sentences += (
+            f" Each is the mean of {found.seeds} training seeds; significant over tasks and seeds is a difference to "
+            f"the ringed setting at {', '.join(sure) or 'none of them'}."
         )
     drawing = Drawing(f"{name}-{dataset}", drawn, alt=f"AUROC over {about.axis} on {dataset}")
     return figure_part(
         f"{name} on {dataset}",
         [drawing],
-        [said],
+        [sentences],
         {"what": name, "dataset": dataset, "shot": found.shot, "own": own, "points": numbers},
     )
 
 
 def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> ReportPart:
-    drawings, said, numbers = [], [], []
+    drawings, sentences, numbers = [], [], []
     for line, published in density_panels(scale, dataset):
         pooled = histogram(line, found, how)
         score = found.models[line.run, line.score].score
@@ -98,14 +98,14 @@ def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> R
         if line.label != "GEL":
             entry["entropy_iou"] = histogram(replace(line, score="entropy"), found, how).iou
             text += f" and {entry['entropy_iou']:.2f} by entropy"
-        said.append(f"{text} (paper {published:.2f})")
+        sentences.append(f"{text} (paper {published:.2f})")
         numbers.append(entry)
         name = f"figure-density-{dataset}-{line.label.lower()}"
         alt = f"density of the scaled open score of {line.label}, known and unknown queries, overlap {pooled.iou:.2f}"
         drawings.append(Drawing(name, plots.density(pooled, title=f"{line.label}, by {score}"), alt))
     below = (
         f"Overlap (IoU, smaller is better) of known and unknown queries over {len(found.tasks)} tasks, 5-way "
-        f"{found.shot}-shot on {dataset}: {'; '.join(said)}. The paper measured on miniImageNet, with energy "
+        f"{found.shot}-shot on {dataset}: {'; '.join(sentences)}. The paper measured on miniImageNet, with energy "
         "for GEL and entropy for the others. Scores are scaled within each task, so one far outlier squeezes the "
         f"others together: IoU is no substitute for AUROC.{_first_seed(found)}"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from glocal.common.errors import RecipeError
 from glocal.research.engine.distributed import world
-from glocal.research.metrics import PairedDifference, Spread, settled
+from glocal.research.metrics import PairedDifference, Spread, significant
 from glocal.research.report.table import points
 from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import SEED, Measurement, measure, published_row
@@ -167,8 +167,8 @@ QUESTIONS = (
 def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found: Found) -> list[str]:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
-    A difference counts as settled when its paired 95 % interval over tasks leaves out 0, and its interval over training
-    seeds does so too.  With one seed nothing is settled: the sentence says that it is over tasks alone.
+    A difference counts as significant when its paired 95 % interval over tasks leaves out 0, and its interval over
+    training seeds does so too.  With one seed nothing is significant: the sentence says that it is over tasks alone.
     """
     return [
         _answer(question, scale, datasets, found)
@@ -180,7 +180,7 @@ def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found:
 
 def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Found) -> str:
     ours: list[PairedDifference | Spread] = []
-    said, seeds = [], max(each.seeds for each in found.values())
+    sentences, seeds = [], max(each.seeds for each in found.values())
     for dataset in datasets:
         parts = []
         for shot in SHOTS:
@@ -191,15 +191,15 @@ def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Fo
             part = f"{points(gap.mean)} [{points(gap.low)}, {points(gap.high)}]"
             part += f", over seeds [{points(over.low)}, {points(over.high)}]," if over else ""
             parts.append(f"{part} at {shot}-shot")
-        said.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
+        sentences.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
     changes = f"against {question.how}, points of AUROC change by"
     alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
-    return f"{question.subject} {_verdict(ours)}{alone}: {changes} {'; '.join(said)}."
+    return f"{question.subject} {_verdict(ours)}{alone}: {changes} {'; '.join(sentences)}."
 
 
 def _both(gap: PairedDifference, over: Spread | None) -> PairedDifference | Spread:
     """The one of the two intervals that says less."""
-    if over is None or settled(gap, over):
+    if over is None or significant(gap, over):
         return gap
     return replace(over, low=min(gap.low, over.low, 0.0), high=max(gap.high, over.high, 0.0))
 
@@ -211,7 +211,7 @@ def _verdict(gaps: Sequence[PairedDifference | Spread]) -> str:
     if worse == len(gaps):
         return "hurts"
     if not better and not worse:
-        return "makes no settled difference"
+        return "makes no significant difference"
     if better and worse:
         return "helps in some settings and hurts in others"
     return "helps, but not in every setting" if better else "hurts, but not in every setting"

@@ -58,9 +58,9 @@ def _leader(result: Result) -> str:
     sentence += f"{first.name} leads with AUROC {best}"
     if gap is None:
         return f"{sentence}{'; it is the reference' if len(table.rows) > 1 else ''}."
-    settled = "settled" if gap.low > 0 else "not settled"
+    significant = "significant" if gap.low > 0 else "not significant"
     mean, low, high = (points(value) for value in (gap.mean, gap.low, gap.high))
-    return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {settled} over tasks."
+    return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {significant} over tasks."
 
 
 def _figures(found: ModelComparison, how: Settings, seed: int) -> ReportPart:
