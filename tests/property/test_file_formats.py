@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 import struct
 import tomllib
 from pathlib import Path
@@ -20,9 +21,11 @@ from glocal.cli.main import app
 from glocal.common.errors import GlocalError
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
+from glocal.research.data.prepare import prepare
 from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import load_model, save_model, write_checkpoint
 from glocal.research.engine.recipe import load_recipe
+from packings import PACKINGS, make_content
 from tiny_models import tiny_model
 
 RECIPES = Path(__file__).parents[2] / "src/glocal/research/recipes"
@@ -162,3 +165,33 @@ def test_prepared_data(tmp_path: Path, prepared: Path, data: st.DataObject) -> N
         return
     assert all(image.dtype == np.uint8 and image.ndim == 3 for image in images)
     assert len(opened.classes) > max(opened.label)
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    home = tmp_path_factory.mktemp("layouts")
+    return {
+        form: write(home / str(i), make_content(form.partition(":")[0]))
+        for i, (form, write) in enumerate(PACKINGS.items())
+    }
+
+
+@given(st.data())
+@many
+def test_published_layout(tmp_path: Path, layouts: dict[str, Path], data: st.DataObject) -> None:
+    form = data.draw(st.sampled_from(sorted(layouts)))
+    given_as = layouts[form]
+    source = tmp_path / given_as.name
+    shutil.rmtree(tmp_path)
+    tmp_path.mkdir()
+    shutil.copytree(given_as, source) if given_as.is_dir() else shutil.copy(given_as, source)
+    file = data.draw(st.sampled_from(sorted(path for path in [source, *source.rglob("*")] if path.is_file())))
+    file.write_bytes(data.draw(damages(file.read_bytes())))
+    try:
+        index = prepare(tmp_path / "out", form.partition(":")[0], source)
+    except GlocalError:
+        assert [path.name for path in tmp_path.iterdir()] == [source.name]
+        return
+    for split in index.splits:
+        opened = open_dataset(str(tmp_path / "out"), split)
+        assert all(opened.same_image(i).dtype == np.uint8 for i in range(len(opened)))

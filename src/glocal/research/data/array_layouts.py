@@ -70,7 +70,8 @@ class _File:
     def side(self) -> int | None:
         """The side of its images, when the first few are squares of one size."""
         try:
-            few = [*islice(self.images(), _SAMPLED)]
+            with _readable(self.path):
+                few = [*islice(self.images(), _SAMPLED)]
             return common_side([(decode(each) if isinstance(each, bytes) else each).shape[:2] for each in few])
         except UnusableImage:
             return None

@@ -38,15 +38,12 @@ def unpacked(source: Path, home: Path) -> Path:
         return source
     if not source.is_file():
         raise DataError(f"{source}: there is no such file or folder; name what the data set is in")
-    packed_as = _kind(source)
-    if packed_as is None:
-        raise DataError(f"{source}: neither a folder nor a zip or tar; name the folder that the file lies in")
     target = home / f"unpacked-{signature(source)[:16]}"
     if not target.is_dir():
         partial = home / "unpacking"
         shutil.rmtree(partial, ignore_errors=True)
         try:
-            with zipfile.ZipFile(source) if packed_as == "zip" else tarfile.open(source) as archive:
+            with _opened(source) as archive:
                 _unpack(archive, partial, source)
         except _DAMAGE as error:
             if isinstance(error, DataError) or getattr(error, "errno", None) is not None:
@@ -69,10 +66,13 @@ def signature(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _kind(source: Path) -> str | None:
-    if source.suffix.lower() == ".npz":  # a zip, but of arrays
-        return None
-    return "zip" if zipfile.is_zipfile(source) else "tar" if tarfile.is_tarfile(source) else None
+def _opened(source: Path) -> zipfile.ZipFile | tarfile.TarFile:
+    if source.suffix.lower() != ".npz":  # a zip, but of arrays
+        if zipfile.is_zipfile(source):
+            return zipfile.ZipFile(source)
+        if tarfile.is_tarfile(source):
+            return tarfile.open(source)
+    raise DataError(f"{source}: neither a folder nor a zip or tar; name the folder that the file lies in")
 
 
 def _unpack(archive: Any, folder: Path, source: Path) -> None:
