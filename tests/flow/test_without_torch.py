@@ -69,6 +69,14 @@ def test_what_needs_torch_says_what_to_install(words: list[str], tmp_path: Path)
     assert len(said.splitlines()) == 1
 
 
+def test_the_demo_teaches_asks_explains_and_reports(tmp_path: Path) -> None:
+    run(Path(sys.executable), COMMAND, "demo", "--out", tmp_path / "out")
+    report = (tmp_path / "out" / "demo-report.html").read_text()
+    assert "<h3>gel</h3>" in report
+    assert "glocal[research]" in report
+    assert (tmp_path / "out" / "digits.glocal").exists()
+
+
 def test_the_library_and_the_server(tmp_path: Path) -> None:
     taught = write_classes(tmp_path / "taught", ["zero", "one"], 0, 4)
     code = f"""{BLOCK}

@@ -102,7 +102,7 @@ def _page(recognizer: Recognizer, checked: Check, sources: dict[str, Source], be
                 *reasons(recognizer, checked, sources),
             ],
         ),
-        Section("How it was made", [facts({"Pictures": "digits from scikit-learn", "glocal": __version__})]),
+        Section("How it was made", [facts({"Pictures": "handwritten digits", "glocal": __version__})]),
         Section("Next: your own photos", [yours, code(COMMANDS), Html("<h3>For research</h3>"), research]),
     ]
     lead = (

@@ -129,7 +129,7 @@ def _teach(server: Server) -> APIRouter:
             "pixels": limits.pixels,
             "images": server.settings.images,
         }
-        more = {"file": workspace.file.name, "limits": allowed, "example": example.is_there()}
+        more = {"file": workspace.file.name, "limits": allowed, "example": True}
         return Json({**shown, **more}, headers={"ETag": f'"{now.version}"'})
 
     @router.get("/classes", response_model=list[schemas.ClassCount])
@@ -152,13 +152,11 @@ def _teach(server: Server) -> APIRouter:
     @router.post("/example", response_model=schemas.ChangedBody)
     async def add_example(if_match: IfMatch = None) -> Response:
         """Teach an empty page a few handwritten digits, to try it with."""
-        _check_example()
         return await server.change("example taught", _refuse_example, if_match, first=example.taught())
 
     @router.get("/example/{place}", response_class=Response, responses=schemas.binary("image/png"))
     async def example_picture(place: Annotated[int, Path(ge=0, lt=len(example.ASKED))]) -> Response:
         """A photo to ask the example about."""
-        _check_example()
         return Response(await run_in_threadpool(example.asked, place), media_type="image/png")
 
     @router.patch("/classes/{name}", response_model=schemas.ChangedBody)
@@ -224,11 +222,6 @@ def _teach(server: Server) -> APIRouter:
         return await server.go(+1, if_match)
 
     return router
-
-
-def _check_example() -> None:
-    if not example.is_there():
-        raise Problem(422, "rule", "the example needs scikit-learn, whose digits it shows: pip install 'glocal[demo]'")
 
 
 def _refuse_example(recognizer: Recognizer) -> list[Finding]:

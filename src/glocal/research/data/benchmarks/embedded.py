@@ -1,12 +1,11 @@
-"""Embedded data: printed glyphs to learn from, handwritten digits to be tested on; no download and no file of ours.
+"""Embedded data: printed glyphs to learn from, handwritten digits to be tested on; no download.
 
 Training and validation classes are characters drawn with the fonts inside matplotlib; ``glyphs`` says which.
-Test classes are the 1,797 digits inside scikit-learn: Alpaydin and Kaynak 1998, Optical Recognition of Handwritten
-Digits.  Validation scripts do not occur in training, as the digits do not.
+Test classes are the digits of ``glocal.samples.embedded``.  Validation scripts do not occur in training, as the digits
+do not.
 
-Those digits were scanned, stretched to the full height of a 32 x 32 bitmap and counted in blocks, which leaves 8 x 8
-numbers.  A glyph goes the same way after it was turned, sheared, bent and traced with a pen.  Both are enlarged to
-32 x 32 RGB, bright ink on black.  Image i of a class is a pure function of (seed, class, i).
+A glyph is turned, sheared, bent and traced with a pen, and then counted in blocks and enlarged as the digits were.
+Image i of a class is a pure function of (seed, class, i).
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -31,14 +29,8 @@ from glocal.common.files import replacing
 from glocal.research.data.benchmarks import glyphs
 from glocal.research.data.benchmarks.glyphs import VAL_SCRIPTS, Floats, GlyphClass, alphabet, draw, fonts
 from glocal.research.data.dataset import ClassDataset
-
-
-class Pictures(NamedTuple):
-    """A split as arrays."""
-
-    images: npt.NDArray[np.uint8]  # (n, 32, 32, 3)
-    labels: npt.NDArray[np.int64]  # (n,)
-    class_names: tuple[str, ...]
+from glocal.samples import embedded as digits
+from glocal.samples.embedded import SIZE, Pictures, enlarge
 
 
 def embedded(split: str, *, seed: int = 0, per_class: int = 60, skip_bad: bool = False) -> ClassDataset:
@@ -57,7 +49,7 @@ def render(split: str, *, seed: int = 0, per_class: int = 60) -> Pictures:
     kept in the cache folder under a name made of everything that decides their pixels.
     """
     if split == "test":
-        return _digits()
+        return digits.render(split)
     if split not in ("train", "val"):
         raise DataError(f"embedded has the splits train, val and test, got {split!r}")
     if per_class < 1:
@@ -71,19 +63,6 @@ def render(split: str, *, seed: int = 0, per_class: int = 60) -> Pictures:
         pictures = Pictures(images, labels, tuple(glyph.name for glyph in classes))
         _keep(kept, pictures)
     return pictures
-
-
-def _digits() -> Pictures:
-    try:
-        from sklearn.datasets import load_digits
-    except ImportError as error:
-        raise DataError(
-            "the test pictures of the embedded data are the digits inside scikit-learn, which is not installed: "
-            "pip install glocal[demo]"
-        ) from error
-    digits = load_digits()
-    images = enlarge((digits.images / 16).astype(np.float32))
-    return Pictures(images, digits.target.astype(np.int64), tuple("0123456789"))
 
 
 def _fingerprint(seed: int, per_class: int) -> str:
@@ -111,7 +90,6 @@ def _keep(path: Path, pictures: Pictures) -> None:
         np.savez(file, grey=pictures.images[..., 0], labels=pictures.labels, class_names=names)
 
 
-SIZE = 32  # of a picture, and of the bitmap before blocks are counted
 GRID = 8  # blocks per side
 SOURCE = 64  # a drawn glyph, stretched to this square, is what the hand bends
 
@@ -251,10 +229,3 @@ def _trace(blurred: Floats, covered: Floats) -> npt.NDArray[np.bool_]:
 
 def _between(bounds: tuple[float, float], uniform: Floats) -> Floats:
     return bounds[0] + (bounds[1] - bounds[0]) * uniform
-
-
-def enlarge(blocks: Floats) -> npt.NDArray[np.uint8]:
-    """Blocks (n, 8, 8) of ink 0..1 -> pictures (n, 32, 32, 3)."""
-    large = [Image.fromarray(image).resize((SIZE, SIZE), Image.Resampling.BICUBIC) for image in blocks]
-    grey = np.clip(np.rint(255 * np.stack([np.asarray(image) for image in large])), 0, 255).astype(np.uint8)
-    return np.repeat(grey[..., None], 3, axis=3)
