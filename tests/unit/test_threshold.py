@@ -13,7 +13,7 @@ from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
-from glocal.recognizer.features import Features, Labels, class_maps
+from glocal.recognizer.features import Features, Labels
 from glocal.recognizer.heads.head import Scores, Trial, trials
 
 WAY, DIM, PHOTO = 5, 24, 0.9
@@ -270,16 +270,25 @@ def test_the_verdict_is_graded_by_what_will_be_caught_and_names_the_levers(caugh
     assert ("target rate" in outlook_.verdict) == (caught < 24)
 
 
-def test_ranges_that_say_nothing_are_left_out() -> None:
-    rng = np.random.default_rng(0)
-    vec, label = rng.standard_normal((12, 4)), np.repeat([0, 1, 2], 4)
-    alike = np.repeat(rng.standard_normal((3, 4, 2, 2)), 4, axis=0)
-    left = tuple(LeftOut(int(c), 3, float(i), i, int(c)) for i, c in enumerate(label))
+class Matching:
+    """Maps of classes that so many patches of each photo match, of 16."""
+
+    n_patches = 16
+
+    def __init__(self, counts: list[int]) -> None:
+        self.counts = counts
+
+    def match_without(self, local: np.ndarray, of: np.ndarray) -> np.ndarray:
+        return np.arange(16) < np.array(self.counts)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("counts", "told"), [([0, 16, 8, 4], False), ([0, 15, 15, 0], False), ([4, 16, 9, 8], True), ([3, 3, 3, 3], True)]
+)
+def test_ranges_that_say_nothing_are_left_out(counts: list[int], told: bool) -> None:
+    left = tuple(LeftOut(0, 3, float(i), i) for i in range(4))
     threshold = Threshold(1.0, 0.05, 0.05, None, "leave-one-out")
-    for local, shown in ((alike, True), (np.concatenate([alike[:6], -alike[6:]]) * 1.0, None)):
-        features = Features(vec, (local,))
-        usual = usual_ranges(threshold, left, features, label, class_maps(features, label))
-        low, high = usual.get("patches", (0.0, 4.0))
-        assert ("patches" in usual) == (round(low) > 0 or round(high) < 4)
-        assert shown is None or ("patches" in usual) == shown
-        assert usual["open_score"] == pytest.approx((0.275, 10.725))
+    features = Features(np.ones((4, 4)), (np.ones((4, 3, 4, 4)),))
+    usual = usual_ranges(threshold, left, features, np.zeros(4, np.int64), Matching(counts))
+    assert ("patches" in usual) == told
+    assert usual["open_score"] == pytest.approx((0.075, 2.925))

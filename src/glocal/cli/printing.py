@@ -20,7 +20,7 @@ SOURCES = {"one photo": "how the classes look to each other"}
 
 if TYPE_CHECKING:
     from glocal.recognizer.decision import Threshold
-    from glocal.recognizer.diagnosis.check import Check
+    from glocal.recognizer.diagnosis.check import Check, Checked
     from glocal.recognizer.diagnosis.rate import Rate
     from glocal.recognizer.recognizer import Recognizer
 
@@ -72,11 +72,16 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
         *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
     ]
     worst = [
-        f"  {each.answer.path}: is {each.truth}, called {each.answer.label} ({100 * each.sureness:.0f} %); "
-        f"{each.answer.reason.partition('; ')[0]}"
+        f"  {each.answer.path}: is {each.truth}, called {_sure(each)}; {each.answer.reason.partition('; ')[0]}"
         for each in found.worst()
     ]
     return printable("\n".join(lines + (["", "worst pictures, the surest mistake first:", *worst] if worst else [])))
+
+
+def _sure(mistake: Checked) -> str:
+    """What it was called, with the number that mistakes are sorted by; of a class the reason begins with it."""
+    number = f" ({100 * mistake.sureness:.0f} %)" if mistake.answer.is_unknown else ""
+    return f"{mistake.answer.label}{number}"
 
 
 def trade_off_lines(found: Check) -> list[str]:

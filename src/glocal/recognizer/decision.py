@@ -20,6 +20,7 @@ Range = tuple[float, float]
 SOURCES = ("leave-one-out", "one photo", "known unknowns", "user", "none")
 LEAST_SHARE = 1e-4
 USUAL = (0.025, 0.975)  # the share of known photos that a usual range spans
+WIDEST = 0.9  # of all patches: a range as wide as that says nothing
 AT_ONCE = 256  # photos whose patches are matched together: of 50,000 they would be gigabytes
 
 
@@ -172,7 +173,7 @@ def usual_ranges(
             rows = np.array([each.photo for each in left[start : start + AT_ONCE]])
             matching += maps.match_without(local[rows], label[rows]).sum(axis=1).tolist()
         low, high = _range(matching)
-        if round(low) > 0 or round(high) < maps.n_patches:
+        if high - low < WIDEST * maps.n_patches:
             found["patches"] = low, high
     return found
 

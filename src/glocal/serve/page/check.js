@@ -92,7 +92,7 @@ function summed(found) {
       confusion.set(truth, sums);
     }
   const worst = found.flatMap((each) => each.worst);
-  worst.sort((a, b) => a.probabilities[a.truth] - b.probabilities[b.truth]);
+  worst.sort((a, b) => b.probabilities[b.label] - a.probabilities[a.label]);
   return {
     version: found[0].version,
     rates: Object.fromEntries(Object.keys(RATES).map((name) => [name, rate(name)])),
