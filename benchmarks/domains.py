@@ -27,6 +27,7 @@ from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import EfficientNetLite
 from glocal.research.methods.ridge import KernelRidge
 from glocal.research.ops.similarity import pool
+from glocal.research.types import normalize
 
 CALTECH = "caltech"
 ENCODERS = {"fast": "efficientnet-lite0", "better": "efficientnet-lite2"}
@@ -129,7 +130,7 @@ def _encode(encoder: str, folder: Path, kept: Path, per_class: int | None = None
     pooled, local = [], []
     for start in range(0, len(files), BATCH):
         pixels = np.stack([_pixels(file, backbone.preprocess) for _, file in files[start : start + BATCH]])
-        images = backbone.preprocess.normalize(torch.from_numpy(pixels).permute(0, 3, 1, 2))
+        images = normalize(torch.from_numpy(pixels).permute(0, 3, 1, 2), backbone.preprocess)
         head, *early = torch.split(backbone(images), [method.width, *method.patch_channels], dim=1)
         pooled.append(pool(head).numpy())
         local.append(method.patches(early).half().numpy())

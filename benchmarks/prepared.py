@@ -30,6 +30,7 @@ from glocal.research.data.prepare import prepare
 from glocal.research.data.prepared import open_prepared
 from glocal.research.engine.recipe import load_recipe
 from glocal.research.ops.similarity import pool
+from glocal.research.types import normalize
 
 SIZE, CLASSES, TURN, ROUNDS, BATCH = 84, 20, 250, 3, 16
 GOAL = 10  # times faster
@@ -74,7 +75,7 @@ class Training:
 
     def step(self, images: Tensor, labels: Tensor) -> float:
         start = time.perf_counter()
-        ready = self.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
+        ready = normalize(images, self.backbone.preprocess).contiguous(memory_format=torch.channels_last)
         F.cross_entropy(self.classifier(pool(self.backbone(ready))), labels).backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)

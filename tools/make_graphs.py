@@ -30,6 +30,7 @@ from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, MAP, VEC
 from glocal.research.convert import convert
 from glocal.research.engine.checkpoint import Model, load_model
 from glocal.research.methods import Method
+from glocal.research.types import normalize
 
 SMALL = 256  # numbers up to which a tensor stays in single precision
 
@@ -42,7 +43,7 @@ class Embed(nn.Module):
         self.backbone, self.method, self.with_map = model.backbone, model.method, with_map
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        maps = self.backbone(self.backbone.preprocess.normalize(images.permute(0, 3, 1, 2)))
+        maps = self.backbone(normalize(images.permute(0, 3, 1, 2), self.backbone.preprocess))
         views = self.method.embed(maps)
         assert views.local is not None
         last = (maps[:, : self.method.width],) if self.with_map else ()

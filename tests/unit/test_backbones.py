@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from glocal.common.errors import DataError
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.resnet12 import Conv3x3
+from glocal.research.types import normalize
 from refusal import refused
 
 # name, settings, side of the test picture, (channels, side) of every stage
@@ -122,7 +123,7 @@ def test_pixels_is_the_picture_and_a_subclass_has_a_fingerprint_of_its_own() -> 
     backbone, images = build_backbone("pixels", {"image_size": 4}), pictures(4)
     assert torch.equal(backbone(images).view(2, 3, 4, 4), images)
     grey = torch.full((1, 3, 4, 4), 51, dtype=torch.uint8)
-    torch.testing.assert_close(backbone.preprocess.normalize(grey), torch.full((1, 3, 4, 4), 0.2))
+    torch.testing.assert_close(normalize(grey, backbone.preprocess), torch.full((1, 3, 4, 4), 0.2))
     with pytest.raises(DataError, match="built for 4x4 images"):
         backbone(pictures(5))
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import imagenet_weights
-from glocal.research.types import Preprocess
+from glocal.research.types import Preprocess, normalize
 
 DAISY, PALACE = 985, 698  # ImageNet's class numbers
 
@@ -31,7 +31,7 @@ def prepared(photo: str, preprocess: Preprocess) -> Tensor:
     image = image.resize((round(image.width * ratio), round(image.height * ratio)), Image.Resampling.BICUBIC)
     left, top = (image.width - preprocess.size) // 2, (image.height - preprocess.size) // 2
     image = image.crop((left, top, left + preprocess.size, top + preprocess.size))
-    return preprocess.normalize(torch.from_numpy(np.array(image)).permute(2, 0, 1)[None])
+    return normalize(torch.from_numpy(np.array(image)).permute(2, 0, 1)[None], preprocess)
 
 
 @pytest.mark.parametrize(("photo", "label", "confidence"), [("flower.jpg", DAISY, 0.3), ("china.jpg", PALACE, 0.25)])

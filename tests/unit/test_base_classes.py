@@ -19,7 +19,7 @@ from glocal.research.engine.pretrain import PretrainStage
 from glocal.research.engine.recipe import parse_recipe
 from glocal.research.engine.train import TrainStage, base_classes
 from glocal.research.methods.blocks import BaseRows
-from glocal.research.types import BaseClasses
+from glocal.research.types import BaseClasses, normalize
 from refusal import refused
 from tiny_runs import fields
 
@@ -37,7 +37,7 @@ def test_rows_are_means_of_the_pictures_asked_for(dataset: Path, tmp_path: Path)
     with torch.no_grad():
         for c in range(len(data.classes)):
             pictures = torch.stack([torch.from_numpy(data.image(i)) for i in data.members(c)[:3]])
-            images = model.backbone.preprocess.normalize(pictures.permute(0, 3, 1, 2))
+            images = normalize(pictures.permute(0, 3, 1, 2), model.backbone.preprocess)
             expected = model.backbone.eval()(images).mean(dim=(0, 2, 3))
             assert torch.allclose(found.centre[c], expected, atol=1e-5)
     assert torch.allclose(found.mean, found.centre.mean(dim=0), atol=1e-6)  # every class has three pictures

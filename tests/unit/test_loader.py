@@ -13,7 +13,7 @@ from PIL import Image
 from glocal.recognizer.photos.images import fit
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader, encode
-from glocal.research.types import Preprocess
+from glocal.research.types import Preprocess, normalize
 from refusal import refused
 
 PREPARE = Preprocess(16, 18)
@@ -114,7 +114,7 @@ def test_large_pictures_are_encoded_a_few_at_a_time(folder: Path, size: int, at_
     assert encoder.got == [at_once] * -(-len(wanted) // at_once)
     assert np.concatenate([indices for indices, _ in found]).tolist() == wanted.tolist()
     alone = ImageLoader(data, encoder.preprocess)(wanted)
-    expected = encoder.preprocess.normalize(alone).mean(dim=(2, 3), keepdim=True)
+    expected = normalize(alone, encoder.preprocess).mean(dim=(2, 3), keepdim=True)
     torch.testing.assert_close(torch.cat([maps for _, maps in found]), expected)
 
 

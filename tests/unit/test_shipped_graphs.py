@@ -19,7 +19,7 @@ from glocal.recognizer.features import unit
 from glocal.recognizer.model import build_model
 from glocal.research.convert.check import sketches
 from glocal.research.engine.checkpoint import load_model
-from glocal.research.types import Views
+from glocal.research.types import Views, normalize
 from photos import some
 from refusal import refused
 
@@ -30,7 +30,7 @@ def of_modules(source: str, images: np.ndarray) -> Views:
     model = load_model(source).eval()
     with torch.inference_mode():
         there = torch.from_numpy(images).permute(0, 3, 1, 2)
-        return model.method.embed(model.backbone(model.backbone.preprocess.normalize(there)))
+        return model.method.embed(model.backbone(normalize(there, model.backbone.preprocess)))
 
 
 def cosines(a: np.ndarray, b: np.ndarray) -> np.ndarray:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from glocal.common.errors import DataError, RecipeError
-from glocal.research.types import UNKNOWN, Episode, Output, Preprocess, Views
+from glocal.research.types import UNKNOWN, Episode, Output, Preprocess, Views, normalize
 
 
 def episode(**changes: object) -> Episode:
@@ -150,10 +150,10 @@ def test_normalize_is_the_formula_pixel_by_pixel() -> None:
     prepare = Preprocess(4, mean=(0.1, 0.5, 0.9), std=(0.2, 0.3, 0.5))
     images = torch.randint(256, (2, 3, 4, 5), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     images[0, :, 0, 0], images[0, :, 0, 1] = 0, 255
-    out = prepare.normalize(images)
+    out = normalize(images, prepare)
     assert out.dtype == torch.float32
     assert out.is_contiguous()
-    last = prepare.normalize(images.contiguous(memory_format=torch.channels_last))
+    last = normalize(images.contiguous(memory_format=torch.channels_last), prepare)
     assert last.is_contiguous(memory_format=torch.channels_last)
     for b, c, h, w in torch.cartesian_prod(*map(torch.arange, images.shape)).tolist():
         expected = (int(images[b, c, h, w]) / 255 - prepare.mean[c]) / prepare.std[c]

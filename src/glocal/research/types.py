@@ -18,12 +18,11 @@ from torch import Tensor
 
 from glocal.common.errors import DataError
 from glocal.recognizer.features import UNKNOWN
-from glocal.recognizer.photos import images as plain
-from glocal.recognizer.photos.images import IMAGENET_MEAN, IMAGENET_STD
+from glocal.recognizer.photos.images import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 
 __all__ = [
-    "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Encoder", "Episode", "Output", "Preprocess", "Views",
-    "check_support", "tensor_hash", "to_one_hot",
+    "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Episode", "ImageEncoder", "Output", "Preprocess",
+    "Views", "check_support", "normalize", "tensor_hash", "to_one_hot",
 ]  # fmt: skip
 
 
@@ -206,15 +205,12 @@ class BaseClasses:
                 raise DataError(f"base classes need a {name} of shape ({b}, {c}), got {tuple(rows.shape)}")
 
 
-@dataclass(frozen=True)
-class Preprocess(plain.Preprocess):
-    __doc__ = plain.Preprocess.__doc__
-
-    def normalize(self, images: Tensor) -> Tensor:
-        """uint8 (B, 3, size, size) -> float32, normalised, in the memory layout it came in."""
-        scale = torch.tensor([1 / (255 * s) for s in self.std], device=images.device).view(3, 1, 1)
-        shift = torch.tensor([-m / s for m, s in zip(self.mean, self.std, strict=True)], device=images.device)
-        return images.float() * scale + shift.view(3, 1, 1)
+def normalize(images: Tensor, preprocess: Preprocess) -> Tensor:
+    """uint8 (B, 3, size, size) -> float32, normalised, in the memory layout it came in."""
+    scale = torch.tensor([1 / (255 * s) for s in preprocess.std], device=images.device).view(3, 1, 1)
+    pairs = zip(preprocess.mean, preprocess.std, strict=True)
+    shift = torch.tensor([-m / s for m, s in pairs], device=images.device).view(3, 1, 1)
+    return images.float() * scale + shift
 
 
 def tensor_hash(tensors: Mapping[str, Tensor], start: str = "") -> str:
@@ -227,7 +223,7 @@ def tensor_hash(tensors: Mapping[str, Tensor], start: str = "") -> str:
     return digest.hexdigest()
 
 
-class Encoder(Protocol):
+class ImageEncoder(Protocol):
     """What the data layer needs of a backbone: it turns normalised images into maps and can name its weights."""
 
     @property

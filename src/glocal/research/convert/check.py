@@ -15,7 +15,7 @@ from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import Array
 from glocal.recognizer.photos.images import Pixels
 from glocal.research.engine.checkpoint import Model
-from glocal.research.types import to_one_hot
+from glocal.research.types import normalize, to_one_hot
 
 TOLERANCE = 1e-4  # of the spread of an output, which is its largest value less its smallest
 WAY, SHOT, QUERIES = 5, 3, 20
@@ -72,7 +72,7 @@ def sketches(n: int, size: int) -> Pixels:
 def _of_modules(model: Model, images: Pixels, label: Array) -> dict[str, Array]:
     backbone, method = model.eval().backbone, model.method
     with torch.inference_mode():
-        maps = backbone(backbone.preprocess.normalize(torch.from_numpy(images).permute(0, 3, 1, 2)))
+        maps = backbone(normalize(torch.from_numpy(images).permute(0, 3, 1, 2), backbone.preprocess))
         views = method.embed(maps)
         support, query = views.rows(slice(len(label))), views.rows(slice(len(label), None))
         comparison = method.compare(method.enroll(support, to_one_hot(torch.from_numpy(label))), query)

@@ -19,7 +19,7 @@ from glocal.common.errors import RecipeError
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
 from glocal.research.engine.checkpoint import Model
 from glocal.research.methods import Method
-from glocal.research.types import Views, to_one_hot
+from glocal.research.types import Views, normalize, to_one_hot
 
 IMAGES = 2  # in the example that is traced; a single one would become a fixed number
 # Photos of each class of two tasks of different sizes: a side of the state that differs between them is free.
@@ -37,7 +37,7 @@ class Embed(nn.Module):
         self.backbone, self.method = model.backbone, model.method
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
-        maps = self.backbone(self.backbone.preprocess.normalize(images.permute(0, 3, 1, 2)))
+        maps = self.backbone(normalize(images.permute(0, 3, 1, 2), self.backbone.preprocess))
         return _tensors(self.method.embed(maps))
 
 

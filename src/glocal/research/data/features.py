@@ -33,7 +33,7 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import BATCH, PLAIN, View, at_once, encode
 from glocal.research.ops.similarity import pool
 from glocal.research.source_hash import source_hash
-from glocal.research.types import Encoder, Preprocess
+from glocal.research.types import ImageEncoder, Preprocess
 
 Indices = npt.NDArray[np.int64]
 Progress = Callable[[int, int], None]  # (done, total)
@@ -45,7 +45,7 @@ FORMAT = 3  # part of every key: raise it when the meaning of a stored number ch
 class Pooled:
     """An encoder whose maps are the 1x1 means of another's: a bank of them is smaller by the number of pixels."""
 
-    def __init__(self, encoder: Encoder):
+    def __init__(self, encoder: ImageEncoder):
         self.encoder = encoder
 
     @property
@@ -72,7 +72,7 @@ class Pooled:
         return f"means of {self.encoder.fingerprint()}"
 
 
-def is_large(encoder: Encoder, images: int, device: torch.device | str) -> bool:
+def is_large(encoder: ImageEncoder, images: int, device: torch.device | str) -> bool:
     """Whether a bank of so many maps is beyond what is kept for the sake of methods that need more than means."""
     side = encoder.preprocess.size
     with torch.inference_mode():
@@ -110,7 +110,7 @@ class FeatureBank:
     @classmethod
     def build(
         cls,
-        encoder: Encoder,
+        encoder: ImageEncoder,
         dataset: ClassDataset,
         *,
         wanted: Indices | None = None,
@@ -151,7 +151,7 @@ class FeatureBank:
 
     @classmethod
     def in_memory(
-        cls, encoder: Encoder, dataset: ClassDataset, *, wanted: Indices | None = None, **options: Any
+        cls, encoder: ImageEncoder, dataset: ClassDataset, *, wanted: Indices | None = None, **options: Any
     ) -> FeatureBank:
         """The same without a file, for weights that will be different in a moment (validation while training).
 
@@ -163,7 +163,7 @@ class FeatureBank:
 
 
 def bank_key(
-    encoder: Encoder,
+    encoder: ImageEncoder,
     dataset: ClassDataset,
     *,
     view: View = PLAIN,

@@ -17,7 +17,7 @@ from glocal.recognizer.photos.sources import made_ahead
 from glocal.research.data.augment import shift
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.prepared import MappedImages
-from glocal.research.types import Encoder, Preprocess
+from glocal.research.types import ImageEncoder, Preprocess, normalize
 
 HELD_UP_TO = 1 << 30  # bytes of pixels; a prepared split that needs more is read from its files again and again
 
@@ -122,7 +122,7 @@ def at_once(preprocess: Preprocess, batch_size: int) -> int:
 
 
 def encode(
-    encoder: Encoder,
+    encoder: ImageEncoder,
     dataset: ClassDataset,
     wanted: Indices,
     *,
@@ -149,5 +149,5 @@ def encode(
             images = torch.cat([images, images[-1:].expand(missing, -1, -1, -1)])
         with torch.inference_mode():  # ends before the yield: the caller must not find itself inside
             images = view(images).to(device).contiguous(memory_format=torch.channels_last)
-            maps = encoder(encoder.preprocess.normalize(images))[: len(indices)]
+            maps = encoder(normalize(images, encoder.preprocess))[: len(indices)]
         yield indices, maps

@@ -250,10 +250,22 @@ def evaluate_models(
     return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
 
 
-def evaluate_tasks(method: Method, tasks: TaskList, fetch: Fetch, **how: Any) -> Evaluation:
-    """One method under its own open score, answers kept; ``how``: more_views, device and progress of ``run_tasks``."""
+def evaluate_tasks(
+    method: Method,
+    tasks: TaskList,
+    fetch: Fetch,
+    *,
+    more_views: Sequence[Fetch] = (),
+    device: torch.device | str = "cpu",
+    progress: Callable[[int, int], None] | None = None,
+) -> Evaluation:
+    """One method under its own open score, answers kept."""
     plugins.load(plugins.METRICS, METRICS)
-    return run_tasks({"": (copy.deepcopy(method), method.score_name)}, tasks, fetch, keep_answers=True, **how)[""]
+    scores = {"": (copy.deepcopy(method), method.score_name)}
+    evaluations = run_tasks(
+        scores, tasks, fetch, more_views=more_views, keep_answers=True, device=device, progress=progress
+    )
+    return evaluations[""]
 
 
 def run_tasks(
@@ -338,21 +350,23 @@ def build_banks(
     support_views: int = 1,
     pooled: bool = False,
     device: torch.device | str = "cpu",
-    **how: Any,
+    workers: int = 2,
+    folder: Path | None = None,
+    progress: Callable[[int, int], None] | None = None,
 ) -> list[FeatureBank]:
     """The plain bank first, with every picture of the tasks; then one per further view, with the support alone.
 
-    ``pooled``: means will do, and are kept where maps would take much space.  ``how``: workers, folder and progress of
-    ``FeatureBank.build``.
+    ``pooled``: means will do, and are kept where maps would take much space.
     """
     backbone.on(device).eval()
     plain, *others = views(support_views, backbone.preprocess.size)
     every = np.unique(np.concatenate([tasks.images() for tasks in lists]))
     encoder = Pooled(backbone) if pooled and is_large(backbone, len(every), device) else backbone
-    banks = [FeatureBank.build(encoder, data, wanted=every, view=plain, device=device, **how)]
+    build = partial(FeatureBank.build, folder=folder, workers=workers, device=device, progress=progress)
+    banks = [build(encoder, data, wanted=every, view=plain)]
     if others:
         support = np.unique(np.concatenate([draw.support for tasks in lists for draw in tasks]))
-        banks += [FeatureBank.build(encoder, data, wanted=support, view=view, device=device, **how) for view in others]
+        banks += [build(encoder, data, wanted=support, view=view) for view in others]
     return banks
 
 

@@ -25,6 +25,7 @@ from glocal.research.engine.recipe import Recipe
 from glocal.research.engine.records import shipped_models
 from glocal.research.methods import build_method
 from glocal.research.ops.similarity import pool
+from glocal.research.types import normalize
 
 
 class Batch(NamedTuple):
@@ -108,7 +109,7 @@ class PretrainStage:
                 self.classifier.bias.copy_(bias)
 
     def _prepare(self, images: Tensor) -> Tensor:
-        images = self.model.backbone.preprocess.normalize(images.to(self.device))
+        images = normalize(images.to(self.device), self.model.backbone.preprocess)
         return images.contiguous(memory_format=torch.channels_last)
 
 

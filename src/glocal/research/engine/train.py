@@ -31,7 +31,7 @@ from glocal.research.engine.pretrain import maps_of, part_of, pretrain, start_mo
 from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.engine.run_folder import Callback, Callbacks, TensorBoard
 from glocal.research.ops.similarity import pool
-from glocal.research.types import BaseClasses, Episode
+from glocal.research.types import BaseClasses, Episode, normalize
 
 Indices = npt.NDArray[np.int64]
 BASE = 1 << 20  # salt of what a method draws when it meets the base classes; others count ranks upwards from small ones
@@ -138,7 +138,7 @@ class TrainStage:
     def _images(self, rows: Indices, generator: torch.Generator) -> Tensor:
         images = on_device(self.images[torch.from_numpy(self.place[rows])], self.device)
         images = self.augment(images, generator)
-        return self.model.backbone.preprocess.normalize(images).contiguous(memory_format=torch.channels_last)
+        return normalize(images, self.model.backbone.preprocess).contiguous(memory_format=torch.channels_last)
 
 
 def base_classes(

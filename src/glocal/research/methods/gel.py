@@ -78,7 +78,7 @@ from glocal.research.ops.similarity import SIMILARITIES, class_mean, neg_sq_eucl
 from glocal.research.types import Episode, Views
 
 
-class Variant(NamedTuple):
+class GELVariant(NamedTuple):
     trained: str | None  # the energy in the loss
     open_score: str
     pixel: bool = False  # has the pixel-wise branch
@@ -95,12 +95,12 @@ class Variant(NamedTuple):
 
 
 VARIANTS = {
-    "baseline": Variant(None, "snatcher"),
-    "energy": Variant("E_c", "E_c"),
-    "energy-maps": Variant("E_m", "E_m", maps=True),
-    "pixel": Variant("E_f", "E_f", pixel=True),
-    "delay": Variant("E_f", "delay", pixel=True),
-    "ahead": Variant("E", "E", pixel=True),
+    "baseline": GELVariant(None, "snatcher"),
+    "energy": GELVariant("E_c", "E_c"),
+    "energy-maps": GELVariant("E_m", "E_m", maps=True),
+    "pixel": GELVariant("E_f", "E_f", pixel=True),
+    "delay": GELVariant("E_f", "delay", pixel=True),
+    "ahead": GELVariant("E", "E", pixel=True),
 }
 COEFFICIENTS = ("fixed", "learnable", "task-adaptive")
 
