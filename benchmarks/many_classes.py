@@ -17,18 +17,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from recognizer import _moved, groups, photos
+from photo_sets import groups, photos
 
 from glocal.common.memory import keep_freed_memory
 from glocal.recognizer import Recognizer
 from glocal.recognizer.calibration.leave_one_out import Trials, leave_one_out
 from glocal.recognizer.diagnosis.advice import advice
 from glocal.recognizer.enrolled import Enrolled
-from glocal.recognizer.support import Support
+from glocal.recognizer.features import Features
+from glocal.recognizer.support import Bank, Support
 
 BATCH = 32
 
@@ -50,6 +52,15 @@ def grow(few: Recognizer, n: int) -> Support:
     rng = np.random.default_rng(0)
     banks = list(few.contents.support.classes.values())
     return Support({f"class {i}": _moved(banks[i % len(banks)], i, rng) for i in range(n)})
+
+
+def _moved(bank: Bank, i: int, rng: np.random.Generator) -> Bank:
+    """A noisy copy: another class for the time that it takes."""
+    photos = tuple(replace(photo, digest=f"{i} {photo.digest}") for photo in bank.photos)
+    vec = bank.features.vec
+    noise = rng.standard_normal(vec.shape).astype(vec.dtype)
+    local = tuple(np.roll(each, i, axis=1) for each in bank.features.local)
+    return Bank(photos, Features(vec + vec.std() * noise, local), np.roll(bank.signature, i, axis=1))
 
 
 def one_size(file: Path, n: int) -> None:

@@ -31,7 +31,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import numpy as np
-from recognizer import SHOTS, groups, photos
+from photo_sets import SHOTS, groups, photos
 
 CLASSES = 10
 BOUNDARY = "glocal-benchmark"

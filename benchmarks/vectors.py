@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from many_classes import grow
-from recognizer import groups, photos
+from photo_sets import groups, photos
 
 from glocal.bulk.addresses import URI
 from glocal.bulk.job import Job, JobFolder
