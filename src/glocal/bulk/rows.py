@@ -47,8 +47,8 @@ class Rows:
             errors = [each.error if isinstance(each, Unreadable) else None for each in batch.pictures]
             yield self._rows([next(uris) for _ in errors], errors, batch.features)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
-        """``views`` has a row for each photo without an error."""
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], features: Features) -> pa.RecordBatch:
+        """``features`` has a row for each photo without an error."""
         raise NotImplementedError
 
 
@@ -59,8 +59,8 @@ class AnswerRows(Rows):
         self._recognizer = Recognizer.load(job.model, device=job.device, workers=READERS)
         super().__init__(self._recognizer.embedder, ANSWERS, self._recognizer.contents.identity, home)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
-        return answer_rows(uris, errors, self._recognizer.decide(views), self.maker)
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], features: Features) -> pa.RecordBatch:
+        return answer_rows(uris, errors, self._recognizer.decide(features), self.maker)
 
 
 class VectorRows(Rows):
@@ -72,8 +72,8 @@ class VectorRows(Rows):
         schema = vector_schema(encoder(np.zeros((1, size, size, 3), np.uint8)), job.model)
         super().__init__(Embedder(encoder, workers=READERS), schema, encoder.sha256, home)
 
-    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], views: Features) -> pa.RecordBatch:
-        columns = [_halves(each, errors) for each in (views.vec, *views.local)]
+    def _rows(self, uris: Sequence[str], errors: Sequence[str | None], features: Features) -> pa.RecordBatch:
+        columns = [_halves(each, errors) for each in (features.vec, *features.local)]
         return pa.record_batch([uris, *columns, errors, [self.maker] * len(uris)], schema=self._schema)
 
 
@@ -113,11 +113,11 @@ def local_columns(members: int) -> list[str]:
     return [f"{LOCAL}_{i}" if i else LOCAL for i in range(members)]
 
 
-def vector_schema(views: Features, model: str) -> pa.Schema:
+def vector_schema(features: Features, model: str) -> pa.Schema:
     """Half precision; each member of the encoder that looks at patches has a column with its maps."""
-    columns = {VECTOR: views.vec, **dict(zip(local_columns(len(views.local)), views.local, strict=True))}
+    columns = {VECTOR: features.vec, **dict(zip(local_columns(len(features.local)), features.local, strict=True))}
     fields = [(name, pa.list_(pa.float16(), int(np.prod(each.shape[1:])))) for name, each in columns.items()]
-    about = {"model": model, "local_shapes": [list(each.shape[1:]) for each in views.local]}
+    about = {"model": model, "local_shapes": [list(each.shape[1:]) for each in features.local]}
     named = [(URI, pa.string()), *fields, (ERROR, pa.string()), (ENCODER, pa.string())]
     return pa.schema(named, metadata={ABOUT: json.dumps(about).encode()})
 

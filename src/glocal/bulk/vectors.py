@@ -73,7 +73,7 @@ class Vectors:
         rest = self._blocks([URI, ERROR, VECTOR, *local_columns(len(self._shapes))])
         for part, rows in _cut(rest, listed):
             if part in waiting:
-                decided = recognizer.decide(self._views(rows))
+                decided = recognizer.decide(self._features(rows))
                 errors = rows.column(ERROR).to_pylist()
                 answers = answer_rows(rows.column(URI).to_pylist(), errors, decided, maker)
                 folder.write(part, pa.Table.from_batches([answers]))
@@ -111,7 +111,7 @@ class Vectors:
     def _blocks(self, columns: list[str], rows: int = ROWS) -> Iterator[pa.RecordBatch]:
         return (block for block in blocks(self._files, columns, rows) if len(block))
 
-    def _views(self, rows: pa.Table) -> Features:
+    def _features(self, rows: pa.Table) -> Features:
         """Of those rows that have some."""
         vec = _numbers(rows.column(VECTOR).combine_chunks()).astype(np.float32)
         columns = zip(local_columns(len(self._shapes)), self._shapes, strict=True)

@@ -22,7 +22,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glocal.common.errors import DataError
-from glocal.common.files import changed_meanwhile, put, remove, replacing, write_text
+from glocal.common.files import changed_meanwhile, make_folder, put, remove, replacing, write_text
 
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of all their parts, but for those of the last two
@@ -180,8 +180,8 @@ class History:
 
     def _make_folders(self) -> None:
         """Also when they were deleted since; copies of what may be private."""
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._parts.mkdir(exist_ok=True)
+        make_folder(self.folder, mode=0o700)
+        make_folder(self._parts)
 
     def _read(self) -> _Journal:
         """Empty without a journal, and with one that makes no sense: the file is what counts."""

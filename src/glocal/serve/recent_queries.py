@@ -16,7 +16,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from glocal.common.errors import DataError
-from glocal.common.files import replacing
+from glocal.common.files import make_folder, replacing
 from glocal.recognizer.features import Features
 from glocal.recognizer.photos.images import UnusableImage, encoded, opened
 from glocal.recognizer.photos.sources import Picture
@@ -51,7 +51,7 @@ class RecentQueries:
         self._queries: OrderedDict[str, Query] = OrderedDict()  # oldest first
         self._model = ""
         if folder is not None:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            make_folder(folder, mode=0o700)
 
     def read(self) -> Iterator[Picture]:
         """The photos in the folder, oldest first, as the encoder saw them."""

@@ -18,7 +18,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from glocal.common.errors import DataError, GlocalError
-from glocal.common.files import changed_meanwhile, or_not_written, stamp
+from glocal.common.files import changed_meanwhile, make_folder, or_not_written, stamp
 from glocal.recognizer import Recognizer
 from glocal.recognizer.diagnosis.advice import Finding
 from glocal.recognizer.file import check_target, read_manifest
@@ -71,7 +71,7 @@ class Workspace:
         self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
         self._unsure = False  # whether a change that failed on the disk is in the file or not
         with _disk_errors(file):
-            folder_of(file).mkdir(mode=0o700, parents=True, exist_ok=True)  # copies of what may be private
+            make_folder(folder_of(file), mode=0o700)  # copies of what may be private
             self._owned = _owned(file)
             try:
                 self._seen = stamp(file)
