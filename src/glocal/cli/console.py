@@ -90,7 +90,18 @@ def quoted(text: str) -> str:
 
 
 @contextmanager
-def bars() -> Iterator[Progress]:
+def bars() -> Iterator[Progress | None]:
+    """For what takes a while; nothing where nobody watches, and rich is not even imported there."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    with logged_bars() as progress:
+        yield progress
+
+
+@contextmanager
+def logged_bars() -> Iterator[Progress]:
+    """The same for what also writes lines, which a log file has."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
@@ -104,11 +115,13 @@ def bars() -> Iterator[Progress]:
         yield progress
 
 
-def meter(progress: Progress, title: str, unit: str = "") -> Callable[[int, int | None], None]:
+def meter(progress: Progress | None, title: str, unit: str = "") -> Callable[[int, int | None], None]:
     """One more bar, seen from its first report on, as the (done, total) callable that the library takes.
 
     Without a total it counts; with a ``unit`` it says how many there are per second.
     """
+    if progress is None:
+        return lambda done, total: None
     task = progress.add_task(title, total=None, note="", visible=False)
 
     def update(done: int, total: int | None) -> None:
@@ -129,7 +142,7 @@ def stage_bars() -> Iterator[Callable[[str, int, int | None], None]]:
         yield stages(progress)
 
 
-def stages(progress: Progress, unit: str = "") -> Callable[[str, int, int | None], None]:
+def stages(progress: Progress | None, unit: str = "") -> Callable[[str, int, int | None], None]:
     """The same on bars that are there."""
     meters: dict[str, Callable[[int, int | None], None]] = {}
 

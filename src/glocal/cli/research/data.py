@@ -74,7 +74,8 @@ def prepare(
                 progress=lambda split, done, *, total: report(split, done, total),
             )
         except KeyboardInterrupt:
-            progress.stop()
+            if progress is not None:
+                progress.stop()
             typer.echo(f"glocal: stopped; nothing is in {target} yet, the same command goes on from here", err=True)
             raise typer.Exit(130) from None
     for bad in (each for record in index.splits.values() for each in record.skipped):

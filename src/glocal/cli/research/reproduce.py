@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import TrainingBar, bars, check_ours, screen, show, stage_bars, stages
+from glocal.cli.console import TrainingBar, check_ours, logged_bars, screen, show, stage_bars, stages
 from glocal.cli.options import (
     Address,
     DatasetName,
@@ -111,7 +111,7 @@ def reproduce(
     again += [word for override in overrides for word in ("--set", override)]
     again += [*(["--tasks", str(tasks)] if tasks else []), *(["--seeds", str(seeds)] if seeds > 1 else [])]
     again += ["--out", out.name]
-    with bars() as progress, joined(device) as where:
+    with logged_bars() as progress, joined(device) as where:
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
         how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.console import FIRST, TrainingBar, bars, check_free, check_ours, check_there, quoted, show, stage_bars
+from glocal.cli.console import (
+    FIRST,
+    TrainingBar,
+    check_free,
+    check_ours,
+    check_there,
+    logged_bars,
+    quoted,
+    show,
+    stage_bars,
+)
 from glocal.cli.options import (
     DatasetName,
     Device,
@@ -82,7 +92,7 @@ def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], 
     from glocal.research.engine.train import run_recipe
 
     how["overrides"] = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
-    with bars() as progress:
+    with logged_bars() as progress:
         best = run_recipe(stage, recipe, out, callback=TrainingBar(progress, stage), **how)
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
     show(
