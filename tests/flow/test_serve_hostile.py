@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from itertools import islice
+from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from typing import Any
 
@@ -73,10 +74,11 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     home, scratch, here = (tmp_path / name for name in ("home", "scratch", "here"))
     for folder in (home, scratch, here):
         folder.mkdir()
+    file = tiny_file(home)
+    ensure_running()  # the server that forks decoders has a temporary folder
     monkeypatch.chdir(here)
     monkeypatch.setattr(tempfile, "tempdir", str(scratch))
     monkeypatch.setattr(Connection, "head_seconds", SLOW)
-    file = tiny_file(home)
     lock = home / f".{file.name}.lock"
     allowed = (str(file), f"{file}.history", str(lock), str(scratch), os.devnull)
     written.paths, written.programs, written.on = set(), [], True
