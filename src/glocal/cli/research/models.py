@@ -28,6 +28,10 @@ def convert(
     if half and int8 is not None:
         raise RecipeError("--half and --int8 exclude each other; give one of them")
     check_free(out, force)
+    from glocal.research.engine.records import find_checkpoint
+
+    if not run.startswith("timm:"):
+        find_checkpoint(run)
     from glocal.research.convert import convert_and_compare
 
     converted, agreement = convert_and_compare(run, half=half, int8=int8)
