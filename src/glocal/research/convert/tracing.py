@@ -103,7 +103,8 @@ def _graph(
     with quiet("torch.onnx._internal.exporter._registration", "onnx_ir"):
         try:
             program = torch.export.export(module.eval(), example, dynamic_shapes=free, strict=False)
-            traced = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=outputs, verbose=False)
+            own = [f"{name}:out" for name in outputs]  # a score may be called as a value inside of the graph is
+            traced = torch.onnx.export(program, dynamo=True, input_names=inputs, output_names=own, verbose=False)
         except Exception as error:  # the exporter's own errors have no common class
             line = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise RecipeError(
@@ -113,6 +114,12 @@ def _graph(
             ) from error
     assert traced is not None
     proto = traced.model_proto
+    names = {name: f"{name}:inside" for name in outputs} | dict(zip(own, outputs, strict=True))
+    for node in proto.graph.node:
+        for each in (node.input, node.output):
+            each[:] = [names.get(name, name) for name in each]
+    for value in (*proto.graph.output, *proto.graph.value_info, *proto.graph.initializer):
+        value.name = names.get(value.name, value.name)
     for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
         for node in nodes:
             del node.metadata_props[:]  # lines and paths of the program that made it
