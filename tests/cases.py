@@ -38,7 +38,7 @@ MORE_CASES: dict[str, dict[str, Any]] = {
     | {"gentle_local": True, "channel_gains": True, "background": 0.3, "attention_width": 3, "local_width": 5},
     "ascm/plain": {"shift": 0.0, "similarity_weight": 0.0, "top_k": 2},
     "dnpg/one": {"negatives": 1, "offset": False},
-    "knn/centred": {"k": 1, "centre": True, "open_score": "balanced"},
+    "knn/centred": {"k": 1, "centre": True, "open_score": "knn_balanced"},
     "mahalanobis/relative": {"open_score": "relative", "shrinkage": 0.3, "correct_shots": True},
     "mahalanobis/plain": {"normalise": False},
     "eol/ways": {"balance": "ways"},

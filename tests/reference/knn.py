@@ -17,17 +17,17 @@ def unit(x: Tensor) -> list[float]:
 def scores(support: Tensor, label: Tensor, query: Tensor, k: int) -> dict[str, list[float]]:
     """Maps (S, C, H, W), labels (S,), maps (Q, C, H, W) -> every score, one number per query."""
     known = [unit(x) for x in pooled(support)]
-    found: dict[str, list[float]] = {"kth": [], "mean": [], "balanced": []}
+    found: dict[str, list[float]] = {"knn": [], "knn_mean": [], "knn_balanced": []}
     for q in (unit(x) for x in pooled(query)):
         away = [math.dist(q, x) for x in known]
         nearest = sorted(away)
-        found["kth"].append(nearest[k - 1])
-        found["mean"].append(sum(nearest[:k]) / k)
+        found["knn"].append(nearest[k - 1])
+        found["knn_mean"].append(sum(nearest[:k]) / k)
         of_class = []
         for n in range(int(label.max()) + 1):
             own = sorted(d for d, y in zip(away, label.tolist(), strict=True) if y == n)
             of_class.append(own[min(k, len(own)) - 1])
-        found["balanced"].append(min(of_class))
+        found["knn_balanced"].append(min(of_class))
     return found
 
 

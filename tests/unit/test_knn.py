@@ -29,7 +29,7 @@ def test_images_that_are_equally_far_count_each():
     )
     compared = method.compare(state, Views(torch.tensor([[1.0, 0.0]])))
     found = {name: round(compared.scores[name].item(), 4) for name in method.own_scores}
-    assert found == {"kth": 1.4142, "mean": 1.4142, "balanced": 1.4142}
+    assert found == {"knn": 1.4142, "knn_mean": 1.4142, "knn_balanced": 1.4142}
     two = method.compare(state, Views(torch.tensor([[-1.0, 0.0]])))
     assert [round(two.scores[name].item(), 4) for name in method.own_scores] == [1.4142, 0.7071, 0.0]
 

@@ -5,8 +5,8 @@ With unit embeddings :math:`z = x / \lVert x \rVert` and class means :math:`p_n`
 .. math:: s_n(q) = 10 \cos(z_q, p_n), \qquad r_k(q) = \text{the k-th smallest } \lVert z_q - z_i \rVert
     \text{ over the support}
 
-Open scores: "kth" is :math:`r_k`; "mean", the default, is the mean of :math:`r_1 .. r_k`; "balanced" (ours) takes the
-k-th, or last, neighbour within each class and then the nearest class: a class with many images has no advantage.
+Open scores: "knn" is :math:`r_k`; "knn_mean", the default, is the mean of :math:`r_1 .. r_k`; "knn_balanced" (ours)
+takes the k-th, or last, neighbour within each class and then the nearest class, so none gains by having many images.
 Nothing is learned.  ``centre = true`` takes the mean of the base images away first.
 
 Differs from the paper: there the neighbours are a whole training set (k is 50 or 1000), here the few images of a task.
@@ -41,7 +41,7 @@ class KNN(Method):
         "kNN",
         Paper("Sun et al.", "Out-of-Distribution Detection with Deep Nearest Neighbors", "ICML", 2022, "2204.06507"),
     )
-    own_scores = ("kth", "mean", "balanced")
+    own_scores = ("knn", "knn_mean", "knn_balanced")
     pooled = True
 
     class State(NamedTuple):
@@ -49,7 +49,7 @@ class KNN(Method):
         support: Tensor  # (S, D) unit vectors
         one_hot: Tensor  # (S, N)
 
-    def __init__(self, dim: int, *, k: int = 1, open_score: str = "mean"):
+    def __init__(self, dim: int, *, k: int = 1, open_score: str = "knn_mean"):
         super().__init__()
         if k < 1:
             raise RecipeError(f"k must be at least 1 (support images), got {k}")
@@ -73,9 +73,9 @@ class KNN(Method):
         return Comparison(
             SHARPNESS * cosine(query.vec, state.proto),
             {
-                "kth": lambda: self._nearest(away)[:, -1],
-                "mean": lambda: self._nearest(away).mean(dim=1),
-                "balanced": lambda: self._balanced(away, state.one_hot),
+                "knn": lambda: self._nearest(away)[:, -1],
+                "knn_mean": lambda: self._nearest(away).mean(dim=1),
+                "knn_balanced": lambda: self._balanced(away, state.one_hot),
             },
         )
 
