@@ -355,7 +355,7 @@ def test_a_threshold_that_calls_everything_unknown_is_refused() -> None:
     assert who.threshold.value == math.inf
 
 
-def test_models_that_cannot_serve_are_refused() -> None:
+def test_models_that_cannot_serve_are_refused(tmp_path: Path) -> None:
     photos = {"zero": some("zero", 0, 2)}
     with refused("too-few-classes", "frozen-gel", "2 classes, got 1"):
         enrolled(photos, model=replace(converted(), min_way=2))
@@ -363,6 +363,8 @@ def test_models_that_cannot_serve_are_refused() -> None:
         enrolled(photos, model=model_file("embedded-protonet"), score="entropy")
     with refused("open-score", "E, E_c, E_f, got 'entropy'"):
         enrolled(photos, model=None, score="entropy")
+    with refused("not-converted", f"`glocal convert {tmp_path} -o FILE` makes a model of it"):
+        enrolled(photos, model=tmp_path)
     with refused("no-head", "there is no head 'rigde'; did you mean 'ridge'?"):
         enrolled(photos, model=None, head="rigde")
     with refused("no-encoder", "there is no encoder 'fats'; did you mean 'fast'?"):

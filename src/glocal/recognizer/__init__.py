@@ -1,4 +1,4 @@
-"""From a photo to a decision, without PyTorch: numpy and Pillow, and onnxruntime for exported models."""
+"""From a photo to a decision, by numpy, Pillow and onnxruntime."""
 
 from __future__ import annotations
 

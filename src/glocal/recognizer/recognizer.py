@@ -51,6 +51,7 @@ from glocal.recognizer.photos.sources import (
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
 
+CHECKPOINT = ".safetensors"  # ending of what training writes
 SHOWN = 5  # classes, and photos of each, in what a notebook shows
 
 
@@ -754,6 +755,11 @@ def find_model(source: ModelSource, *, score: str | None = None, device: str = "
             return build_model(source, score=score, device=device, threads=threads)
         if is_converted(path):
             source = ConvertedModel.read(path)
+        elif path.is_dir() or path.suffix == CHECKPOINT:
+            raise RecipeError(
+                f"{path} is a run or a checkpoint; `glocal convert {path} -o FILE` makes a model of it",
+                code="not-converted",
+            )
         else:
             source = read_contents(path, device=device, threads=threads).model
     if isinstance(source, ConvertedModel):
