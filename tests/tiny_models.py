@@ -7,12 +7,12 @@ from typing import Any
 import torch
 
 from glocal.research.backbones import build_backbone
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import METHODS
 from glocal.research.types import BaseClasses
 
 
-def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> Model:
+def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> TrainedModel:
     """16-pixel pictures, four channels; one seed gives one backbone under every method."""
     if method == "protonet":  # untrained maps are so alike that its probabilities tie
         settings = {"open_score": "distance"} | settings
@@ -20,7 +20,7 @@ def tiny_model(method: str = "protonet", *, seed: int = 0, **settings: Any) -> M
     eye = {"width": 4, "image_size": 16}
     backbone = build_backbone("conv4", eye)
     record = {"backbone": {"name": "conv4", "settings": eye}, "method": {"name": method, "settings": settings}}
-    return Model(backbone, METHODS[method](backbone.channels, **settings), record)
+    return TrainedModel(backbone, METHODS[method](backbone.channels, **settings), record)
 
 
 def tiny_base(channels: int) -> BaseClasses:

@@ -20,7 +20,7 @@ from domains import ENCODERS, domains, ridge_method
 
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import EfficientNetLite
-from glocal.research.engine.checkpoint import Model, save_model
+from glocal.research.engine.checkpoint import TrainedModel, save_model
 
 
 def main() -> None:
@@ -50,7 +50,7 @@ def main() -> None:
             "data": {"domains": sorted(every), "photos": sum(len(each.label) for each in every.values())},
         }
         path = given.out / f"photos-{encoder}.safetensors"
-        save_model(path, Model(backbone, method, record), half=True)
+        save_model(path, TrainedModel(backbone, method, record), half=True)
         print(f"{path}: {path.stat().st_size} bytes")
 
 

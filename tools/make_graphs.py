@@ -28,7 +28,7 @@ from glocal.recognizer.converted import ENROLL, SCORE
 from glocal.recognizer.encoders.builtin import FOLDER
 from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, MAP, VEC
 from glocal.research.convert import convert
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.methods import Method
 from glocal.research.types import normalize
 
@@ -38,7 +38,7 @@ SMALL = 256  # numbers up to which a tensor stays in single precision
 class Embed(nn.Module):
     """Images (B, size, size, 3) uint8 -> vec, local, and on request the last map, on which the head gel was trained."""
 
-    def __init__(self, model: Model, *, with_map: bool) -> None:
+    def __init__(self, model: TrainedModel, *, with_map: bool) -> None:
         super().__init__()
         self.backbone, self.method, self.with_map = model.backbone, model.method, with_map
 

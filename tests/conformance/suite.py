@@ -19,7 +19,7 @@ from glocal.recognizer.converted import ENROLL, SCORE, ConvertedModel
 from glocal.recognizer.encoders.session import Graph
 from glocal.research.backbones import Backbone
 from glocal.research.convert import convert
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
 from glocal.research.methods.ridge import KernelRidge
 from glocal.research.types import UNKNOWN, BaseClasses, Episode, Preprocess, Views
@@ -193,7 +193,7 @@ class MethodConformance:
 
     def test_its_graphs_answer_as_it_does(self, method: Method):
         """For any number of photos, classes and queries; ``convert`` compares the answers to pictures."""
-        model = Model(Tiles(), method.eval())
+        model = TrainedModel(Tiles(), method.eval())
         if method.transductive:
             with pytest.raises(RecipeError, match="transductive method cannot be converted"):
                 convert(model)

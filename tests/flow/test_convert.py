@@ -16,7 +16,7 @@ from glocal.common.errors import RecipeError, WeightsError
 from glocal.recognizer.converted import EMBED, ConvertedModel
 from glocal.research.backbones import build_backbone
 from glocal.research.convert import convert
-from glocal.research.engine.checkpoint import Model, save_model
+from glocal.research.engine.checkpoint import TrainedModel, save_model
 from glocal.research.methods import METHODS, build_method
 from glocal.research.methods.base import Comparison
 from glocal.research.methods.feat import FEAT
@@ -30,7 +30,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"width": 32, "image_size": 16}
     backbone, score = build_backbone("conv4", settings), {"open_score": "distance"}
     record = {"backbone": {"name": "conv4", "settings": settings}, "method": {"name": "protonet", "settings": score}}
-    save_model(path, Model(backbone, build_method("protonet", backbone.channels, score), record))
+    save_model(path, TrainedModel(backbone, build_method("protonet", backbone.channels, score), record))
     return path
 
 
@@ -96,7 +96,7 @@ class Branching(FEAT):
 
 def test_a_method_that_branches_on_numbers_is_refused_with_the_line_that_does() -> None:
     with pytest.raises(RecipeError, match=r"test_convert\.py:\d+ `if state\.proto\.sum\(\) > 0:`.*add-a-method\.md"):
-        convert(Model(Tiles(), Branching(16)))
+        convert(TrainedModel(Tiles(), Branching(16)))
 
 
 class Counting(FEAT):
@@ -109,4 +109,4 @@ class Counting(FEAT):
 
 def test_graphs_that_answer_otherwise_are_refused() -> None:
     with pytest.raises(WeightsError, match="not converted: its graphs differ from the model"):
-        convert(Model(Tiles(), Counting(16)))
+        convert(TrainedModel(Tiles(), Counting(16)))

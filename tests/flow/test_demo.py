@@ -13,7 +13,7 @@ from glocal.cli.main import app
 from glocal.recognizer import Recognizer
 from glocal.research.backbones import build_backbone
 from glocal.research.data import EpisodeSampler, EpisodeSpec, open_dataset
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.evaluate import evaluate
 from glocal.research.methods import METHODS
 from glocal.research.metrics import paired_difference
@@ -26,7 +26,7 @@ def test_shipped_models_beat_raw_pixels_with_an_interval_above_zero() -> None:
     drawn = [EpisodeSampler(digits, EpisodeSpec(shot=shot), seed=3).take(100) for shot in (1, 5)]
     pixels = build_backbone("pixels", {"image_size": 32})
     method = METHODS["protonet"](pixels.channels, distance="cosine", open_score="distance")
-    models = [Model(pixels, method), load_model("embedded-protonet"), load_model("embedded-gel")]
+    models = [TrainedModel(pixels, method), load_model("embedded-protonet"), load_model("embedded-gel")]
     for tasks in drawn:
         raw, *trained = (evaluate(model, digits, tasks=tasks, device="cpu").rows for model in models)
         for rows in trained:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from glocal.research.backbones import build_backbone
-from glocal.research.engine.checkpoint import Model, save_model
+from glocal.research.engine.checkpoint import TrainedModel, save_model
 from glocal.research.methods import METHODS
 from tiny_runs import make_dataset, start_cli
 
@@ -25,7 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     settings = {"width": [4, 4, 8, 8], "image_size": 32}
     backbone = build_backbone("resnet12", settings)
     record = {"backbone": {"name": "resnet12", "settings": settings}, "method": {"name": "gel", "settings": {}}}
-    save_model(home / "m.safetensors", Model(backbone, METHODS["gel"](backbone.channels), record))
+    save_model(home / "m.safetensors", TrainedModel(backbone, METHODS["gel"](backbone.channels), record))
     return home
 
 

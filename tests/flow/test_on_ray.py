@@ -21,7 +21,7 @@ from glocal.bulk.workers import work
 from glocal.common.errors import GlocalError
 from glocal.recognizer import Recognizer
 from glocal.research.reproduce.on_ray import make_runs
-from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of
+from glocal.research.reproduce.runs import Run, RunSettings, about_run, folder_of
 from photos import WORDS, recognizer, write
 from refusal import refused
 from tiny_runs import fields, make_dataset
@@ -105,7 +105,7 @@ def test_runs_of_two_seeds_on_a_worker_that_dies(tmp_path: Path, own_cache: Path
     learned = fields(dataset, "train", backbone=None, init="?", method={"name": "snatcher-l"}, train=few)
     head.write_text(json.dumps(learned))
     runs = [Run(str(head), init=Run(str(encoder))).seeded(seed) for seed in range(2)]
-    settings = Settings(tmp_path / "out", seeds=2)
+    settings = RunSettings(tmp_path / "out", seeds=2)
     killed: list[int] = []
     over = threading.Event()
 

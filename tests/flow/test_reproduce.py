@@ -14,7 +14,7 @@ from glocal.cli.main import app
 from glocal.common.cache import bank_sizes
 from glocal.research.reproduce.plans import ALL
 from glocal.research.reproduce.reproduction import reproduce
-from glocal.research.reproduce.runs import DONE, Settings
+from glocal.research.reproduce.runs import DONE, RunSettings
 from refusal import refused
 from tiny_reproduction import NAME, make_data, start, tiny_scale
 from tiny_runs import PATIENCE
@@ -149,7 +149,7 @@ def test_maps_of_fine_tuned_models_do_not_stay(home: Path, tmp_path: Path, monke
     """Every one has a backbone of its own: at the size of tieredImageNet that is 5 GB for each."""
     monkeypatch.setenv("GLOCAL_DATA", str(home))
     tuned = tiny_scale().set_as("paper", ["train:train.backbone=fine-tuned"])
-    how = Settings(tmp_path / "out", tasks=3, workers=1)
+    how = RunSettings(tmp_path / "out", tasks=3, workers=1)
     reproduce(["combine", "figure-pixels"], tuned, [NAME], how, "glocal reproduce")
     assert numbers(tmp_path / "out")["pieces"]
     assert bank_sizes() == {}

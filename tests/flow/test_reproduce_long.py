@@ -14,7 +14,7 @@ import pytest
 
 from glocal.research.engine.checkpoint import load_model
 from glocal.research.reproduce.reproduction import reproduce
-from glocal.research.reproduce.runs import Settings, ensure_run
+from glocal.research.reproduce.runs import RunSettings, ensure_run
 from glocal.research.reproduce.scales import PAPER
 from tiny_reproduction import make_data, start
 from tiny_runs import PATIENCE, make_dataset
@@ -73,7 +73,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
     scale = replace(PAPER, more={"pretrain": (*PRETRAIN, *NARROW), "train": TRAIN})
     names = ["table-1", "ablation", "combine", "coefficients"]
-    reproduce(names, scale, ["cifar-fs"], Settings(home / "out", tasks=3, workers=1), "glocal reproduce")
+    reproduce(names, scale, ["cifar-fs"], RunSettings(home / "out", tasks=3, workers=1), "glocal reproduce")
     found = json.loads((home / "out" / "report.json").read_text())
     table = next(piece for piece in found["pieces"] if piece["what"] == "table-1")["tables"][0]
     assert [row["name"] for row in table["rows"]][-2:] == ["GEL", "GEL without pixels"]
@@ -86,7 +86,7 @@ def test_every_stage_and_method_runs_to_the_report(home: Path) -> None:
 @pytest.mark.parametrize("method", ["gel", "rfdnet"])
 def test_resnet_18_is_trained(home: Path, method: str) -> None:
     scale = replace(PAPER, more={"pretrain": (*PRETRAIN, "augment.rotate=none"), "train": TRAIN})
-    folder = ensure_run(scale.on_resnet18(method, "cifar-fs", 1), Settings(home))
+    folder = ensure_run(scale.on_resnet18(method, "cifar-fs", 1), RunSettings(home))
     assert folder is not None
     model = load_model(folder)
     assert model.record["backbone"]["name"] == "resnet18"

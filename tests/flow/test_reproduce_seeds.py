@@ -13,7 +13,7 @@ from glocal.research.metrics import PairedDifference, Spread, spread
 from glocal.research.reproduce.plans import Line
 from glocal.research.reproduce.report_folder import NUMBERS
 from glocal.research.reproduce.reproduction import findings, reproduce
-from glocal.research.reproduce.runs import Run, Settings
+from glocal.research.reproduce.runs import Run, RunSettings
 from glocal.research.reproduce.scales import SCALES
 from refusal import refused
 from tiny_reproduction import NAME, gap, make_data, tiny_scale
@@ -92,7 +92,7 @@ def test_another_seed_reaches_all_a_run_starts_from() -> None:
 def test_a_misspelt_setting_is_refused_before_anything_is_trained(tmp_path: Path) -> None:
     scale = SCALES["embedded"].set_as("paper", ["train:train.taks=1"])
     with refused("recipe", "taks"):
-        reproduce(["combine"], scale, ["embedded"], Settings(tmp_path / "out", tasks=6), "glocal reproduce")
+        reproduce(["combine"], scale, ["embedded"], RunSettings(tmp_path / "out", tasks=6), "glocal reproduce")
     assert not (tmp_path / "out").exists()
 
 
@@ -107,7 +107,7 @@ def test_seeds_count_from_the_one_that_is_set() -> None:
 def test_tables_state_the_spread_over_seeds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GLOCAL_DATA", str(make_data(tmp_path / "data")))
     monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "cache"))
-    settings = Settings(tmp_path / "out", tasks=6, workers=1, seeds=2)
+    settings = RunSettings(tmp_path / "out", tasks=6, workers=1, seeds=2)
     reproduce(["combine"], tiny_scale(), [NAME], settings, "glocal reproduce")
     found = json.loads((settings.out / NUMBERS).read_text("utf-8"))
     assert found["training_seeds"] == 2

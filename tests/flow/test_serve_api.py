@@ -53,7 +53,7 @@ def test_answers_are_those_of_predict(asking: httpx.Client, home: Path) -> None:
     pictures = [*some("one", 20, 30), *some("six", 20, 30)]
     files = [("images", (f"{i}.png", png(pixels), "image/png")) for i, pixels in enumerate(pictures)]
     found = ok(asking.post("/predict", files=[*files, ("images", ("bad.jpg", b"junk", "image/jpeg"))]))
-    schemas.Answers.model_validate(found)
+    schemas.AnswerList.model_validate(found)
     *answers, bad = found["answers"]
     assert (bad["name"], bad["ok"]) == ("bad.jpg", False)
     assert "not a picture" in bad["error"]

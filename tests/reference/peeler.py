@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from glocal.research.methods.peeler import Peeler, ResidualBlock, SecondLastStage
+from glocal.research.methods.peeler import Peeler, PeelerBlock, SecondLastStage
 from glocal.research.types import Episode
 from reference.feat import cross_entropy, pooled
 from reference.similarity import class_mean, neg_sq_euclidean
@@ -36,7 +36,7 @@ def normalise(layer: nn.GroupNorm, image: Tensor) -> Tensor:
     return torch.stack([w * row + b for w, row, b in zip(layer.weight, unit, layer.bias, strict=True)])
 
 
-def block(layer: ResidualBlock, image: Tensor) -> Tensor:
+def block(layer: PeelerBlock, image: Tensor) -> Tensor:
     inside = normalise(layer.norm1, convolve(layer.conv1, image)).clamp(min=0)
     side = convolve(layer.shortcut, image) if isinstance(layer.shortcut, nn.Conv2d) else image
     return (side + normalise(layer.norm2, convolve(layer.conv2, inside))).clamp(min=0)

@@ -12,7 +12,7 @@ import torch
 from glocal.research.data import features
 from glocal.research.data.registry import open_dataset
 from glocal.research.engine import loop
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.evaluate import evaluate_tasks
 from glocal.research.engine.loop import Validator, run_stage
 from glocal.research.engine.pretrain import PretrainStage
@@ -42,7 +42,7 @@ def test_rows_are_means_of_the_pictures_asked_for(dataset: Path, tmp_path: Path)
             assert torch.allclose(found.centre[c], expected, atol=1e-5)
     assert torch.allclose(found.mean, found.centre.mean(dim=0), atol=1e-6)  # every class has three pictures
 
-    without = Model(model.backbone, model.method, model.record)
+    without = TrainedModel(model.backbone, model.method, model.record)
     assert torch.equal(base_classes(without, data, rows, device=torch.device("cpu"), workers=1).weight, found.centre)
 
 

@@ -19,7 +19,7 @@ from glocal.research.backbones import build_backbone
 from glocal.research.engine import checkpoint, records
 from glocal.research.engine.checkpoint import (
     BEST,
-    Model,
+    TrainedModel,
     find_checkpoint,
     load_model,
     load_strictly,
@@ -36,11 +36,13 @@ from tiny_models import tiny_model
 SETTINGS = {"width": 4, "image_size": 16}
 
 
-def small_model(**record: Any) -> Model:
+def small_model(**record: Any) -> TrainedModel:
     torch.manual_seed(0)
     backbone = build_backbone("conv4", SETTINGS)
     described = {"backbone": {"name": "conv4", "settings": SETTINGS}, "method": {"name": "gel", "settings": {}}}
-    return Model(backbone, METHODS["gel"](backbone.channels), described | record, {"classifier": torch.arange(3.0)})
+    return TrainedModel(
+        backbone, METHODS["gel"](backbone.channels), described | record, {"classifier": torch.arange(3.0)}
+    )
 
 
 def refuse(path: Path, code: str, *words: str) -> None:
@@ -237,7 +239,7 @@ def test_a_packaged_backbone_is_named_and_not_stored(tmp_path: Path) -> None:
 def test_a_head_on_a_shipped_backbone_stores_the_head_alone(tmp_path: Path) -> None:
     base = load_model("embedded-protonet")
     named = base.record["backbone"] | {"packaged": base.backbone.fingerprint(), "model": "embedded-protonet"}
-    head = Model(base.backbone, base.method, base.record | {"backbone": named})
+    head = TrainedModel(base.backbone, base.method, base.record | {"backbone": named})
     save_model(tmp_path / "head.safetensors", head)
     assert not any(name.startswith("backbone.") for name in read_checkpoint(tmp_path / "head.safetensors")[0])
     again = load_model(tmp_path / "head.safetensors").backbone
@@ -257,7 +259,8 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
     model = load_model("embedded-protonet")
     own = Preprocess(32, resize=40, mean=(0.1, 0.2, 0.3), std=(1, 1, 1))
     save_model(
-        tmp_path / "own.safetensors", Model(model.backbone, model.method, model.record | {"preprocess": own.to_json()})
+        tmp_path / "own.safetensors",
+        TrainedModel(model.backbone, model.method, model.record | {"preprocess": own.to_json()}),
     )
     assert load_model(tmp_path / "own.safetensors").backbone.preprocess == own
 
@@ -274,7 +277,7 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
 )
 def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
     model = load_model("embedded-protonet")
-    save_model(tmp_path / "odd.safetensors", Model(model.backbone, model.method, model.record | spoilt))
+    save_model(tmp_path / "odd.safetensors", TrainedModel(model.backbone, model.method, model.record | spoilt))
     with refused("cannot-build"):
         load_model(tmp_path / "odd.safetensors")
 

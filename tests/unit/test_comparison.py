@@ -14,7 +14,7 @@ import pytest
 from glocal.research.backbones import Backbone, build_backbone
 from glocal.research.data.episodes import EpisodeSpec, with_unknown_share
 from glocal.research.data.splits import published_split
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.compare import Conditions
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import build_method
@@ -61,7 +61,7 @@ def made(
         "data": {"dataset": trained_on, "classes": ["apple", "baby"]},
     }
     head = build_method(method, backbone.channels, settings or {})
-    return NamedModel(name or method, Model(backbone, head, record), head.score_name, "identity", "encoder")
+    return NamedModel(name or method, TrainedModel(backbone, head, record), head.score_name, "identity", "encoder")
 
 
 class TestBesideThePaper:

@@ -18,7 +18,7 @@ from glocal.common.cache import bank_sizes, cache_dir
 from glocal.research.backbones import build_backbone
 from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
 from glocal.research.engine import evaluate as engine
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
 from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import RowStore, code_hash
@@ -129,7 +129,7 @@ def test_a_model_that_diverged_is_refused(dataset: Path) -> None:
         evaluate(model, dataset, tasks=2, **SHAPE)
 
 
-def scored(name: str, of: Model, score: str) -> NamedModel:
+def scored(name: str, of: TrainedModel, score: str) -> NamedModel:
     return replace(name_model(name, of), score=score)
 
 
@@ -157,7 +157,7 @@ def test_large_banks_keep_means_where_no_method_needs_maps(data: ClassDataset, m
     torch.manual_seed(0)
     backbone = build_backbone("conv4", {"width": 4, "image_size": 32})  # maps of 2x2
     heads = {name: METHODS[name](backbone.channels) for name in ("feat", "snatcher-f", "gel")}
-    feat, snatcher, gel = (name_model(name, Model(backbone, head)) for name, head in heads.items())
+    feat, snatcher, gel = (name_model(name, TrainedModel(backbone, head)) for name, head in heads.items())
     tasks = EpisodeSampler(data, SPEC).take(5)
     (whole,) = evaluate_models([feat, snatcher, gel], data, [tasks])
     assert len(bank_sizes()) == 1
@@ -313,7 +313,7 @@ class TestKeptRows:
             head = importlib.import_module("edited_package.method").Sharp
             torch.manual_seed(0)
             backbone = importlib.import_module("edited_package.backbone").Sharper(width=4, image_size=16)
-            return name_model("sharp", Model(backbone, head(backbone.channels, open_score="entropy")))
+            return name_model("sharp", TrainedModel(backbone, head(backbone.channels, open_score="entropy")))
 
         store, lists, built_in = RowStore(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
         before = code_hash(built_in)

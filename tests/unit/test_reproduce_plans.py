@@ -19,7 +19,7 @@ from glocal.research.reproduce.measurement import published_row
 from glocal.research.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.research.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.research.reproduce.reproduction import asked_for, runs_of
-from glocal.research.reproduce.runs import Run, Settings
+from glocal.research.reproduce.runs import Run, RunSettings
 from glocal.research.reproduce.scale import Scale
 from glocal.research.reproduce.scales import SCALES
 from refusal import refused
@@ -110,13 +110,13 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
 
 
 @pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple[Scale, Settings]]:
+def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple[Scale, RunSettings]]:
     """What ``glocal reproduce table-1 --scale paper`` with more words would make, and how."""
 
-    def plan(*words: str) -> tuple[Scale, Settings]:
-        found: list[tuple[Scale, Settings]] = []
+    def plan(*words: str) -> tuple[Scale, RunSettings]:
+        found: list[tuple[Scale, RunSettings]] = []
 
-        def reproduce(names: Any, scale: Scale, datasets: Any, how: Settings, command: str, **more: Any) -> Path:
+        def reproduce(names: Any, scale: Scale, datasets: Any, how: RunSettings, command: str, **more: Any) -> Path:
             found.append((scale, how))
             raise GlocalError("that is enough")
 
@@ -128,14 +128,14 @@ def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple
     return plan
 
 
-def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Scale, Settings]]) -> None:
+def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Scale, RunSettings]]) -> None:
     for words, training, testing in (([], 2, 2), (["--workers", "5"], 5, 5), (["--set", "data.workers=8"], 8, 2)):
         scale, how = planned(*words)
         workers = {step.resolved(start="?").data.workers for step in scale.gel("cifar-fs", 1).chain()}
         assert (workers, how.workers) == ({training}, testing)
 
 
-def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Callable[..., tuple[Scale, Settings]]):
+def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Callable[..., tuple[Scale, RunSettings]]):
     scale, _ = planned("--set", "speed.compile=true")
     frozen = scale.peer("rfdnet", "cifar-fs", 1).resolved(start="?")
     assert (frozen.train.backbone, frozen.speed.compile) == ("frozen", True)

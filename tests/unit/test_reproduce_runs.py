@@ -14,7 +14,7 @@ from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.loop import Interrupted
 from glocal.research.engine.recipe import Recipe, Speed
 from glocal.research.reproduce import runs
-from glocal.research.reproduce.runs import DONE, LOCKS, Run, Settings, about_run, ensure_run, folder_of, make_runs
+from glocal.research.reproduce.runs import DONE, LOCKS, Run, RunSettings, about_run, ensure_run, folder_of, make_runs
 from tiny_runs import fields
 
 
@@ -90,7 +90,7 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
     def watch(title: str) -> None:
         made.append(title)
 
-    shop = Settings(tmp_path, callback=watch)
+    shop = RunSettings(tmp_path, callback=watch)
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
     folder = ensure_run(head, shop)
     assert folder is not None
@@ -106,15 +106,15 @@ def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path
 
 def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
-    whole = ensure_run(head, Settings(tmp_path / "whole"))
+    whole = ensure_run(head, RunSettings(tmp_path / "whole"))
     assert whole is not None
     home = tmp_path / "broken"
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(home, callback=stopped))
+        ensure_run(head, RunSettings(home, callback=stopped))
     folder = folder_of(head, home / "runs")
     assert (folder / LAST).exists()
     assert not (folder / DONE).exists()
-    assert ensure_run(head, Settings(home)) == folder
+    assert ensure_run(head, RunSettings(home)) == folder
     first, again = read_checkpoint(whole / BEST)[0], read_checkpoint(folder / BEST)[0]
     assert all(first[name].equal(again[name]) for name in first)
 
@@ -122,9 +122,9 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
 def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
     head = Run(recipes["head"], init=Run(recipes["encoder"]))
     with pytest.raises(Interrupted):
-        ensure_run(head, Settings(tmp_path / "old", callback=stopped))
+        ensure_run(head, RunSettings(tmp_path / "old", callback=stopped))
     (tmp_path / "old").rename(tmp_path / "new")
-    folder = ensure_run(head, Settings(tmp_path / "new"))
+    folder = ensure_run(head, RunSettings(tmp_path / "new"))
     assert folder == folder_of(head, tmp_path / "new" / "runs")
     assert (folder / DONE).is_file()
 
@@ -142,6 +142,6 @@ def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tm
         if taken.is_locked:
             taken.release()  # the other process has ended, without finishing
 
-    assert ensure_run(first, Settings(tmp_path), wait=False) is None
-    make_runs([first, second], Settings(tmp_path, callback=watch))
+    assert ensure_run(first, RunSettings(tmp_path), wait=False) is None
+    make_runs([first, second], RunSettings(tmp_path, callback=watch))
     assert order == [folder_of(run, home).name for run in (second, first)]

@@ -33,7 +33,7 @@ from glocal.serve.problems import Json, missing, no_classes
 from glocal.serve.routes import ROUTERS
 from glocal.serve.schemas import Health, binary
 from glocal.serve.security import Security, Settings, check_exposure
-from glocal.serve.server import Measured, Server
+from glocal.serve.server import MetricsMiddleware, Server
 from glocal.serve.workspace import Workspace
 
 GRACE = 25  # seconds for the requests that were accepted when the server is to end
@@ -70,7 +70,7 @@ def create_app(workspace: Workspace, settings: Settings) -> FastAPI:
     for routes in (*ROUTERS, _site):
         app.include_router(routes(server))
     app.add_middleware(Security, settings=settings)
-    app.add_middleware(Measured, metrics=server.metrics)  # the last one added is the outermost
+    app.add_middleware(MetricsMiddleware, metrics=server.metrics)  # the last one added is the outermost
     return app
 
 

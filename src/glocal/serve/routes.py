@@ -36,7 +36,7 @@ def _ask(server: Server) -> APIRouter:
     router = APIRouter(tags=["ask"])
     workspace, settings, metrics = server.workspace, server.settings, server.metrics
 
-    @router.post("/predict", response_model=schemas.Answers, openapi_extra=form_schema(), status_code=200)
+    @router.post("/predict", response_model=schemas.AnswerList, openapi_extra=form_schema(), status_code=200)
     async def predict(request: Request, remember: bool = True) -> Response:
         """Name photos, or call them unknown; a photo that cannot be read is an answer with ``ok: false``."""
         now = await server.now()

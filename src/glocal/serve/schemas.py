@@ -173,7 +173,7 @@ class State(BaseModel):
     limits: LimitsBody
 
 
-class Decided(BaseModel):
+class DecisionAnswer(BaseModel):
     label: str
     is_unknown: bool
     open_score: float
@@ -184,7 +184,7 @@ class Decided(BaseModel):
     warning: str
 
 
-class Answer(Decided):
+class Answer(DecisionAnswer):
     name: str
     ok: Literal[True]
     id: str | None
@@ -196,12 +196,12 @@ class NoAnswer(BaseModel):
     error: str
 
 
-class Answers(BaseModel):
+class AnswerList(BaseModel):
     version: int
     answers: list[Answer | NoAnswer]
 
 
-class Mistake(Decided):
+class Mistake(DecisionAnswer):
     path: str
     truth: str
 

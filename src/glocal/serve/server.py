@@ -228,7 +228,7 @@ def _raise(error: Exception) -> NoReturn:
     raise error
 
 
-class Measured:
+class MetricsMiddleware:
     """ASGI wrapper: counts and times requests by route, not by address, of which there is no end."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:

@@ -35,7 +35,7 @@ from glocal.cli.research.studies import parse_shots
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from glocal.research.reproduce.runs import Run, Settings
+    from glocal.research.reproduce.runs import Run, RunSettings
 
 
 class SettingsName(StrEnum):
@@ -94,7 +94,7 @@ def reproduce(
     from glocal.research.engine.loop import Interrupted
     from glocal.research.reproduce.reproduction import asked_for, runs_of
     from glocal.research.reproduce.reproduction import reproduce as run
-    from glocal.research.reproduce.runs import Settings
+    from glocal.research.reproduce.runs import RunSettings
     from glocal.research.reproduce.scales import SCALES
 
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # under torchrun every process has a task of each step
@@ -113,7 +113,7 @@ def reproduce(
     again += ["--out", out.name]
     with logged_bars() as progress, joined(device) as where:
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
-        how = Settings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
+        how = RunSettings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
             page = run(names, chosen, datasets, how, shlex.join(again), **on)
         except Interrupted as stopped:
@@ -125,7 +125,7 @@ def reproduce(
         _finish(page, json)
 
 
-def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], Settings], None]:
+def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], RunSettings], None]:
     """A function that makes runs on Ray."""
     from glocal.bulk.addresses import needing_pyarrow
 
@@ -198,7 +198,7 @@ def report(
     """Make the report of `glocal reproduce` for runs of your own: tables, figures and one page."""
     from glocal.research.engine.distributed import pick_device
     from glocal.research.reproduce.run_report import report_runs
-    from glocal.research.reproduce.runs import Settings
+    from glocal.research.reproduce.runs import RunSettings
 
     _check_report(out)
     again = ["glocal", "report", *runs, "--dataset", dataset, "--split", split, "--shots", shots, "--way", str(way)]
@@ -207,6 +207,6 @@ def report(
     shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "way": way, "query": query}
     shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
     with stage_bars() as progress:
-        how = Settings(out, tasks, pick_device(device), progress=progress)
+        how = RunSettings(out, tasks, pick_device(device), progress=progress)
         page = report_runs(runs, dataset, how, shlex.join(again), **shape)
     _finish(page, json)

@@ -43,7 +43,7 @@ from glocal.cli.printing import tell
 
 if TYPE_CHECKING:
     from glocal.research.engine.evaluate import Evaluation
-    from glocal.research.engine.import_weights import Report
+    from glocal.research.engine.import_weights import ImportReport
     from glocal.research.report.comparison import Result
 
 RecipeName = Annotated[str, typer.Argument(help="A .toml file, or a shipped recipe by name (see `glocal list`).")]
@@ -307,7 +307,7 @@ def import_(
     show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_table(out, report))
 
 
-def _import_table(out: Path, report: Report) -> Any:
+def _import_table(out: Path, report: ImportReport) -> Any:
     from rich.markup import escape
     from rich.table import Table
 

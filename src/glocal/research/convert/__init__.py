@@ -15,7 +15,7 @@ from glocal.research.backbones import build_backbone
 from glocal.research.convert.check import Agreement, check, compare_answers
 from glocal.research.convert.precision import half_precision, int8_layers
 from glocal.research.convert.tracing import trace
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.methods import build_method
 
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
@@ -23,20 +23,20 @@ PLAIN_HEAD = {"distance": "cosine", "open_score": "distance"}
 FEWEST, MOST = 32, 256  # photos that scale the 8-bit layers
 
 
-def convert(source: str | Path | Model) -> ConvertedModel:
+def convert(source: str | Path | TrainedModel) -> ConvertedModel:
     """A run folder, checkpoint, shipped model, ``timm:NETWORK`` or model as graphs, checked against its modules."""
     return convert_and_compare(source)[0]
 
 
 def convert_and_compare(
-    source: str | Path | Model, *, half: bool = False, int8: str | Path | None = None
+    source: str | Path | TrainedModel, *, half: bool = False, int8: str | Path | None = None
 ) -> tuple[ConvertedModel, Agreement]:
     """``convert``, and how far its answers are from those of the modules.
 
     ``half`` stores the weights of backbone and embedding in half precision.  ``int8`` names a folder of photos, which
     scale 8-bit layers; the answers to these photos are compared then.
     """
-    name, model = ("model", source) if isinstance(source, Model) else (str(source), _load(str(source)))
+    name, model = ("model", source) if isinstance(source, TrainedModel) else (str(source), _load(str(source)))
     method = model.method
     converted = ConvertedModel(
         name=name,
@@ -73,10 +73,10 @@ def _photos(folder: str | Path, preprocess: Preprocess) -> Pixels:
     return np.stack(images)
 
 
-def _load(source: str) -> Model:
+def _load(source: str) -> TrainedModel:
     if not source.startswith(TIMM):
         return load_model(source)
     network = source.removeprefix(TIMM)
     backbone = build_backbone("timm", {"model": network}, trainable=False)
     method = build_method("protonet", backbone.channels, PLAIN_HEAD)
-    return Model(backbone, method, {"method": {"name": "protonet", "settings": PLAIN_HEAD}})
+    return TrainedModel(backbone, method, {"method": {"name": "protonet", "settings": PLAIN_HEAD}})

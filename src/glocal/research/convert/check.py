@@ -14,7 +14,7 @@ from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import Array
 from glocal.recognizer.photos.images import Pixels
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.types import normalize, to_one_hot
 
 TOLERANCE = 1e-4  # of the spread of an output, which is its largest value less its smallest
@@ -34,7 +34,7 @@ class Agreement:
         return max(self.differences.values())
 
 
-def check(model: Model, converted: ConvertedModel) -> Agreement:
+def check(model: TrainedModel, converted: ConvertedModel) -> Agreement:
     """Refuse graphs whose answers differ from those of the modules by more than ``TOLERANCE``."""
     agreement = compare_answers(model, converted)
     off = {name: each for name, each in agreement.differences.items() if not each <= TOLERANCE}
@@ -48,7 +48,7 @@ def check(model: Model, converted: ConvertedModel) -> Agreement:
     return agreement
 
 
-def compare_answers(model: Model, converted: ConvertedModel, images: Pixels | None = None) -> Agreement:
+def compare_answers(model: TrainedModel, converted: ConvertedModel, images: Pixels | None = None) -> Agreement:
     """``images`` (B, size, size, 3), else sketches: the first 15 are enrolled as 5 classes, the others are queries."""
     images = sketches(WAY * SHOT + QUERIES, converted.preprocess.size) if images is None else images
     label = np.arange(WAY * SHOT) % WAY
@@ -69,7 +69,7 @@ def sketches(n: int, size: int) -> Pixels:
     return np.stack(pictures)
 
 
-def _of_modules(model: Model, images: Pixels, label: Array) -> dict[str, Array]:
+def _of_modules(model: TrainedModel, images: Pixels, label: Array) -> dict[str, Array]:
     backbone, method = model.eval().backbone, model.method
     with torch.inference_mode():
         maps = backbone(normalize(torch.from_numpy(images).permute(0, 3, 1, 2), backbone.preprocess))

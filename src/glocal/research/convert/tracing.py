@@ -17,7 +17,7 @@ from torch.export import Dim
 
 from glocal.common.errors import RecipeError
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
 from glocal.research.types import Views, normalize, to_one_hot
 
@@ -32,7 +32,7 @@ LIBRARIES = Path(torch.__file__).parents[1]
 class Embed(nn.Module):
     """Backbone and embedding: images (B, size, size, 3) uint8 -> vec, local."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TrainedModel) -> None:
         super().__init__()
         self.backbone, self.method = model.backbone, model.method
 
@@ -64,7 +64,7 @@ class Score(nn.Module):
         return (comparison.logits, *(comparison.scores[name] for name in self.method.score_names))
 
 
-def trace(model: Model) -> dict[str, bytes]:
+def trace(model: TrainedModel) -> dict[str, bytes]:
     """The graphs by file name.  The model stays as it is."""
     if model.method.transductive:
         raise RecipeError(

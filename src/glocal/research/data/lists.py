@@ -30,15 +30,15 @@ def list_csv(path: Path) -> Listing:
     return Listing(source, [label for _, label in first_seen], 0)
 
 
-class Row(NamedTuple):
+class ListedImage(NamedTuple):
     line: int
     filename: str
     label: str
 
 
-def csv_rows(text: str, where: str) -> list[Row]:
+def csv_rows(text: str, where: str) -> list[ListedImage]:
     """Rows ``filename,label``; a first row that names the columns is a header."""
-    rows: list[Row] = []
+    rows: list[ListedImage] = []
     columns: Columns = (0, 1)
     reader = csv.reader(io.StringIO(text, newline=""))
     try:
@@ -54,7 +54,7 @@ def csv_rows(text: str, where: str) -> list[Row]:
                 raise DataError(f"{where}: line {reader.line_num} must give a file name and a label, got {row!r}")
             if "\0" in file + label:
                 raise DataError(f"{where}: line {reader.line_num} holds a zero byte, which no file name and label has")
-            rows.append(Row(reader.line_num, file, label))
+            rows.append(ListedImage(reader.line_num, file, label))
     except csv.Error as error:
         raise DataError(f"{where}: not a CSV ({error}); save it as comma-separated text") from error
     if not rows:

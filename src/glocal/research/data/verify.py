@@ -20,7 +20,7 @@ LEAK = 0.01  # of the smallest split: more shared images than that were not publ
 
 
 @dataclass(frozen=True)
-class Finding:
+class DataFinding:
     severity: Literal["ok", "note", "problem"]
     about: str
     text: str
@@ -48,7 +48,7 @@ class Verdict:
     splits: Mapping[str, SplitState]
     within: Duplicates
     across: Duplicates
-    findings: tuple[Finding, ...]
+    findings: tuple[DataFinding, ...]
 
     @property
     def problems(self) -> int:
@@ -72,15 +72,15 @@ def verify(folder: str | Path, name: str) -> Verdict:
     findings = [*_counts(data, entry), *_classes(data, entry)]
     if index.name != name:
         text = f"this was prepared as {index.name!r}, not as {name!r}; verify it by its name"
-        findings.append(Finding("problem", "name", text))
+        findings.append(DataFinding("problem", "name", text))
     if entry is not None and entry.variants:
         form = entry.variants.get(index.variant)
         text = f"{form.words}: {form.consequence}" if form else "compare numbers only with those on these very images"
-        findings.append(Finding("ok" if form else "note", "form", text))
+        findings.append(DataFinding("ok" if form else "note", "form", text))
     findings += [*_repeats("within", within, entry, data), *_repeats("across", across, entry, data)]
     if bad := [f"{each.where}: {each.reason}" for split in data.values() for each in split.skipped]:
         findings.append(
-            Finding("note", "skipped", f"{counted(len(bad), 'image')} left out when preparing: {listed(bad)}")
+            DataFinding("note", "skipped", f"{counted(len(bad), 'image')} left out when preparing: {listed(bad)}")
         )
     splits = {split: _state(split, each, entry) for split, each in data.items()}
     return Verdict(name, str(folder), index.packing, variant, splits, within, across, tuple(findings))
@@ -99,31 +99,31 @@ def _state(split: str, data: ClassDataset, entry: Entry | None) -> SplitState:
     )
 
 
-def _counts(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[Finding]:
+def _counts(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[DataFinding]:
     if entry is not None:
         for split in sorted(entry.parts.keys() ^ data.keys()):
             what = f"has no split called {split}" if split in data else f"needs a split {split}; prepare all at once"
-            yield Finding("problem", "splits", f"{entry.title} {what}")
+            yield DataFinding("problem", "splits", f"{entry.title} {what}")
     for split, each in data.items():
         words = f"{split}: {counted(len(each.classes), 'class')} and {counted(len(each), 'image')}"
         published = None if entry is None else entry.parts.get(split)
         if entry is None:
-            yield Finding("ok", "counts", words)
+            yield DataFinding("ok", "counts", words)
         if entry is None or published is None:
             continue
         pairs = zip(each.classes, each.counts.tolist(), strict=True)
         odd = [f"{name} ({n})" for name, n in pairs if entry.per_class not in (None, n)]
         if (len(each.classes), len(each)) != (published.classes, published.images):
             expected = f"{published.classes} and {published.images:,} as published"
-            yield Finding("problem", "counts", f"{words} instead of {expected}")
+            yield DataFinding("problem", "counts", f"{words} instead of {expected}")
         elif not odd:
-            yield Finding("ok", "counts", f"{words}, as published")
+            yield DataFinding("ok", "counts", f"{words}, as published")
         if odd:
             text = f"{split}: not {entry.per_class} images in {counted(len(odd), 'class')}: {listed(odd)}"
-            yield Finding("problem", "counts", text)
+            yield DataFinding("problem", "counts", text)
 
 
-def _classes(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[Finding]:
+def _classes(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[DataFinding]:
     """Class names against the published lists; a class in another split than its own is the worst that can be."""
     if entry is None or entry.class_list is None:
         return
@@ -132,7 +132,7 @@ def _classes(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[
     if not any(name in home for each in data.values() for name in each.classes):
         first = next(iter(data.values())).classes[0]
         text = f"the classes are not called as published ({first!r}), so only their number can be compared"
-        yield Finding("note", "classes", text)
+        yield DataFinding("note", "classes", text)
         return
     wrong = []
     for split, each in data.items():
@@ -144,16 +144,16 @@ def _classes(data: Mapping[str, ClassDataset], entry: Entry | None) -> Iterator[
         ):
             if odd:
                 text = f"{split}: {counted(len(odd), 'class')} {what}: {listed(odd)}"
-                wrong.append(Finding("problem", "classes", text))
-    yield from wrong or [Finding("ok", "classes", "every class is in the split it was published in")]
+                wrong.append(DataFinding("problem", "classes", text))
+    yield from wrong or [DataFinding("ok", "classes", "every class is in the split it was published in")]
 
 
 def _repeats(
     where: str, duplicates: Duplicates, entry: Entry | None, data: Mapping[str, ClassDataset]
-) -> Iterator[Finding]:
+) -> Iterator[DataFinding]:
     """Duplicates that were published are a note; images that splits of one's own share are a leak."""
     if not duplicates.groups:
-        yield Finding("ok", "repeats", f"no image occurs twice {where} splits")
+        yield DataFinding("ok", "repeats", f"no image occurs twice {where} splits")
         return
     by = ", ".join(f"{n} in {splits}" for splits, n in duplicates.by.items())
     mixed = f", {duplicates.mixed} of them under different classes" if duplicates.mixed else ""
@@ -165,4 +165,4 @@ def _repeats(
     example = " = ".join(f"{at.split}/{at.class_name} #{at.index}" for at in duplicates.examples[0][:NAMED])
     allowed = 0.0 if entry is None else LEAK * min(map(len, data.values())) if published is None else float(published)
     leak = where == "across" and duplicates.groups > allowed
-    yield Finding("problem" if leak else "note", "repeats", f"{text}; for example {example}")
+    yield DataFinding("problem" if leak else "note", "repeats", f"{text}; for example {example}")

@@ -36,7 +36,7 @@ SLACK = 1 << 20  # numbers that a module may have beside its weights in the file
 
 
 @dataclass(frozen=True)
-class Model:
+class TrainedModel:
     """A backbone, the method on top of it, and the record of how they came about."""
 
     backbone: Backbone
@@ -56,13 +56,13 @@ class Model:
             del parts["backbone"]
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
 
-    def to(self, device: torch.device | str) -> Model:
+    def to(self, device: torch.device | str) -> TrainedModel:
         """Backbone and method on that device; returns itself."""
         self.backbone.to(device)
         self.method.to(device)
         return self
 
-    def eval(self) -> Model:
+    def eval(self) -> TrainedModel:
         """Backbone and method in evaluation mode; returns itself."""
         self.backbone.eval()
         self.method.eval()
@@ -105,7 +105,7 @@ def read_checkpoint(path: str | Path) -> tuple[dict[str, Tensor], dict[str, Any]
     return {name: t.float() if t.dtype == torch.float16 else t for name, t in tensors.items()}, record
 
 
-def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
+def save_model(path: str | Path, model: TrainedModel, *, half: bool = False) -> None:
     """One checkpoint that ``load_model`` reads; ``half`` stores float16, half the size."""
     tensors, record = model.tensors(), model.record
     if any(name.startswith("backbone.") for name in tensors):  # its own by now: it no longer goes by another's name
@@ -114,7 +114,7 @@ def save_model(path: str | Path, model: Model, *, half: bool = False) -> None:
     write_checkpoint(path, tensors, record, half=half)
 
 
-def load_model(source: str | Path) -> Model:
+def load_model(source: str | Path) -> TrainedModel:
     """Read a trained model.
 
     Parameters
@@ -124,7 +124,7 @@ def load_model(source: str | Path) -> Model:
 
     Returns
     -------
-    Model
+    TrainedModel
         Backbone and method with their weights, and the record of the training.
 
     Examples
@@ -166,7 +166,7 @@ def load_model(source: str | Path) -> Model:
             "install the package version it was made with",
             code="other-weights",
         )
-    return Model(backbone, method, record, parts["extra"])
+    return TrainedModel(backbone, method, record, parts["extra"])
 
 
 def check_outline(build: Callable[[], torch.nn.Module], there: Iterable[Tensor], what: str) -> None:

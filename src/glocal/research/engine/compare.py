@@ -10,7 +10,7 @@ from glocal.common.markup import Html, rows_table
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, unknown_share, with_unknown_share
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.distributed import joined
 from glocal.research.engine.evaluate import Evaluation, Progress, evaluate_models
 from glocal.research.engine.named_models import NamedModel, check_reference, load_models
@@ -64,7 +64,7 @@ class ModelComparison:
 
 
 def compare(
-    models: Sequence[str] | Mapping[str, Model | str],
+    models: Sequence[str] | Mapping[str, TrainedModel | str],
     dataset: ClassDataset | str | Path,
     *,
     split: str = "test",
@@ -87,7 +87,7 @@ def compare(
 
     Parameters
     ----------
-    models : sequence of str, or mapping of str to Model or str
+    models : sequence of str, or mapping of str to TrainedModel or str
         Models named as RUN, RUN:SCORE or LABEL=RUN:SCORE, or models by the names of their rows.
     dataset : ClassDataset, str or Path
         A data set, or its name or folder.

@@ -26,7 +26,7 @@ from glocal.research.data.episodes import Draw, EpisodeSampler, EpisodeSpec, Tas
 from glocal.research.data.features import FeatureBank, Pooled, is_large
 from glocal.research.data.loader import views
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.distributed import joined, world
 from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import Rows, RowStore
@@ -41,7 +41,7 @@ BLOCK = 64  # tasks whose answers wait: their metrics are computed together, whi
 
 
 @dataclass(frozen=True)
-class Answers:
+class TaskScores:
     """What a method said about the queries of one task."""
 
     logits: npt.NDArray[np.float32]  # (Q, N)
@@ -55,7 +55,7 @@ class Evaluation:
 
     rows: Rows
     tasks: str  # TaskList.fingerprint()
-    answers: tuple[Answers, ...] = ()  # where they were asked for
+    answers: tuple[TaskScores, ...] = ()  # where they were asked for
     about: Mapping[str, Any] = field(default_factory=dict)  # which model on which data, as plain values
 
     def summary(self) -> dict[str, Interval]:
@@ -91,7 +91,7 @@ def _percent(interval: Interval) -> str:
 
 
 def evaluate(
-    model: Model | str | Path,
+    model: TrainedModel | str | Path,
     dataset: ClassDataset | str | Path,
     *,
     split: str = "test",
@@ -113,7 +113,7 @@ def evaluate(
 
     Parameters
     ----------
-    model : Model, str or Path
+    model : TrainedModel, str or Path
         A model, or its checkpoint, run folder or name among the shipped models.
     dataset : ClassDataset, str or Path
         A data set, or its name or folder.
@@ -156,8 +156,9 @@ def evaluate(
     >>> import glocal
     >>> glocal.evaluate("embedded-gel", "embedded", shot=5, tasks=100).summary()["acc"]  # doctest: +SKIP
     """
-    loaded = copy.deepcopy(model) if isinstance(model, Model) else load_model(model)  # the caller's stays as it is
-    named = name_model("model" if isinstance(model, Model) else str(model), loaded, score=score)
+    # A copy, so that the caller's model stays as it is.
+    loaded = copy.deepcopy(model) if isinstance(model, TrainedModel) else load_model(model)
+    named = name_model("model" if isinstance(model, TrainedModel) else str(model), loaded, score=score)
     data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
     if isinstance(tasks, int):
         spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
@@ -299,7 +300,7 @@ def run_tasks(
                 for name, (owner, score) in scores.items():
                     if owner is method:
                         unknown = compared.scores[score].cpu().numpy()
-                        collected[name].add(Answers(logits, unknown, draw.query_label))
+                        collected[name].add(TaskScores(logits, unknown, draw.query_label))
             if progress is not None:
                 progress(min(i + us.size, len(tasks)), len(tasks))
     return {name: each.evaluation(len(tasks), fingerprint) for name, each in collected.items()}
@@ -310,10 +311,10 @@ class _Collected:
     """All answers of this rank, or those of a few tasks until there are enough for a block of metrics."""
 
     keep: bool
-    answers: list[Answers] = field(default_factory=list)
+    answers: list[TaskScores] = field(default_factory=list)
     blocks: list[Rows] = field(default_factory=list)
 
-    def add(self, answers: Answers) -> None:
+    def add(self, answers: TaskScores) -> None:
         self.answers.append(answers)
         if len(self.answers) == BLOCK and not self.keep:
             self.blocks.append(metric_rows(self.answers))
@@ -333,7 +334,7 @@ class _Collected:
         return Evaluation(mine, fingerprint)
 
 
-def metric_rows(answers: Sequence[Answers]) -> Rows:
+def metric_rows(answers: Sequence[TaskScores]) -> Rows:
     """Metrics of all tasks, which are of one size."""
     parts = ("logits", "open_score", "label")
     return block_metrics(*(np.stack([getattr(each, part) for each in answers]) for part in parts)) if answers else {}

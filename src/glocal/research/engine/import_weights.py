@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.common.words import listed
 from glocal.research.backbones import build_backbone
-from glocal.research.engine.checkpoint import Model, check_outline
+from glocal.research.engine.checkpoint import TrainedModel, check_outline
 from glocal.research.engine.weight_layouts import (
     BASE_ROWS,
     IMAGES,
@@ -46,7 +46,7 @@ BYSTANDERS = ("numpy.core.multiarray.scalar", "numpy._core.multiarray.scalar", "
 
 
 @dataclass(frozen=True)
-class Report:
+class ImportReport:
     """The content of a file and its place in our modules."""
 
     file: str
@@ -79,8 +79,8 @@ class Report:
 
 
 class Imported(NamedTuple):
-    model: Model
-    report: Report
+    model: TrainedModel
+    report: ImportReport
 
 
 def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | None = None, shot: int = 1) -> Imported:
@@ -119,7 +119,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         own = {ours.removeprefix(part): state[name] for name, ours in placed.items() if ours.startswith(part)}
         module.load_state_dict(own, strict=False)  # completeness was checked above, in the file's own names
     went = {name: f"extra.{ours}" for name, ours in base.items()} | placed
-    report = Report(
+    report = ImportReport(
         file=path.name,
         sha256=sha256,
         container=container,
@@ -148,7 +148,7 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         "chain": [],
     }
     extra = {ours: state[name].detach().clone() for name, ours in base.items()}
-    return Imported(Model(backbone, method, record, extra).eval(), report)
+    return Imported(TrainedModel(backbone, method, record, extra).eval(), report)
 
 
 def _recognise(names: Iterable[str], path: Path) -> tuple[str, str]:

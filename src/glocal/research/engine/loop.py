@@ -31,7 +31,7 @@ from glocal.research.data.episodes import EpisodeSampler
 from glocal.research.data.features import FeatureBank, Pooled, is_large
 from glocal.research.data.registry import open_dataset
 from glocal.research.data.splits import check_apart
-from glocal.research.engine.checkpoint import BEST, LAST, Model, load_strictly, save_model, write_checkpoint
+from glocal.research.engine.checkpoint import BEST, LAST, TrainedModel, load_strictly, save_model, write_checkpoint
 from glocal.research.engine.distributed import StepLosses, world
 from glocal.research.engine.evaluate import evaluate_tasks
 from glocal.research.engine.recipe import Recipe
@@ -68,7 +68,7 @@ class Stage(Protocol):
     """What a stage brings to the loop.  ``losses`` seeds torch itself, by step or task, for dropout."""
 
     data: ClassDataset  # what it learns from
-    model: Model
+    model: TrainedModel
     modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
     steps: int
     parts: int  # of a step, one after the other: each is let go of before the next, and their gradients are added up
@@ -88,7 +88,7 @@ class Validator:
         self.tasks = sampler.take(recipe.validation.tasks)
         self._frozen: FeatureBank | None = None
 
-    def __call__(self, model: Model) -> dict[str, float]:
+    def __call__(self, model: TrainedModel) -> dict[str, float]:
         model.eval()
         bank = self._frozen
         if bank is None:
@@ -112,7 +112,7 @@ def run_stage(
     resume: bool = False,
     device: torch.device | None = None,
     callback: Callback | None = None,
-) -> Model:
+) -> TrainedModel:
     """Train in ``folder`` until the last step; returns the model of the last step, BEST holds the chosen one.
 
     A kill between writing BEST and LAST does no harm: the steps since LAST are taken again and write BEST again.
@@ -129,7 +129,7 @@ def _run_stage(
     resume: bool,
     device: torch.device,
     callback: Callback,
-) -> Model:
+) -> TrainedModel:
     us = world()
     saved = saved_state(recipe, folder, resume)
     us.largest(0)  # nobody writes into the folder before everybody has looked at it

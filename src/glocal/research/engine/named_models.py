@@ -19,7 +19,7 @@ from typing import Any
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones import Backbone
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.records import parse_name
 from glocal.research.methods.base import check_choice
 from glocal.research.types import tensor_hash
@@ -28,7 +28,7 @@ from glocal.research.types import tensor_hash
 @dataclass(frozen=True)
 class NamedModel:
     name: str  # of its row
-    model: Model
+    model: TrainedModel
     score: str  # the open score that is read off
     identity: str  # hash of all weights and settings that its answers depend on, the open score excepted
     encoder: str  # hash of backbone and preprocessing: equal ones give equal maps
@@ -53,14 +53,12 @@ class NamedModel:
         return str(self.model.record.get("backbone", {}).get("name", type(self.model.backbone).__name__))
 
 
-def load_models(named: Iterable[str] | Mapping[str, Model | str]) -> list[NamedModel]:
+def load_models(named: Iterable[str] | Mapping[str, TrainedModel | str]) -> list[NamedModel]:
     """As on a command line, or models by name.  Equal backbones are held in memory once."""
     backbones: dict[str, Backbone] = {}
     if isinstance(named, Mapping):
-        return [
-            name_model(name, copy.deepcopy(each) if isinstance(each, Model) else load_model(each), backbones=backbones)
-            for name, each in named.items()
-        ]
+        models = {k: copy.deepcopy(m) if isinstance(m, TrainedModel) else load_model(m) for k, m in named.items()}
+        return [name_model(name, model, backbones=backbones) for name, model in models.items()]
     loaded: dict[str, NamedModel] = {}  # by run: one named twice is read once
     found: list[NamedModel] = []
     for text in named:
@@ -80,7 +78,7 @@ def load_models(named: Iterable[str] | Mapping[str, Model | str]) -> list[NamedM
 
 
 def name_model(
-    name: str, model: Model, *, score: str | None = None, backbones: dict[str, Backbone] | None = None
+    name: str, model: TrainedModel, *, score: str | None = None, backbones: dict[str, Backbone] | None = None
 ) -> NamedModel:
     """``score`` is the method's own when left out; the backbone is exchanged for an equal one of ``backbones``."""
     encoder = _hash(model.backbone.fingerprint(), model.backbone.preprocess.fingerprint())

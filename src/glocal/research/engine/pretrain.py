@@ -18,7 +18,7 @@ from glocal.research.data.ahead import Ahead
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader, on_device
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import Model, load_model
+from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.distributed import world
 from glocal.research.engine.loop import run_stage, step_seed
 from glocal.research.engine.recipe import Recipe
@@ -28,7 +28,7 @@ from glocal.research.ops.similarity import pool
 from glocal.research.types import normalize
 
 
-class Batch(NamedTuple):
+class TrainBatch(NamedTuple):
     images: Tensor  # uint8 (B, 3, H, W)
     place: Tensor  # (B,) among the pictures of the stage
     weight: float  # of its mean among those of all ranks
@@ -83,7 +83,7 @@ class PretrainStage:
         smoothing = self.recipe.pretrain.label_smoothing
         return {"base": F.cross_entropy(logits, self.labels[place].to(self.device), label_smoothing=smoothing) * share}
 
-    def _batch(self, step: int) -> Batch:
+    def _batch(self, step: int) -> TrainBatch:
         """This rank's pictures of a step, augmented: on the GPU if there is one, else ahead of time on the CPU."""
         epoch, batch = divmod(step, self.per_epoch)
         size = self.recipe.pretrain.batch_size
@@ -93,7 +93,7 @@ class PretrainStage:
         generator = torch.Generator().manual_seed(step_seed(self.recipe.seed, step * us.size + us.rank, salt=2))
         images = self.augment(on_device(self.images[rows], self.device), generator)
         weight = len(rows) * us.size / len(chosen)  # ranks are averaged, and shares may be unequal
-        return Batch(images, rows.repeat(self.augment.copies), weight)
+        return TrainBatch(images, rows.repeat(self.augment.copies), weight)
 
     def _keep_classifier(self, source: str) -> None:
         """Start with the classifier that ``init`` was pre-trained with, where it learned these classes.
@@ -113,7 +113,7 @@ class PretrainStage:
         return images.contiguous(memory_format=torch.channels_last)
 
 
-pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+pretrain = partial(run_stage, PretrainStage)  # (recipe, folder, *, resume, device, callback) -> TrainedModel
 
 
 def maps_of(backbone: Backbone, images: Tensor, recipe: Recipe) -> Tensor:
@@ -125,7 +125,7 @@ def maps_of(backbone: Backbone, images: Tensor, recipe: Recipe) -> Tensor:
     return maps if precision == torch.float32 else maps.float()
 
 
-def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Model:
+def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> TrainedModel:
     """The model a stage begins with: a new one, or the backbone of ``init`` under the recipe's method."""
     with torch.random.fork_rng(devices=[]):  # models are built on the CPU
         torch.manual_seed(step_seed(recipe.seed, 0, salt=3))
@@ -160,7 +160,7 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Mod
         "chain": chain,
         "data": {"dataset": recipe.data.dataset, "manifest": data.manifest, "classes": list(data.classes)},
     }
-    return Model(backbone.on(device), method.to(device), record, dict(before.extra) if before else {})
+    return TrainedModel(backbone.on(device), method.to(device), record, dict(before.extra) if before else {})
 
 
 def _check_same_backbone(recipe: Recipe, there: Mapping[str, Any]) -> None:

@@ -31,11 +31,11 @@ DEEPEST = 16  # sections and lists in one another; a recipe has two, a setting o
 LARGEST = 2**63  # whole numbers are below it, as TOML says
 
 
-class Section(BaseModel):
+class RecipeSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
 
 
-class Data(Section):
+class Data(RecipeSection):
     dataset: str  # a name of glocal.research.data.DATASETS, a folder below GLOCAL_DATA, or a path
     workers: int = Field(2, ge=1)  # threads that decode pictures; the result does not depend on it
     skip_bad: bool = False  # leave out pictures that cannot be read
@@ -60,7 +60,7 @@ class Component(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Augmentation(Section):
+class Augmentation(RecipeSection):
     crop_padding: int = Field(0, ge=0)  # pixels put around a picture before a window is cut out at a random place
     crop_size: int | None = Field(None, ge=1)  # side of that window; None: as large as the picture was
     flip: bool = False  # left and right changed, in half of the cases
@@ -71,7 +71,7 @@ class Augmentation(Section):
         return Augment(**self.model_dump())
 
 
-class Optimizer(Section):
+class Optimizer(RecipeSection):
     """SGD with Nesterov momentum."""
 
     lr: float = Field(0.1, gt=0)  # of everything but the backbone when that has its own
@@ -99,7 +99,7 @@ class Optimizer(Section):
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup)))
 
 
-class Pretraining(Section):
+class Pretraining(RecipeSection):
     epochs: int = Field(500, ge=1)  # times that every picture is seen
     batch_size: int = Field(128, ge=2)  # pictures per step
     # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all.
@@ -108,7 +108,7 @@ class Pretraining(Section):
     label_smoothing: float = Field(0.0, ge=0, lt=1)  # share of the target that all classes have in common
 
 
-class Tasks(Section):
+class Tasks(RecipeSection):
     way: int = Field(5, ge=1)  # known classes per task
     shot: int = Field(1, ge=1)  # support pictures per known class
     query: int = Field(15, ge=1)  # queries per class
@@ -147,7 +147,7 @@ class Validation(Tasks):
         return self
 
 
-class Speed(Section):
+class Speed(RecipeSection):
     """Faster where the hardware has it, at a price: other roundings, and minutes of compilation.
 
     A frozen backbone, which has run before training begins, is neither rounded nor compiled.
@@ -161,7 +161,7 @@ class Speed(Section):
     threads: int | None = Field(None, ge=1)
 
 
-class Recipe(Section):
+class Recipe(RecipeSection):
     stage: Literal["pretrain", "train"]  # teach a backbone the base classes, or a method its tasks
     seed: int = Field(0, ge=0)  # of weights, order, augmentation and tasks
     init: str | None = None  # the run or checkpoint this stage starts from

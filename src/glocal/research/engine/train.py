@@ -24,7 +24,7 @@ from glocal.research.data.episodes import EpisodeSampler
 from glocal.research.data.features import FeatureBank, Pooled, is_large
 from glocal.research.data.loader import ImageLoader, on_device, views
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine.checkpoint import BEST, Model, read_checkpoint
+from glocal.research.engine.checkpoint import BEST, TrainedModel, read_checkpoint
 from glocal.research.engine.distributed import joined, world
 from glocal.research.engine.loop import run_stage, step_seed
 from glocal.research.engine.pretrain import maps_of, part_of, pretrain, start_model
@@ -142,7 +142,7 @@ class TrainStage:
 
 
 def base_classes(
-    model: Model,
+    model: TrainedModel,
     data: ClassDataset,
     rows: npt.NDArray[np.int64],
     *,
@@ -167,7 +167,7 @@ def base_classes(
     return BaseClasses(tuple(data.classes), classifier.detach().cpu().float(), centre, vec.mean(dim=0), vec, label)
 
 
-train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> Model
+train = partial(run_stage, TrainStage)  # (recipe, folder, *, resume, device, callback) -> TrainedModel
 STAGES = {"pretrain": pretrain, "train": train}
 
 

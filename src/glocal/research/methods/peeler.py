@@ -206,8 +206,8 @@ class Precision(nn.Module):
         self.sigma = nn.Sequential()  # the identity, without an entry in the state dict
         if reduce:
             self.sigma = nn.Sequential(nn.Conv2d(dim, width, 1, bias=False), nn.GroupNorm(1, width), nn.ReLU())
-        self.l0 = nn.Sequential(ResidualBlock(width, width), ResidualBlock(width, width))
-        self.l1 = nn.Sequential(ResidualBlock(2 * width, width), ResidualBlock(width, width))
+        self.l0 = nn.Sequential(PeelerBlock(width, width), PeelerBlock(width, width))
+        self.l1 = nn.Sequential(PeelerBlock(2 * width, width), PeelerBlock(width, width))
         self.expand = nn.Conv2d(width, dim, 1, bias=False)
         nn.init.zeros_(self.expand.weight)
 
@@ -226,11 +226,11 @@ class SecondLastStage(nn.Sequential):
 
     def __init__(self, inside: int, width: int):
         super().__init__(
-            ResidualBlock(inside, width, stride=2, batch_norm=True), ResidualBlock(width, width, batch_norm=True)
+            PeelerBlock(inside, width, stride=2, batch_norm=True), PeelerBlock(width, width, batch_norm=True)
         )
 
 
-class ResidualBlock(nn.Module):
+class PeelerBlock(nn.Module):
     """ReLU(x + norm(conv(ReLU(norm(conv(x)))))), 3x3; a 1x1 convolution on x when its shape changes.
 
     Group norm, for what runs once per task; with ``batch_norm`` as in ResNet-18, where x is normed too if convolved.

@@ -18,7 +18,7 @@ from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import load_model
 from glocal.research.engine.compare import Conditions
 from glocal.research.engine.distributed import world
-from glocal.research.engine.evaluate import Answers, evaluate_models
+from glocal.research.engine.evaluate import TaskScores, evaluate_models
 from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import Rows, RowStore
 from glocal.research.metrics import PairedDifference, ScoreHistogram, Spread, paired_difference, score_histogram, spread
@@ -26,7 +26,7 @@ from glocal.research.metrics.openset import BINS
 from glocal.research.report.comparison import Result, results
 from glocal.research.report.published import CAPTION, Published, published
 from glocal.research.reproduce.plans import Line, TablePlan
-from glocal.research.reproduce.runs import Run, Settings
+from glocal.research.reproduce.runs import Run, RunSettings
 
 SEED = 0  # of the test tasks
 
@@ -71,7 +71,9 @@ class Measurement:
         return paired_difference(self.row(line)["auroc"], self.row(other)["auroc"])
 
 
-def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: Settings) -> Measurement:
+def measure(
+    dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: RunSettings
+) -> Measurement:
     """``lines`` may repeat runs and scores; each pair is measured once, each model loaded once."""
     data = open_dataset(dataset, "test")
     spec = EpisodeSpec(shot=shot)
@@ -96,15 +98,15 @@ def measure(dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run
 
 
 def answers_of(
-    model: NamedModel, data: ClassDataset, tasks: TaskList, how: Settings, *, keep_maps: bool = True
-) -> tuple[Answers, ...]:
+    model: NamedModel, data: ClassDataset, tasks: TaskList, how: RunSettings, *, keep_maps: bool = True
+) -> tuple[TaskScores, ...]:
     """What a model says about every query; rows of metrics alone do not tell."""
     quiet = how.testing | {"progress": None}
     (found,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
     return found[model.name].answers
 
 
-def histogram(line: Line, found: Measurement, how: Settings) -> ScoreHistogram:
+def histogram(line: Line, found: Measurement, how: RunSettings) -> ScoreHistogram:
     """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
     model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
     world().largest(0)  # all find the same there

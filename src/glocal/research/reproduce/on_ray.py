@@ -14,14 +14,15 @@ import torch
 
 from glocal.bulk.on_ray import cluster
 from glocal.common.errors import GlocalError
-from glocal.research.reproduce.runs import Run, Settings, ensure_run
+from glocal.research.reproduce.runs import Run, RunSettings, ensure_run
 
 RETRIES = 5  # of a run whose process or machine died
 
 
-def make_runs(runs: Sequence[Run], settings: Settings, *, address: str | None, workers: int | None = None) -> None:
+def make_runs(runs: Sequence[Run], settings: RunSettings, *, address: str | None, workers: int | None = None) -> None:
     """Make the runs and all that they start from."""
-    quiet = replace(settings, out=settings.out.resolve(), callback=Settings.callback, progress=None)  # bars stay here
+    # Progress bars stay in this process.
+    quiet = replace(settings, out=settings.out.resolve(), callback=RunSettings.callback, progress=None)
     gpus = 1 if quiet.device is not None and quiet.device.type == "cuda" else 0
     with cluster(address, workers) as ray:
         task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_make)
@@ -37,7 +38,7 @@ def make_runs(runs: Sequence[Run], settings: Settings, *, address: str | None, w
             raise
 
 
-def _make(run: Run, settings: Settings, needed: None) -> None:
+def _make(run: Run, settings: RunSettings, needed: None) -> None:
     """``needed``: the task that Ray waits for."""
     if settings.device is not None and settings.device.type == "cuda":
         settings = replace(settings, device=torch.device("cuda"))  # Ray shows each task its own

@@ -24,12 +24,12 @@ from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import Draw, EpisodeSampler
 from glocal.research.data.features import FeatureBank
 from glocal.research.data.loader import ImageLoader
-from glocal.research.engine.checkpoint import Model
+from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.distributed import world
 from glocal.research.engine.evaluate import build_banks, evaluate_models, task_maps
 from glocal.research.reproduce.measurement import SEED, Measurement
 from glocal.research.reproduce.plans import Line
-from glocal.research.reproduce.runs import Settings
+from glocal.research.reproduce.runs import RunSettings
 
 Kind = Literal["look-alike", "shared background"]
 FOOLED: dict[Kind, str] = {"look-alike": "E_c", "shared background": "E_f"}  # the score that errs
@@ -69,7 +69,7 @@ class _Candidate(NamedTuple):
     place: tuple[int, int, int]
 
 
-def examples(line: Line, found: Measurement, how: Settings) -> Examples:
+def examples(line: Line, found: Measurement, how: RunSettings) -> Examples:
     """Chosen by the rule above; fewer when the rule finds fewer."""
     model = found.models[line.run, line.score]
     scores = [replace(model, name=score, score=score) for score in ("E_c", "E_f", "E")]
@@ -123,7 +123,12 @@ def _choose(candidates: Sequence[_Candidate], draw: Callable[[_Candidate], Examp
 
 @torch.inference_mode()
 def _example(
-    chosen: _Candidate, draw: Draw, logits: npt.NDArray[np.float32], model: Model, bank: FeatureBank, data: ClassDataset
+    chosen: _Candidate,
+    draw: Draw,
+    logits: npt.NDArray[np.float32],
+    model: TrainedModel,
+    bank: FeatureBank,
+    data: ClassDataset,
 ) -> Example:
     """``logits`` (N,) of the query."""
     method = model.method

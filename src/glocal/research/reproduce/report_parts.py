@@ -22,12 +22,12 @@ from glocal.research.reproduce.plans import (
     pixel_line,
 )
 from glocal.research.reproduce.report_folder import Drawing, ReportPart, figure_part, table_part
-from glocal.research.reproduce.runs import Settings
+from glocal.research.reproduce.runs import RunSettings
 from glocal.research.reproduce.scale import Scale
 
 
 def report_part(
-    name: str, scale: Scale, dataset: str, found: Mapping[tuple[str, int], Measurement], how: Settings
+    name: str, scale: Scale, dataset: str, found: Mapping[tuple[str, int], Measurement], how: RunSettings
 ) -> ReportPart:
     """``found`` by data set and shot."""
     if name in TABLES:
@@ -83,7 +83,7 @@ def _sweep(name: str, scale: Scale, dataset: str, found: Measurement) -> ReportP
     )
 
 
-def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> ReportPart:
+def _density(scale: Scale, dataset: str, found: Measurement, how: RunSettings) -> ReportPart:
     drawings, sentences, numbers = [], [], []
     for line, published in density_panels(scale, dataset):
         pooled = histogram(line, found, how)
@@ -117,7 +117,7 @@ def _density(scale: Scale, dataset: str, found: Measurement, how: Settings) -> R
     )
 
 
-def _pixels(scale: Scale, dataset: str, found: Measurement, how: Settings) -> ReportPart:
+def _pixels(scale: Scale, dataset: str, found: Measurement, how: RunSettings) -> ReportPart:
     line = pixel_line(scale, dataset)
     chosen = examples(line, found, how)
     drawings = [_drawing(example, i, dataset) for i, example in enumerate(chosen.shown, 1)]

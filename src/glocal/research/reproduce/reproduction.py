@@ -28,7 +28,7 @@ from glocal.research.reproduce.plans import (
 )
 from glocal.research.reproduce.report_folder import HTML, Report, write_report
 from glocal.research.reproduce.report_parts import report_part
-from glocal.research.reproduce.runs import Run, Settings, about_run, folder_of, make_runs
+from glocal.research.reproduce.runs import Run, RunSettings, about_run, folder_of, make_runs
 from glocal.research.reproduce.scale import Scale
 
 
@@ -52,10 +52,10 @@ def reproduce(
     names: Sequence[str],
     scale: Scale,
     datasets: Sequence[str],
-    settings: Settings,
+    settings: RunSettings,
     command: str,
     *,
-    make: Callable[[Sequence[Run], Settings], None] = make_runs,
+    make: Callable[[Sequence[Run], RunSettings], None] = make_runs,
 ) -> Path:
     """Make what is missing, measure it, write the report; returns the page.
 

@@ -17,10 +17,12 @@ from glocal.research.report.table import number, points
 from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import answers_of
 from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
-from glocal.research.reproduce.runs import Settings
+from glocal.research.reproduce.runs import RunSettings
 
 
-def report_runs(models: Sequence[str], dataset: str, how: Settings, command: str, *, seed: int, **shape: Any) -> Path:
+def report_runs(
+    models: Sequence[str], dataset: str, how: RunSettings, command: str, *, seed: int, **shape: Any
+) -> Path:
     """Measure what is new, write the report; returns the page.  Figures show the first of the shots.
 
     ``shape``: split, shots, way, query, unknown_way and reference of ``compare``.
@@ -63,7 +65,7 @@ def _leader(result: Result) -> str:
     return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {significant} over tasks."
 
 
-def _figures(found: ModelComparison, how: Settings, seed: int) -> ReportPart:
+def _figures(found: ModelComparison, how: RunSettings, seed: int) -> ReportPart:
     spec = found.conditions[0].spec
     tasks = EpisodeSampler(found.data, spec, seed=seed).take(how.tasks)
     scores = {

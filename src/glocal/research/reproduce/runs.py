@@ -66,7 +66,7 @@ def _seed(run: Run) -> int:
 
 
 @dataclass(frozen=True)
-class Settings:
+class RunSettings:
     """Where runs are made and measured, and how."""
 
     out: Path
@@ -101,7 +101,7 @@ def folder_of(run: Run, home: Path) -> Path:
     return home / f"{recipe.method.name}-{digest[:ID]}"
 
 
-def make_runs(runs: Sequence[Run], settings: Settings) -> None:
+def make_runs(runs: Sequence[Run], settings: RunSettings) -> None:
     """Make the runs and all that they start from.  A run that another process is making waits until the end."""
     waiting = list(runs)
     while waiting:
@@ -111,7 +111,7 @@ def make_runs(runs: Sequence[Run], settings: Settings) -> None:
         waiting = busy
 
 
-def ensure_run(run: Run, how: Settings, *, wait: bool = True) -> Path | None:
+def ensure_run(run: Run, how: RunSettings, *, wait: bool = True) -> Path | None:
     """The folder of the finished run; None when another process is at it and ``wait`` is False."""
     start = None
     if isinstance(run.init, Run):
@@ -147,7 +147,7 @@ def _taken(lock: FileLock) -> bool:
     return True
 
 
-def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
+def _make(recipe: Recipe, folder: Path, how: RunSettings, start: Path | None) -> None:
     begun = _agreed((folder / LAST).exists())
     if _agreed(begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init):
         if world().first:
@@ -159,7 +159,7 @@ def _make(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> No
     world().largest(0)  # what the first has written is there for all
 
 
-def _finish(recipe: Recipe, folder: Path, how: Settings, start: Path | None) -> None:
+def _finish(recipe: Recipe, folder: Path, how: RunSettings, start: Path | None) -> None:
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
