@@ -77,7 +77,7 @@ def test_teach_ask_decide_review_reload_undo(open_page: OpenPage, api: Any, tmp_
     expect(page.get_by_role("button", name="Save")).to_be_enabled()
     page.get_by_role("button", name="Save").click()
     expect(page.get_by_role("button", name="Save")).to_be_disabled()
-    assert api.get("/threshold").json()["max_false_unknown"] == 0.2
+    assert api.get("/threshold").json()["target_rate"] == 0.2
     assert api.get("/threshold").json()["value"] < before
 
     go(page, "review")

@@ -175,7 +175,7 @@ CASES = [
         "are the same picture",
     ),
     Case("no such model", lambda p: enroll(p, "--model", "photos-gle"), "nor a shipped model"),
-    Case("promise out of range", lambda p: enroll(p, "--max-false-unknown", "5"), "a share between 0.0001 and 0.9999"),
+    Case("promise out of range", lambda p: enroll(p, "--target-rate", "5"), "a share between 0.0001 and 0.9999"),
     Case("known unknowns promise", lambda p: enroll(p, "--with-unknown", "5"), "with_unknown must be a share"),
     Case(
         "no such unknowns",

@@ -76,8 +76,8 @@ def test_what_programs_read(home: Path, tmp_path: Path) -> None:
     glocal("rename", file, "si\u0301x", "six", *cpu)
     assert list(json.loads(glocal("classes", file, "--json").stdout)) == [*sorted(KNOWN), "six"]
 
-    loose = json.loads(glocal("threshold", file, "--max-false-unknown", "0.2", "--json").stdout)
-    assert loose["max_false_unknown"] == 0.2
+    loose = json.loads(glocal("threshold", file, "--target-rate", "0.2", "--json").stdout)
+    assert loose["target_rate"] == 0.2
     write_classes(tmp_path / "labelled", KNOWN, 20, 28)
     shutil.copy(home / "photos" / "one" / "000.png", tmp_path / "labelled" / "stray.png")
     said = glocal("check", file, tmp_path / "labelled", "--json", *cpu)
@@ -114,12 +114,12 @@ def test_labelled_pictures_show_the_trade_off_and_set_the_threshold(home: Path, 
     assert learned["n_scores"] == before["n_scores"] + 50
     assert learned["interval"][1] - learned["interval"][0] < before["interval"][1] - before["interval"][0]
 
-    asked = glocal("threshold", file, "--from", tmp_path / "labelled", "--max-false-unknown", "0.2", "--json", *cpu)
-    assert json.loads(asked.stdout)["max_false_unknown"] == 0.2
+    asked = glocal("threshold", file, "--from", tmp_path / "labelled", "--target-rate", "0.2", "--json", *cpu)
+    assert json.loads(asked.stdout)["target_rate"] == 0.2
     chosen = json.loads(glocal("threshold", file, "--from", tmp_path / "labelled", "--json", *cpu).stdout)
     checked = json.loads(glocal("check", file, tmp_path / "labelled", "--json", *cpu).stdout)
     costs = {row["target"]: row["false_unknown"]["value"] - row["caught"]["value"] for row in checked["trade_off"]}
-    assert costs[chosen["max_false_unknown"]] == min(costs.values())
+    assert costs[chosen["target_rate"]] == min(costs.values())
     glocal("threshold", file, "--from", tmp_path / "labelled", "--set", "1", code=1)
 
 

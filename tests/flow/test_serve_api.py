@@ -107,7 +107,7 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
         asking.delete(f"/photos/{before['classes'][0]['photos'][0]['id']}"),
         asking.patch("/classes/one", json={"name": "uno ☃"}),
         asking.delete("/classes/uno%20%E2%98%83"),
-        asking.put("/threshold", json={"max_false_unknown": 0.2}),
+        asking.put("/threshold", json={"target_rate": 0.2}),
         asking.put("/threshold", json={"value": 1.5}),
     ]
     versions = [schemas.ChangedBody.model_validate(ok(each)).version for each in changes]
@@ -155,10 +155,10 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
         (lambda c: c.delete("/classes/six"), 404, "not-found", "six"),
         (lambda c: c.delete("/photos/" + "0" * 64), 404, "not-found", "photo"),
         (lambda c: c.delete("/photos/x"), 422, "invalid", "id"),
-        (lambda c: c.put("/threshold", json={"value": 1, "max_false_unknown": 0.1}), 422, "invalid", "either"),
+        (lambda c: c.put("/threshold", json={"value": 1, "target_rate": 0.1}), 422, "invalid", "either"),
         (lambda c: c.put("/threshold", json={}), 422, "invalid", "either"),
         (lambda c: c.put("/threshold", content=b'{"value": NaN}', headers=JSON), 422, "invalid", "finite"),
-        (lambda c: c.put("/threshold", json={"max_false_unknown": 2}), 422, "invalid", "less than or equal to 0.9999"),
+        (lambda c: c.put("/threshold", json={"target_rate": 2}), 422, "invalid", "less than or equal to 0.9999"),
         (lambda c: c.get("/threshold/preview"), 422, "invalid", "either"),
         (lambda c: c.get("/queries/" + "0" * 64 + "/overlay"), 404, "not-found", "recent photo"),
         (lambda c: c.post("/review/queries/" + "0" * 64, json={"class": "one"}), 404, "not-found", "recent photo"),
@@ -201,7 +201,7 @@ def test_deciding_shows_what_would_change_before_it_does(asking: httpx.Client) -
         ok(asking.post("/undo"))
     assert expected == sorted(expected, reverse=True)
     assert expected[0] > 0.9
-    promised = ok(asking.get("/threshold/preview", params={"max_false_unknown": 0.3}))
+    promised = ok(asking.get("/threshold/preview", params={"target_rate": 0.3}))
     assert promised["value"] < view["value"]
     assert (promised["expected_false_unknown"], promised["n_support"]) == (0.3, 15)
     assert promised["support_rejected"] == pytest.approx(0.3 * 15, abs=2)

@@ -56,8 +56,8 @@ def test_a_preview_is_what_saving_does(asking: httpx.Client) -> None:
     view = ok(asking.get("/threshold"))
     low, high = view["range"]
     assert low < view["value"] < high
-    tried = ok(asking.get("/threshold/preview", params={"max_false_unknown": 0.3}))
-    done = ok(asking.put("/threshold", json={"max_false_unknown": 0.3}))
+    tried = ok(asking.get("/threshold/preview", params={"target_rate": 0.3}))
+    done = ok(asking.put("/threshold", json={"target_rate": 0.3}))
     assert done["answers_changed"] == tried["would_change"]
     after = ok(asking.get("/threshold"))
     assert after["value"] == tried["value"] < view["value"]
@@ -69,7 +69,7 @@ def test_a_preview_is_what_saving_does(asking: httpx.Client) -> None:
     [
         lambda c: c.post("/classes", data={"name": "seven"}, files=uploads("seven", 0, 4)),
         lambda c: c.delete("/classes/one"),
-        lambda c: c.put("/threshold", json={"max_false_unknown": 0.5}),
+        lambda c: c.put("/threshold", json={"target_rate": 0.5}),
         lambda c: c.post("/unknowns", files=uploads("seven", 0, 6)),
     ],
 )
@@ -118,7 +118,7 @@ def test_known_unknowns_come_from_photos_and_from_answers(asking: httpx.Client, 
 
     refused = asking.post("/unknowns", files=uploads("one", 0, 1))
     assert "support photo of 'one'" in detail(refused, 422, "rule")
-    ok(asking.put("/threshold", json={"max_false_unknown": 0.001}))
+    ok(asking.put("/threshold", json={"target_rate": 0.001}))
     before = ok(asking.get("/threshold"))
     done = ok(asking.put("/threshold", json={"with_unknown": 0.4}))
     view = ok(asking.get("/threshold"))

@@ -46,7 +46,7 @@ def walk(python: Path, code: str, home: Path) -> None:
     run(python, code, "predict", file, photos[0], "--explain", home / "why")
     assert next((home / "why").iterdir()).read_bytes().startswith(b"\x89PNG")
     assert "unknowns caught  no pictures" in run(python, code, "check", file, taught)
-    run(python, code, "threshold", file, "--max-false-unknown", "0.2")
+    run(python, code, "threshold", file, "--target-rate", "0.2")
     run(python, code, "predict", file, home / "photos", "--csv", home / "answers.csv")
     assert len((home / "answers.csv").read_text().splitlines()) == 4
 

@@ -166,12 +166,12 @@ def test_a_threshold_by_hand_is_kept_and_every_answer_shows_the_one_threshold() 
     assert who.threshold.value == 1e9
     assert [each.kind for each in findings][-1] == "by hand"
     who.remove_class("six")
-    assert who.set_threshold(max_false_unknown=0.05) == computed
-    assert who.set_threshold(max_false_unknown=0.3).value < computed.value
+    assert who.set_threshold(target_rate=0.05) == computed
+    assert who.set_threshold(target_rate=0.3).value < computed.value
     with refused("recipe", "by hand or computed"):
-        who.set_threshold(1.0, max_false_unknown=0.1)
+        who.set_threshold(1.0, target_rate=0.1)
     with refused("recipe", "a share between"):
-        who.set_threshold(max_false_unknown=5)
+        who.set_threshold(target_rate=5)
     who = recognizer()
     asked = [*some("zero", 20, 26), *some("six", 20, 26)]
     scores = who.compare(who.embedder.embed(asked)).open_score
@@ -197,7 +197,7 @@ def test_confirmed_answers_tighten_the_threshold_until_the_classes_change(tmp_pa
     who.save(tmp_path / "a.glocal")
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
     assert back.threshold == who.threshold
-    assert back.set_threshold(max_false_unknown=0.05) == who.set_threshold(max_false_unknown=0.05)
+    assert back.set_threshold(target_rate=0.05) == who.set_threshold(target_rate=0.05)
     assert "unconfirmed" in {each.kind for each in who.add_class("six", some("six", 0, 5))}
     assert not who.contents.decision.measured.confirmed
 
@@ -210,7 +210,7 @@ def test_known_unknowns_take_part(tmp_path: Path) -> None:
     who.save(tmp_path / "a.glocal")
     back = Recognizer.load(tmp_path / "a.glocal", device="cpu")
     assert len(back.contents.unknown) == 8
-    assert back.set_threshold(max_false_unknown=0.05).value == pytest.approx(who.threshold.value)
+    assert back.set_threshold(target_rate=0.05).value == pytest.approx(who.threshold.value)
 
 
 def test_a_head_that_cannot_learn_from_known_unknowns_says_what_they_are_good_for() -> None:

@@ -36,7 +36,7 @@ def test_a_command_has_its_usage_arguments_options_and_defaults() -> None:
     page = command_page()
     enroll = page.partition("\n## glocal enroll\n")[2].partition("\n## ")[0]
     assert "glocal enroll FOLDER --out PATH [OPTIONS]" in enroll
-    assert "| `--max-false-unknown` NUMBER |" in enroll
+    assert "| `--target-rate` NUMBER |" in enroll
     assert "| `0.05` |" in enroll
     assert "| `--encoder` TEXT |" in enroll
     assert "\n## glocal data verify\n" in page

@@ -20,9 +20,7 @@ from glocal.common.words import counted
 if TYPE_CHECKING:
     from glocal.recognizer.recognizer import Answered, Recognizer
 
-Promised = Annotated[
-    float, typer.Option(help="The largest share of known photos that may be called unknown, as a promise.")
-]
+TargetRate = Annotated[float, typer.Option(help="The share of known photos called unknown, on average.")]
 
 
 def enroll(
@@ -34,7 +32,7 @@ def enroll(
         str | None, typer.Option(help="In place of both: a .glocal file, a converted model, or a run of training.")
     ] = None,
     score: Annotated[str | None, typer.Option(help="Another open score than the head's own.")] = None,
-    max_false_unknown: Promised = 0.05,
+    target_rate: TargetRate = 0.05,
     unknown: Annotated[
         Path | None, typer.Option(help="A folder of photos of other things: it learns to tell them apart.")
     ] = None,
@@ -62,7 +60,7 @@ def enroll(
             head=head,
             model=source,
             score=score,
-            max_false_unknown=max_false_unknown,
+            target_rate=target_rate,
             unknown=unknown,
             with_unknown=with_unknown,
             skip_bad=skip_bad,

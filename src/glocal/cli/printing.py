@@ -147,8 +147,8 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
     source = SOURCES.get(threshold.source, threshold.source)
     lines = [f"threshold {threshold.value:.4g} from {source}"]
     if threshold.expected is not None:
-        lines[0] += f", for {100 * threshold.max_false_unknown:g} % false unknowns on average"
-        if _allowed(threshold) > threshold.max_false_unknown:
+        lines[0] += f", for {100 * threshold.target_rate:g} % false unknowns on average"
+        if _allowed(threshold) > threshold.target_rate:
             lines[0] += ", and more to catch the known unknowns"
         inside = ""
         if threshold.interval is not None:
@@ -161,4 +161,4 @@ def threshold_lines(recognizer: Recognizer) -> list[str]:
 
 def _allowed(threshold: Threshold) -> float:
     """The share of known photos that may be called unknown: as asked for, or raised for the known unknowns."""
-    return max(threshold.max_false_unknown, round(threshold.expected or 0, 3))
+    return max(threshold.target_rate, round(threshold.expected or 0, 3))

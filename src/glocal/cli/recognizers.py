@@ -82,11 +82,11 @@ def rename(
 def threshold(
     file: RecognizerFile,
     set_: Annotated[float | None, typer.Option("--set", help="Set it by hand; kept when classes change.")] = None,
-    max_false_unknown: Annotated[
+    target_rate: Annotated[
         float | None, typer.Option(help="Compute it for this share of known photos called unknown.")
     ] = None,
     with_unknown: Annotated[
-        float | None, typer.Option(help="The share that known unknowns may raise --max-false-unknown to.")
+        float | None, typer.Option(help="The share that known unknowns may raise --target-rate to.")
     ] = None,
     from_: Annotated[
         Path | None,
@@ -101,14 +101,14 @@ def threshold(
 ) -> None:
     """Show the threshold and its target rate, or change it."""
     check_there(*([from_] if from_ else []))
-    change = any(each is not None for each in (set_, max_false_unknown, with_unknown, from_))
+    change = any(each is not None for each in (set_, target_rate, with_unknown, from_))
     recognizer = _load(file, device, to_change=change)
     if from_ is not None:
         if set_ is not None:
             raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
-        max_false_unknown = _learned(recognizer, from_, max_false_unknown)
+        target_rate = _learned(recognizer, from_, target_rate)
     if change:
-        recognizer.set_threshold(set_, max_false_unknown=max_false_unknown, with_unknown=with_unknown)
+        recognizer.set_threshold(set_, target_rate=target_rate, with_unknown=with_unknown)
         recognizer.save(file)
     show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
 
@@ -124,7 +124,7 @@ def _learned(recognizer: Recognizer, labelled: Path, target: float | None) -> fl
     for line in trade_off_lines(found):
         tell(line)
     if target is not None or (best := best_target(found)) is None:
-        return target or recognizer.contents.promise.max_false_unknown
+        return target or recognizer.contents.promise.target_rate
     return best
 
 

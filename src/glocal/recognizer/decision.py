@@ -28,11 +28,11 @@ AT_ONCE = 256  # photos whose patches are matched together: of 50,000 they would
 class Promise:
     """What the threshold is computed for."""
 
-    max_false_unknown: float = 0.05  # the target rate: share of known photos called unknown, on average
+    target_rate: float = 0.05  # share of known photos called unknown, on average
     with_unknown: float | None = None  # what known unknowns may raise that share to, if they are caught by it
 
     def __post_init__(self) -> None:
-        check_promise(self.max_false_unknown)
+        check_promise(self.target_rate)
         if self.with_unknown is not None:
             check_promise(self.with_unknown, "with_unknown")
 
@@ -45,7 +45,7 @@ class Threshold:
     """
 
     value: float
-    max_false_unknown: float  # the target rate
+    target_rate: float
     expected: float | None  # false unknowns over tasks like this one, None when nothing can be said
     interval: tuple[float, float] | None  # their 95 % prediction interval
     source: str  # one of SOURCES
@@ -62,7 +62,7 @@ class Threshold:
         rest = (self.expected, self.spread, *(self.interval or ()), *self.levels)
         if not all(each is None or math.isfinite(each) for each in rest):
             raise RecipeError("what belongs to a threshold must be finite, got a number that is not", code="not-finite")
-        for name in ("max_false_unknown", "expected", "interval"):
+        for name in ("target_rate", "expected", "interval"):
             rate = getattr(self, name)
             rates = rate if isinstance(rate, tuple) else (rate,)
             if not all(each is None or 0 <= each <= 1 for each in rates):
@@ -81,7 +81,7 @@ class Threshold:
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> Threshold:
         """From what ``to_json`` gave; anything else is refused."""
-        if not isinstance(fields, dict) or not {"value", "max_false_unknown"} <= fields.keys() <= _FIELDS:
+        if not isinstance(fields, dict) or not {"value", "target_rate"} <= fields.keys() <= _FIELDS:
             raise DataError(f"a threshold must be a table of {', '.join(sorted(_FIELDS))}, got {fields!r}")
         check_record(cls, fields if fields["value"] is not None else fields | {"value": 0.0})
         value = math.inf if fields["value"] is None else float(fields["value"])
@@ -119,7 +119,7 @@ def levelled(threshold: Threshold, some: Sequence[LeftOut]) -> Array:
     return threshold.levelled([each.score for each in some], nearest)
 
 
-def check_promise(share: float, name: str = "max_false_unknown") -> float:
+def check_promise(share: float, name: str = "target_rate") -> float:
     """The share as it is, or a refusal: for less than ``LEAST_SHARE``, no number of photos would be enough."""
     if not LEAST_SHARE <= share <= 1 - LEAST_SHARE:
         raise RecipeError(

@@ -57,7 +57,7 @@ _FIELDS: dict[str, Any] = {
     "model": {"encoder": {"name": str, "members": [_MEMBER]}, "head": dict},
     "classes": [{"name": str, "photos": [_PHOTO]}],
     "unknown": list | None,
-    "promise": {"max_false_unknown": float, "with_unknown": float | None},
+    "promise": {"target_rate": float, "with_unknown": float | None},
     "threshold": dict,
     "usual": dict[str, list[float]],
     "measured": {name: [_SCORED] for name in ("left_out", "confirmed", "strange", "unknown")}

@@ -113,7 +113,7 @@ class Recognizer:
         head: str = DEFAULT_HEAD,
         model: ModelSource | None = None,
         score: str | None = None,
-        max_false_unknown: float = 0.05,
+        target_rate: float = 0.05,
         unknown: Photos | None = None,
         with_unknown: float | None = None,
         skip_bad: bool = False,
@@ -135,7 +135,7 @@ class Recognizer:
             In place of encoder and head: a converted model, a recognizer, or the file of one.
         score : str, optional
             Another open score than the head's own.
-        max_false_unknown : float
+        target_rate : float
             Target rate of false unknowns.
         unknown : photos, optional
             Photos of other things, which the head learns to tell from the classes.
@@ -155,7 +155,7 @@ class Recognizer:
         Recognizer
             With a threshold computed from the photos.
         """
-        promise = _promise(max_false_unknown, with_unknown)
+        promise = _promise(target_rate, with_unknown)
         classes = labelled_sources(photos)
         aside = classes.pop(UNKNOWN_NAME, [])
         if not classes:
@@ -185,7 +185,7 @@ class Recognizer:
             support,
             _aside(bank.rows(range(len(owner), len(bank))), support),
             promise,
-            Decision(Threshold(math.inf, max_false_unknown, None, None, "none")),
+            Decision(Threshold(math.inf, target_rate, None, None, "none")),
             Probes(images, embedder.embed(images)),
         )
         enrolled = Enrolled(found, support, contents.unknown)
@@ -556,7 +556,7 @@ class Recognizer:
         self,
         value: float | None = None,
         *,
-        max_false_unknown: float | None = None,
+        target_rate: float | None = None,
         with_unknown: float | None = None,
     ) -> Threshold:
         """Set the threshold by hand, or compute it anew for a target rate.
@@ -565,7 +565,7 @@ class Recognizer:
         ----------
         value : float, optional
             Open score above which the answer is "unknown"; kept until the next call.
-        max_false_unknown : float, optional
+        target_rate : float, optional
             Target rate of false unknowns.
         with_unknown : float, optional
             Rate of false unknowns that catching more unknowns may cost.
@@ -576,7 +576,7 @@ class Recognizer:
             The new one.
         """
         now = self.contents
-        if value is not None and (max_false_unknown, with_unknown) != (None, None):
+        if value is not None and (target_rate, with_unknown) != (None, None):
             raise RecipeError("a threshold is set by hand or computed for a promise; give one of the two")
         promise = now.promise
         if value is not None:
@@ -591,7 +591,7 @@ class Recognizer:
             )
         else:
             promise = _promise(
-                promise.max_false_unknown if max_false_unknown is None else max_false_unknown,
+                promise.target_rate if target_rate is None else target_rate,
                 promise.with_unknown if with_unknown is None else with_unknown,
             )
             threshold = compute_threshold(promise, now.support.shots, now.decision.measured)
@@ -708,14 +708,14 @@ def _unused(now: Contents) -> list[Finding]:
     return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
 
 
-def _promise(max_false_unknown: float, with_unknown: float | None) -> Promise:
-    if with_unknown is not None and check_promise(with_unknown, "with_unknown") < max_false_unknown:
+def _promise(target_rate: float, with_unknown: float | None) -> Promise:
+    if with_unknown is not None and check_promise(with_unknown, "with_unknown") < target_rate:
         raise RecipeError(
-            f"with_unknown is the share of false unknowns that known unknowns may raise max_false_unknown to, so it is "
-            f"at least {max_false_unknown:g}, got {with_unknown:g}",
+            f"with_unknown is the share of false unknowns that known unknowns may raise target_rate to, so it is "
+            f"at least {target_rate:g}, got {with_unknown:g}",
             code="promise",
         )
-    return Promise(check_promise(max_false_unknown), with_unknown)
+    return Promise(check_promise(target_rate), with_unknown)
 
 
 def _aside(bank: Bank, support: Support) -> Bank | None:

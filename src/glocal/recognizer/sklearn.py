@@ -2,7 +2,7 @@
 
 >>> import numpy as np
 >>> X = np.array([[0.0, 0.0], [0.0, 0.1], [0.1, 0.0], [5.0, 5.0], [5.0, 5.1], [5.1, 5.0]])
->>> classifier = GlocalClassifier(max_false_unknown=0.15).fit(X, ["nut"] * 3 + ["bolt"] * 3)
+>>> classifier = GlocalClassifier(target_rate=0.15).fit(X, ["nut"] * 3 + ["bolt"] * 3)
 >>> classifier.predict([[0.05, 0.05], [5.05, 5.05], [40.0, -40.0]]).tolist()
 ['nut', 'bolt', 'unknown']
 """
@@ -55,7 +55,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         head: str = DEFAULT_HEAD,
         model: str | None = None,
         distance: str = "sq-euclidean",
-        max_false_unknown: float = 0.05,
+        target_rate: float = 0.05,
         reject: bool = True,
         unknown_label: Any = None,
         device: str = "auto",
@@ -65,7 +65,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.head = head
         self.model = model
         self.distance = distance
-        self.max_false_unknown = max_false_unknown
+        self.target_rate = target_rate
         self.reject = reject
         self.unknown_label = unknown_label
         self.device = device
@@ -143,7 +143,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 encoder=self.encoder,
                 head=self.head,
                 model=self.model,
-                max_false_unknown=self.max_false_unknown,
+                target_rate=self.target_rate,
                 device=self.device,
                 workers=self.workers,
             )
@@ -165,7 +165,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_: Array = y if first else np.concatenate([self.labels_, y])
         self.classes_ = unique_labels(self.labels_)
         head, features, label = self._enrolled()
-        promise = Promise(check_promise(self.max_false_unknown))
+        promise = Promise(check_promise(self.target_rate))
         self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, features, label))
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)

@@ -35,7 +35,7 @@ def expectation(recognizer: Recognizer) -> Html:
 def outcome(recognizer: Recognizer, checked: Check) -> Html:
     """What was promised, and what came of it on pictures that were not taught."""
     threshold = recognizer.threshold
-    promised = "nothing" if threshold.expected is None else f"at most {100 * threshold.max_false_unknown:g} %"
+    promised = "nothing" if threshold.expected is None else f"at most {100 * threshold.target_rate:g} %"
     return facts(
         {
             "Promised: known, but “unknown”": promised,
@@ -48,7 +48,7 @@ def outcome(recognizer: Recognizer, checked: Check) -> Html:
 
 def kept(recognizer: Recognizer, checked: Check) -> str:
     """The same in a sentence."""
-    rate, promised = checked.false_unknown, recognizer.threshold.max_false_unknown
+    rate, promised = checked.false_unknown, recognizer.threshold.target_rate
     if recognizer.threshold.expected is None or not rate.n:
         return "Nothing was promised, or there was no known picture to see whether it is kept."
     low, high = rate.interval

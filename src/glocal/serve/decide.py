@@ -43,13 +43,13 @@ def decide(server: Server) -> APIRouter:
     @router.get("/preview", response_model=schemas.Preview)
     async def threshold_preview(
         value: schemas.Score | None = None,
-        max_false_unknown: schemas.Share | None = None,
+        target_rate: schemas.Share | None = None,
         with_unknown: schemas.Share | None = None,
     ) -> Response:
         """What a change would do: nothing is saved."""
         now = await server.now()
         now.enrolled()
-        choice = schemas.NewThreshold(value=value, max_false_unknown=max_false_unknown, with_unknown=with_unknown)
+        choice = schemas.NewThreshold(value=value, target_rate=target_rate, with_unknown=with_unknown)
         _checked(choice)
         return Json(await run_in_threadpool(lambda: now.preview(choice, workspace.recent(now))))
 
@@ -81,5 +81,5 @@ def histogram(support: Sequence[float], asked: Sequence[float], threshold: float
 def _checked(choice: schemas.NewThreshold) -> schemas.NewThreshold:
     for_rate = any(each is not None for name, each in choice if name != "value")
     if (choice.value is not None) == for_rate:
-        raise Problem(422, "invalid", "give either `value`, or `max_false_unknown`, `with_unknown`")
+        raise Problem(422, "invalid", "give either `value`, or `target_rate`, `with_unknown`")
     return choice

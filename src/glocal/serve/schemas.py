@@ -23,7 +23,7 @@ class NewThreshold(_In):
     """By hand (``value``), or for a target rate (any of the others; what is not given stays as it is)."""
 
     value: Score | None = None
-    max_false_unknown: Share | None = None
+    target_rate: Share | None = None
     with_unknown: Share | None = None  # what catching known unknowns may raise the share to
 
 
@@ -79,7 +79,7 @@ class OutlookBody(BaseModel):
 
 class ThresholdBody(BaseModel):
     value: float | None
-    max_false_unknown: float
+    target_rate: float
     expected: float | None
     interval: tuple[float, float] | None
     source: str

@@ -168,7 +168,7 @@ class Snapshot:
     def _rate_curve(self) -> list[tuple[float, float]]:
         """(value, share of known photos above it), values rising."""
         tried = copy.copy(self.enrolled())
-        thresholds = [tried.set_threshold(max_false_unknown=share) for share in RATES]
+        thresholds = [tried.set_threshold(target_rate=share) for share in RATES]
         pairs = [(each.value, each.expected) for each in thresholds if each.expected is not None]
         return sorted(dict(pair for pair in pairs if math.isfinite(pair[0])).items())
 

@@ -56,7 +56,7 @@ def compute_threshold(promise: Promise, shots: Sequence[int], measured: Measured
 
     Known unknowns lower it, when the promise allows that, to where false and missed unknowns are fewest together.
     """
-    share, rule = promise.max_false_unknown, _Rule(shots, measured)
+    share, rule = promise.target_rate, _Rule(shots, measured)
     if not rule.source:
         return nothing_known(share, [each.score for each in measured.unknown])
     if promise.with_unknown is not None and measured.unknown:
@@ -67,7 +67,7 @@ def compute_threshold(promise: Promise, shots: Sequence[int], measured: Measured
     low, high = interval(share, rule.worth)
     return Threshold(
         rule.at(share),
-        promise.max_false_unknown,
+        promise.target_rate,
         share,
         (low, high),
         rule.source,

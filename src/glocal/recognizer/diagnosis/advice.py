@@ -87,7 +87,7 @@ class Finding:
         return cls(
             "by hand",
             f"the threshold {value:.4g} was set by hand and is kept, although the classes changed; "
-            "`glocal threshold FILE --max-false-unknown 0.05` computes one",
+            "`glocal threshold FILE --target-rate 0.05` computes one",
         )
 
 

@@ -146,7 +146,7 @@ def trade_off(recognizer: Recognizer, found: Check) -> tuple[Traded, ...]:
     rows = []
     for target in TARGETS:
         threshold = compute_threshold(
-            replace(now.promise, max_false_unknown=target, with_unknown=None), now.support.shots, now.decision.measured
+            replace(now.promise, target_rate=target, with_unknown=None), now.support.shots, now.decision.measured
         )
         if threshold.expected is None:
             return ()

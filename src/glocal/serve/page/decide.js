@@ -10,7 +10,7 @@ const PAUSE = 120; // milliseconds without a movement before the server is asked
 const STEPS = 200;
 const find = (id) => document.getElementById(id);
 let now = null; // the threshold on the server, with histogram and range
-let wanted = null; // what the person is trying: {value} or {max_false_unknown, with_unknown}
+let wanted = null; // what the person is trying: {value} or {target_rate, with_unknown}
 let preview = null; // what the server says about it
 let known = null; // version and recent photos `now` was read for
 let asking = new AbortController();
@@ -19,7 +19,7 @@ let timer = 0;
 export function setUpDecide() {
   find("slider").addEventListener("input", () => attempt({ value: Number(find("slider").value) }));
   typed("threshold-value", (value) => attempt({ value }));
-  typed("promise", (value) => tryRate({ max_false_unknown: value / 100 }));
+  typed("promise", (value) => tryRate({ target_rate: value / 100 }));
   typed("with-unknown", (value) => tryRate({ with_unknown: value / 100 }));
   find("decide-discard").addEventListener("click", discard);
   find("decision").addEventListener("submit", save);
@@ -57,7 +57,7 @@ async function load() {
     else
       preview = await call(
         "GET",
-        previewPath(now.source === "user" ? { value: now.value } : { max_false_unknown: now.max_false_unknown }),
+        previewPath(now.source === "user" ? { value: now.value } : { target_rate: now.target_rate }),
       );
     show();
   } catch (error) {
@@ -73,7 +73,7 @@ const isSaved = ({ value, ...wish }) =>
 
 /** The target rates on the server, also while the threshold is set by hand. */
 const savedRates = () => ({
-  max_false_unknown: now.max_false_unknown,
+  target_rate: now.target_rate,
   with_unknown: now.with_unknown ?? undefined,
 });
 
@@ -81,7 +81,7 @@ const savedRates = () => ({
 function tryRate(part) {
   if (!now) return;
   const wish = { ...savedRates(), ...(wanted && !("value" in wanted) ? wanted : {}), ...part };
-  if (wish.with_unknown !== undefined) wish.with_unknown = Math.max(wish.with_unknown, wish.max_false_unknown);
+  if (wish.with_unknown !== undefined) wish.with_unknown = Math.max(wish.with_unknown, wish.target_rate);
   attempt(wish);
 }
 
@@ -144,7 +144,7 @@ function show() {
 function rateShown() {
   if (wanted && "value" in wanted) return "";
   if (!wanted && now.source === "user") return "";
-  return Number((100 * (wanted?.max_false_unknown ?? now.max_false_unknown)).toPrecision(3));
+  return Number((100 * (wanted?.target_rate ?? now.target_rate)).toPrecision(3));
 }
 
 function draw() {
@@ -169,7 +169,7 @@ function summary() {
   return target(now);
 }
 
-function target({ max_false_unknown: most, with_unknown: raised }) {
+function target({ target_rate: most, with_unknown: raised }) {
   const more = raised > most && store.state.known_unknowns.length;
   const or = more ? `, or up to ${share(raised)} where that catches more of the known unknowns` : "";
   return `Target: ${share(most)} of the photos of your classes are called unknown on average${or}.`;
