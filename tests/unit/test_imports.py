@@ -15,7 +15,7 @@ def absent(*names):
 import glocal.research.metrics
 glocal.research.metrics.auroc([1.0, 0.0], [False, True])
 absent("torch", "matplotlib")
-import glocal.research.report.html, glocal.research.report.plots
+import glocal.research.report.table, glocal.research.report.plots
 absent("torch", "matplotlib")
 import glocal.research.backbones
 absent("efficientnet", "timm")

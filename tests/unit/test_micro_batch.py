@@ -11,7 +11,7 @@ import torch
 
 from faults import Stop
 from glocal.research.backbones.resnet12 import DropBlock
-from glocal.research.data.ahead import Ahead
+from glocal.research.data.loader import Ahead
 from glocal.research.engine import loop
 from glocal.research.engine.checkpoint import LAST
 from glocal.research.engine.distributed import StepLosses

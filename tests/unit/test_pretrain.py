@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, write_checkpoint
+from glocal.research.engine.loop import WeightAverage
 from glocal.research.engine.pretrain import PretrainStage, pretrain
 from glocal.research.engine.recipe import parse_recipe
-from glocal.research.engine.weight_average import WeightAverage
 from tiny_runs import fields, make_dataset
 
 

@@ -15,8 +15,7 @@ from glocal.common.markup import Html
 from glocal.common.page import Section, code, facts, figure, page, side_by_side
 from glocal.research.metrics import Interval, score_histogram
 from glocal.research.report import plots
-from glocal.research.report.html import to_html
-from glocal.research.report.table import Row, Table
+from glocal.research.report.table import Row, Table, to_html
 from glocal.samples.recognizer_report import picture_of
 
 VOID = {"meta", "img", "br", "link", "input", "hr"}

@@ -11,8 +11,7 @@ import pytest
 from rich.console import Console
 
 from glocal.research.metrics import Interval, PairedDifference
-from glocal.research.report.html import to_html
-from glocal.research.report.table import Row, Table, p_text, to_csv, to_json, to_latex, to_markdown, to_rich
+from glocal.research.report.table import Row, Table, p_text, to_csv, to_html, to_json, to_latex, to_markdown, to_rich
 
 GAIN = PairedDifference(mean=0.0543, low=-0.0001, high=0.11, p_value=0.001, wins=400, losses=200, n=600)
 TABLE = Table(

@@ -10,7 +10,7 @@ from glocal.common.errors import RecipeError
 from glocal.recognizer.features import Features
 from glocal.recognizer.heads.ridge import Ridge
 from glocal.research.methods.ridge import KernelRidge
-from glocal.research.ops.cells import cells
+from glocal.research.ops.similarity import cells
 from glocal.research.types import to_one_hot
 
 LABEL = torch.tensor([0, 0, 1, 1, 1, 2])

@@ -14,7 +14,7 @@ from glocal.cli.bulk import answer_vectors, run_job
 from glocal.cli.console import bars, check_free, check_there, rate_meter, show
 from glocal.cli.options import Address, Device, Engine, EngineName, Force, Json, Out, RecognizerFile, SkipBad, Workers
 from glocal.cli.printing import check_report, describe, printing, summary, tell, threshold_lines
-from glocal.cli.research.conversion import model_of
+from glocal.cli.research.models import model_of
 from glocal.common.words import counted
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from torch import Tensor
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.research.backbones.base import Backbone
 from glocal.research.ops.batch_norm import use_in
-from glocal.research.ops.cells import cells
+from glocal.research.ops.similarity import cells
 from glocal.research.types import Preprocess
 
 MEAN = (127 / 255,) * 3

@@ -7,7 +7,8 @@ Models that share a backbone share its maps: every picture is encoded once, and 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -30,7 +31,6 @@ from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.distributed import joined, world
 from glocal.research.engine.named_models import NamedModel, name_model
 from glocal.research.engine.row_store import Rows, RowStore
-from glocal.research.engine.threads import computing_with
 from glocal.research.methods import Method
 from glocal.research.metrics import METRICS, Interval, block_metrics, mean_ci
 from glocal.research.types import Episode
@@ -378,3 +378,16 @@ def task_maps(draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = ()) -> Epi
         return episode
     support = torch.cat([episode.support, *(view(draw.support) for view in more_views)])
     return replace(episode, support=support, support_label=episode.support_label.repeat(1 + len(more_views)))
+
+
+@contextmanager
+def computing_with(number: int | None) -> Iterator[None]:
+    """Compute with that many meanwhile; None leaves it as it is."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        if number is not None:
+            torch.set_num_threads(before)

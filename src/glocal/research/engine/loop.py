@@ -33,7 +33,7 @@ from glocal.research.data.registry import open_dataset
 from glocal.research.data.splits import check_apart
 from glocal.research.engine.checkpoint import BEST, LAST, TrainedModel, load_strictly, save_model, write_checkpoint
 from glocal.research.engine.distributed import StepLosses, world
-from glocal.research.engine.evaluate import evaluate_tasks
+from glocal.research.engine.evaluate import computing_with, evaluate_tasks
 from glocal.research.engine.recipe import Recipe
 from glocal.research.engine.run_folder import (
     METRICS,
@@ -45,8 +45,6 @@ from glocal.research.engine.run_folder import (
     resume_command,
     saved_state,
 )
-from glocal.research.engine.threads import computing_with
-from glocal.research.engine.weight_average import WeightAverage
 
 SAVE_SECONDS = 60.0  # at most this much work is done again after a kill
 LOG_EVERY = 10  # steps between two lines of metrics.jsonl
@@ -338,3 +336,44 @@ def _interruptible() -> Iterator[Callable[[], int]]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+class WeightAverage:
+    """average <- decay * average + (1 - decay) * weights after each step; a smaller decay during the first steps.
+
+    Counters and other integers are copied.  A decay of 0 follows the weights exactly.
+    """
+
+    def __init__(self, modules: Mapping[str, nn.Module], decay: float):
+        self.decay = decay
+        self._live = {f"{part}.{name}": t for part, m in modules.items() for name, t in m.state_dict().items()}
+        self.tensors = {name: t.clone() for name, t in self._live.items()} if decay else {}
+
+    def update(self, steps_before: int) -> None:
+        decay = min(self.decay, (1 + steps_before) / (10 + steps_before))
+        for name, average in self.tensors.items():
+            if average.is_floating_point():
+                average.lerp_(self._live[name], 1 - decay)
+            else:
+                average.copy_(self._live[name])
+
+    def stored(self) -> dict[str, Tensor]:
+        """What a checkpoint keeps of it, by names that are its own."""
+        return {f"average.{name}": average for name, average in self.tensors.items()}
+
+    def load(self, tensors: Mapping[str, Tensor]) -> None:
+        for name, average in self.stored().items():
+            average.copy_(tensors[name])
+
+    @contextmanager
+    def in_place(self) -> Iterator[None]:
+        """Within, the modules have the averaged weights."""
+        kept = {name: self._live[name].clone() for name in self.tensors}
+        with torch.no_grad():
+            for name, average in self.tensors.items():
+                self._live[name].copy_(average)
+            try:
+                yield
+            finally:
+                for name, tensor in kept.items():
+                    self._live[name].copy_(tensor)

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from glocal.common.errors import DataError, RecipeError
-from glocal.research.data.ahead import Ahead
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler
 from glocal.research.data.features import FeatureBank, Pooled, is_large
-from glocal.research.data.loader import ImageLoader, on_device, views
+from glocal.research.data.loader import Ahead, ImageLoader, on_device, views
 from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import BEST, TrainedModel, read_checkpoint
 from glocal.research.engine.distributed import joined, world

@@ -64,8 +64,7 @@ from glocal.research.methods.blocks import BaseRows, ResidualLinear
 from glocal.research.ops.batch_norm import BatchNorm2d
 from glocal.research.ops.open_scores import entropy
 from glocal.research.ops.packing import last_channels, unpack
-from glocal.research.ops.similarity import class_mean, neg_sq_euclidean, pool
-from glocal.research.ops.turns import in_turns
+from glocal.research.ops.similarity import class_mean, in_turns, neg_sq_euclidean, pool
 from glocal.research.types import BaseClasses, Episode, Views
 
 WEIGHED_FLOATS = 2**22  # numbers of weighed queries held at once: 16 MiB in float32

@@ -29,8 +29,7 @@ from glocal.common.errors import RecipeError
 from glocal.recognizer.features import Features
 from glocal.recognizer.heads.ridge import Ridge, RidgeState
 from glocal.research.methods.base import Comparison, Method, MethodCard
-from glocal.research.ops.cells import cells
-from glocal.research.ops.similarity import pool
+from glocal.research.ops.similarity import cells, pool
 from glocal.research.types import UNKNOWN, Views
 
 TINY = 1e-12  # a square root has no slope at 0

@@ -29,8 +29,7 @@ from torch import Tensor
 
 from glocal.research.methods.base import Comparison, MethodCard, Paper
 from glocal.research.methods.feat import FEAT
-from glocal.research.ops.similarity import class_mean
-from glocal.research.ops.turns import in_turns
+from glocal.research.ops.similarity import class_mean, in_turns
 from glocal.research.types import Views
 
 PAPER = Paper("Jeong et al.", "Few-shot Open-set Recognition by Transformation Consistency", "CVPR", 2021, "2103.01537")

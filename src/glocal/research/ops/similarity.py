@@ -1,15 +1,15 @@
-"""Class means and similarities of vectors and of maps, pixel by pixel."""
+"""Means over pixels and classes, similarities of vectors and of maps pixel by pixel."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from glocal.common.errors import DataError, RecipeError
-from glocal.research.ops.turns import in_turns
 
 PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float32, a 5-way task of 150 needs 2
 
@@ -17,6 +17,44 @@ PIXEL_PAIRS = 2**23  # cosines held at once by pixel_similarity: 32 MiB in float
 def pool(maps: Tensor) -> Tensor:
     """Global average: (B, C, H, W) -> (B, C)."""
     return maps.mean(dim=(-2, -1))
+
+
+def cells(maps: Tensor, side: int) -> Tensor:
+    """(B, C, H, W) -> (B, C, side, side); H and W are at least ``side``.  A pixel is the mean of what it covers.
+
+    The sums of ``adaptive_avg_pool2d`` as matrix products: a graph lacks that layer where a grid does not divide a map.
+
+    >>> cells(torch.arange(9.0).view(1, 1, 3, 3), 2)
+    tensor([[[[2., 3.],
+              [5., 6.]]]])
+    """
+    rows, columns = (_shares(n, side).to(maps) for n in maps.shape[-2:])
+    return rows @ maps @ columns.mT
+
+
+@cache
+def _shares(n: int, side: int) -> Tensor:
+    """(side, n): what each of ``n`` pixels in a row contributes to each cell."""
+    with torch.inference_mode(False):  # kept, so it must serve training too
+        table = torch.zeros(side, n)
+        for i in range(side):
+            first, end = i * n // side, -(-(i + 1) * n // side)
+            table[i, first:end] = 1 / (end - first)
+    return table
+
+
+def in_turns(work: Callable[..., Tensor], *rows: Tensor, step: Callable[[], int], dim: int = 0) -> Tensor:
+    """``work(*rows)`` on at most ``step()`` rows at a time, joined along ``dim``.
+
+    A traced graph works on all rows at once.
+
+    >>> in_turns(lambda x: x - x.mean(), torch.arange(4.0), step=lambda: 2)
+    tensor([-0.5000,  0.5000, -0.5000,  0.5000])
+    """
+    if torch.compiler.is_exporting():  # a graph has one shape of work; whoever runs it hands it rows in turns
+        return work(*rows)
+    parts = (torch.split(each, max(1, step())) for each in rows)
+    return torch.cat([work(*part) for part in zip(*parts, strict=True)], dim=dim)
 
 
 def class_mean(x: Tensor, one_hot: Tensor) -> Tensor:

@@ -17,9 +17,8 @@ from glocal.common.markup import Html
 from glocal.common.page import Section, code, facts, page, side_by_side
 from glocal.common.page import figure as on_page
 from glocal.research.report.comparison import Result
-from glocal.research.report.html import to_html
 from glocal.research.report.plots import to_png, to_svg
-from glocal.research.report.table import to_latex, to_markdown
+from glocal.research.report.table import to_html, to_latex, to_markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,7 +10,6 @@ from glocal.common.errors import RecipeError
 from glocal.research.engine.distributed import world
 from glocal.research.metrics import PairedDifference, Spread, significant
 from glocal.research.report.table import points
-from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import SEED, Measurement, measure, published_row
 from glocal.research.reproduce.plans import (
     AHEAD,
@@ -28,7 +27,7 @@ from glocal.research.reproduce.plans import (
 )
 from glocal.research.reproduce.report_folder import HTML, Report, write_report
 from glocal.research.reproduce.report_parts import report_part
-from glocal.research.reproduce.runs import Run, RunSettings, about_run, folder_of, make_runs
+from glocal.research.reproduce.runs import Run, RunSettings, about_run, environment, folder_of, in_words, make_runs
 from glocal.research.reproduce.scale import Scale
 
 

@@ -14,10 +14,9 @@ from glocal.research.metrics import score_histogram
 from glocal.research.report import plots
 from glocal.research.report.comparison import Result, tables_of
 from glocal.research.report.table import number, points
-from glocal.research.reproduce.environment import environment, in_words
 from glocal.research.reproduce.measurement import answers_of
 from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart, figure_part, table_part, write_report
-from glocal.research.reproduce.runs import RunSettings
+from glocal.research.reproduce.runs import RunSettings, environment, in_words
 
 
 def report_runs(
