@@ -13,7 +13,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import bad_pictures
 from glocal.recognizer.encoders.encoder import Encoder
 from glocal.recognizer.features import Features, join
-from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
 from glocal.recognizer.support import Bank
 
@@ -91,4 +91,4 @@ class Embedder:
         """A few of the pictures as PNG, as the model sees them."""
         step = max(1, len(sources) // PROBES)
         taken = [take(source, self.preprocess) for source in sources[::step][:PROBES]]
-        return tuple(encoded(Image.fromarray(each.pixels)) for each in taken if isinstance(each, Picture))
+        return tuple(to_png(Image.fromarray(each.pixels)) for each in taken if isinstance(each, Picture))

@@ -6,6 +6,7 @@ another size, JPEG quality or brightness leaves that at 0.99 and more, while two
 
 from __future__ import annotations
 
+import io
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from PIL import Image
 from glocal.common.errors import DataError
 from glocal.common.words import listed
 from glocal.recognizer.features import Features, Labels, join
-from glocal.recognizer.photos.images import Pixels, encoded
+from glocal.recognizer.photos.images import Pixels
 
 if TYPE_CHECKING:
     from glocal.recognizer.batches import Batch
@@ -249,4 +250,6 @@ def thumbnail(pixels: Pixels) -> bytes:
     image = Image.fromarray(pixels)
     if image.width > THUMBNAIL:
         image = image.resize((THUMBNAIL, THUMBNAIL), Image.Resampling.LANCZOS)
-    return encoded(image, "JPEG", quality=85)
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=85)
+    return buffer.getvalue()

@@ -11,7 +11,7 @@ from PIL import Image
 from glocal.common.markup import Html, data_uri, text
 from glocal.common.page import facts, figure, side_by_side
 from glocal.recognizer.diagnosis.check import Check, Checked, row_in_words
-from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME
@@ -123,7 +123,7 @@ def reasons(recognizer: Recognizer, checked: Check, sources: Sources) -> list[st
     for each in chosen:
         if each is not None:
             # In few colours: a third of the bytes, and no difference to the eye.
-            drawn = encoded(recognizer.explain(sources[each.answer.path]).quantize(256), optimize=True)
+            drawn = to_png(recognizer.explain(sources[each.answer.path]).quantize(256), optimize=True)
             sentence = f"{_file(each)} shows {each.folder} and was called {each.answer.label}: {each.answer.reason}"
             parts.append(figure(drawn, alt=sentence))
     reading = "Patches that match the nearest class are joined by lines; pale ones match nothing."
@@ -152,7 +152,7 @@ def picture_of(picture: NDArray[np.uint8], alt: str) -> str:
     image = Image.fromarray(np.ascontiguousarray(picture))
     image.thumbnail((LARGEST, LARGEST))
     small = ' class="small"' if max(picture.shape[:2]) < SMALL else ""
-    return f'<img{small} src="{data_uri(encoded(image, optimize=True), "image/png")}" alt="{text(alt)}">'
+    return f'<img{small} src="{data_uri(to_png(image, optimize=True), "image/png")}" alt="{text(alt)}">'
 
 
 def _file(each: Checked) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 from PIL import Image
 
-from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Source, as_source
 from glocal.samples.digits import NAMES
 from glocal.samples.embedded import render
@@ -27,7 +27,7 @@ def taught() -> dict[str, list[Source]]:
 
 def asked(place: int) -> bytes:
     """A photo to ask about, as PNG; none of them was taught."""
-    return encoded(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
+    return to_png(Image.fromarray(_pictures()[ASKED[place]][SHOTS]))
 
 
 @cache

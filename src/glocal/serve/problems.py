@@ -23,10 +23,18 @@ class Problem(HTTPException):
     """An error that becomes the answer of its route.  ``code`` is the kind unless an error brings its own."""
 
     def __init__(
-        self, status: int, kind: str, detail: str, *, headers: dict[str, str] | None = None, **more: Any
+        self,
+        status: int,
+        kind: str,
+        detail: str,
+        *,
+        code: str | None = None,
+        version: int | None = None,
+        headers: dict[str, str] | None = None,
     ) -> None:
         super().__init__(status, detail, headers)
-        self.kind, self.more = kind, {"code": kind, **more}
+        self.kind = kind
+        self.more: dict[str, Any] = {"code": code or kind} | ({} if version is None else {"version": version})
 
 
 def no_classes() -> Problem:

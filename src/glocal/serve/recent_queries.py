@@ -18,7 +18,7 @@ from PIL.PngImagePlugin import PngInfo
 from glocal.common.errors import DataError
 from glocal.common.files import make_folder, replacing
 from glocal.recognizer.features import Features
-from glocal.recognizer.photos.images import UnusableImage, encoded, opened
+from glocal.recognizer.photos.images import UnusableImage, opened
 from glocal.recognizer.photos.sources import Picture
 from glocal.recognizer.support import signature
 
@@ -119,7 +119,7 @@ class RecentQueries:
         about = PngInfo()
         about.add_itxt("name", query.picture.name)
         with replacing(self._folder / f"{time.time_ns():020d}-{query.id}.png", lasting=False) as partial:
-            partial.write_bytes(encoded(Image.fromarray(query.picture.pixels), pnginfo=about, compress_level=1))
+            Image.fromarray(query.picture.pixels).save(partial, "PNG", pnginfo=about, compress_level=1)
 
     def _delete(self, id_: str) -> None:
         for path in self._files(id_):

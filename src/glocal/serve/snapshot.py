@@ -18,7 +18,7 @@ from glocal.recognizer import Prediction, Recognizer
 from glocal.recognizer.batches import BATCH, Batch
 from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Features, join
-from glocal.recognizer.photos.images import encoded
+from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Picture, Unreadable
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo
 from glocal.serve.problems import no_classes
@@ -138,7 +138,7 @@ class Snapshot:
     def overlay(self, query: Query) -> bytes:
         """A PNG: which patches of the photo match which patches of which photo."""
         (answered,) = self.answers([query])
-        return encoded(explain(self.enrolled(), batch_of([query]), 0, answered.answer))
+        return to_png(explain(self.enrolled(), batch_of([query]), 0, answered.answer))
 
     def preview(self, choice: NewThreshold, recent: Sequence[QueryAnswer]) -> dict[str, Any]:
         """What another threshold would be and change, without changing it."""

@@ -208,5 +208,5 @@ def report(
     shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
     with stage_bars() as progress:
         how = RunSettings(out, tasks, pick_device(device), progress=progress)
-        page = report_runs(runs, dataset, how, shlex.join(again), **shape)
+        page = report_runs(runs, dataset, how, shlex.join(again), shape)
     _finish(page, json)

@@ -68,7 +68,7 @@ def pretrain(
     json: Json = False,
 ) -> None:
     """Teach a backbone the base classes with a linear classifier."""
-    _run("pretrain", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
+    _run("pretrain", recipe, out, init, set_, json, {"resume": resume, "tensorboard": tensorboard, "device": device})
 
 
 def train(
@@ -82,18 +82,20 @@ def train(
     json: Json = False,
 ) -> None:
     """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
-    _run("train", recipe, out, init, set_, json, resume=resume, tensorboard=tensorboard, device=device)
+    _run("train", recipe, out, init, set_, json, {"resume": resume, "tensorboard": tensorboard, "device": device})
 
 
-def _run(stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, **how: Any) -> None:
+def _run(
+    stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, options: dict[str, Any]
+) -> None:
     from glocal.research.plugins import recipe_file
 
     recipe_file(recipe)
     from glocal.research.engine.train import run_recipe
 
-    how["overrides"] = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
+    overrides = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
     with logged_bars() as progress:
-        best = run_recipe(stage, recipe, out, callback=TrainingBar(progress, stage), **how)
+        best = run_recipe(stage, recipe, out, overrides=overrides, callback=TrainingBar(progress, stage), **options)
     shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
     show(
         {"run": str(out), "step": best["step"], "validation": best["validation"]},
@@ -196,7 +198,7 @@ def compare(
     for bad in found.data.skipped:
         tell(f"left out {bad.where}: {bad.reason}")
     if out is not None and FIRST:
-        write_comparison(found, out, runs=runs)
+        write_comparison(found, out, runs)
     show(
         comparison_json(found) | {"runs": runs},
         as_json=json or format is Format.json,

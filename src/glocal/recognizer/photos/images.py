@@ -226,10 +226,9 @@ def is_picture(name: str) -> bool:
     return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
 
 
-def encoded(image: Image.Image, kind: str = "PNG", **how: Any) -> bytes:
-    """As the bytes of a picture file."""
+def to_png(image: Image.Image, *, optimize: bool = False) -> bytes:
     buffer = io.BytesIO()
-    image.save(buffer, kind, **how)
+    image.save(buffer, "PNG", optimize=optimize)
     return buffer.getvalue()
 
 

@@ -151,14 +151,20 @@ class FeatureBank:
 
     @classmethod
     def in_memory(
-        cls, encoder: ImageEncoder, dataset: ClassDataset, *, wanted: Indices | None = None, **options: Any
+        cls,
+        encoder: ImageEncoder,
+        dataset: ClassDataset,
+        *,
+        wanted: Indices | None = None,
+        view: View = PLAIN,
+        batch_size: int = BATCH,
+        workers: int = 2,
+        device: torch.device | str = "cpu",
     ) -> FeatureBank:
-        """The same without a file, for weights that will be different in a moment (validation while training).
-
-        ``options``: view, batch_size, workers, device, as for ``build``.
-        """
+        """The same without a file, for weights that will be different in a moment (validation while training)."""
         rows = _wanted_rows(wanted, dataset)
-        maps = torch.cat([batch.float().cpu() for _, batch in encode(encoder, dataset, rows, **options)])
+        batches = encode(encoder, dataset, rows, view=view, batch_size=batch_size, workers=workers, device=device)
+        maps = torch.cat([batch.float().cpu() for _, batch in batches])
         return cls(maps.contiguous().numpy(), _places(rows, np.arange(len(rows)), len(dataset)))
 
 

@@ -83,9 +83,9 @@ def comparison_json(comparison: ModelComparison) -> dict[str, Any]:
     }
 
 
-def write_comparison(comparison: ModelComparison, out: Path, **more: Any) -> None:
-    """compare.json, .md, .tex and .csv; ``more`` goes into the JSON."""
-    write_text(out / "compare.json", json.dumps(comparison_json(comparison) | more, indent=1) + "\n")
+def write_comparison(comparison: ModelComparison, out: Path, runs: Sequence[str]) -> None:
+    """compare.json, .md, .tex and .csv; the JSON names the ``runs`` too."""
+    write_text(out / "compare.json", json.dumps(comparison_json(comparison) | {"runs": runs}, indent=1) + "\n")
     for kind, suffix in SUFFIXES.items():
         write_text((out / "compare").with_suffix(suffix), to_text(kind, tables_of(comparison)))
 

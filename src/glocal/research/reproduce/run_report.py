@@ -19,32 +19,30 @@ from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart,
 from glocal.research.reproduce.runs import RunSettings, environment, in_words
 
 
-def report_runs(
-    models: Sequence[str], dataset: str, how: RunSettings, command: str, *, seed: int, **shape: Any
-) -> Path:
+def report_runs(models: Sequence[str], dataset: str, how: RunSettings, command: str, shape: dict[str, Any]) -> Path:
     """Measure what is new, write the report; returns the page.  Figures show the first of the shots.
 
-    ``shape``: split, shots, way, query, unknown_way and reference of ``compare``.
+    ``shape``: split, shots, way, query, unknown_way, reference and seed of ``compare``.
     """
     where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
-    found = compare(models, dataset, tasks=how.tasks, seed=seed, **shape, progress=how.progress, **where)
+    found = compare(models, dataset, tasks=how.tasks, **shape, progress=how.progress, **where)
     name, made, on, tables = Path(dataset).name, environment(how.device), found.conditions[0], tables_of(found)
     numbers = {
         "environment": made,
         "dataset": name,
         "split": on.split,
         "data": found.data.manifest,
-        "seed": seed,
+        "seed": shape["seed"],
         "tasks": how.tasks,
         "reference": found.reference,
         "models": {each.name: _about(each) for each in found.models},
     }
     conditions = {
         "Data": f"{name}/{on.split} {found.data.manifest[:12]}",
-        "Test": f"{how.tasks} tasks per table, seed {seed}",
+        "Test": f"{how.tasks} tasks per table, seed {shape['seed']}",
         "Made with": in_words(made),
     }
-    parts = [table_part(f"Runs on {name}", "runs", tables, {"what": "runs"}), _figures(found, how, seed)]
+    parts = [table_part(f"Runs on {name}", "runs", tables, {"what": "runs"}), _figures(found, how, shape["seed"])]
     title = f"{counted(len(found.models), 'row')} on {name}"
     opening = [_leader(result) for result in tables]
     return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), how.out)
