@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from glocal.common.errors import DataError
+
 Array = npt.NDArray[Any]
 Labels = npt.NDArray[np.int64]
 UNKNOWN = -1  # the label of everything whose class was not enrolled
@@ -58,6 +60,8 @@ class Features:
 
 
 def join(some: Sequence[Features]) -> Features:
+    if len({each.shape for each in some}) > 1:
+        raise DataError("an encoder gives photos features of different shapes; use another", code="damaged-file")
     maps = zip(*(each.local for each in some), strict=True)
     return Features(np.concatenate([each.vec for each in some]), tuple(np.concatenate(each) for each in maps))
 
@@ -134,8 +138,9 @@ def cosines(local: Array, other: Array) -> Array:
 
 
 def unit(x: Array, axis: int = -1) -> Array:
-    """Divided by its length along the axis; a vector of nearly no length stays short."""
-    return x / np.sqrt(np.square(x).sum(axis=axis, keepdims=True)).clip(1e-12)
+    """Divided by its length along the axis; a vector of nearly no length stays short, one of too much becomes 0."""
+    with np.errstate(over="ignore"):
+        return x / np.sqrt(np.square(x).sum(axis=axis, keepdims=True)).clip(1e-12)
 
 
 def _unit(maps: Array) -> Array:

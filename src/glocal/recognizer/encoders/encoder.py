@@ -40,6 +40,8 @@ class Member:
         last.check(vec, VEC, len(images), None)
         for each in local:
             last.check(each, LOCAL, len(images), None, None, None)
+        if not all(np.isfinite(each).all() for each in (vec, *local)):
+            raise last.damaged("its outputs are not finite numbers")
         if self.unit:
             vec, local = unit(vec), [unit(each, axis=1) for each in local]
         return Features(vec, tuple(local))

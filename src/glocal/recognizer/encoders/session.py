@@ -10,7 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from glocal.common.errors import DataError, RecipeError
+from glocal.recognizer.encoders.self_contained import check_self_contained
 from glocal.recognizer.features import Array
 
 DEVICES = {"auto": "CPU", "cpu": "CPU", "cuda": "CUDA"}  # of --device -> execution provider
@@ -56,6 +59,9 @@ class Graph:
             found: list[Array] = self._session.run(outputs, taken)
         except Exception as error:  # onnxruntime has no common error class
             raise self.damaged(error) from error
+        for name, each in zip(outputs, found, strict=True):
+            if not isinstance(each, np.ndarray):
+                raise self.damaged(f"its output {name} is no array")
         return found
 
     @cached_property
@@ -63,9 +69,9 @@ class Graph:
         return tuple(each.name for each in self._session.get_outputs())
 
     def check(self, array: Array, name: str, *shape: int | None) -> Array:
-        """An output as the caller needs it (None: any length), or the sentence of a damaged file."""
-        fits = len(shape) == array.ndim and all(b is None or a == b for a, b in zip(array.shape, shape, strict=True))
-        if not fits or array.dtype.kind != "f":
+        """An output as the caller needs it (None: any length but 0), or the sentence of a damaged file."""
+        fits = len(shape) == array.ndim and all(a == (b or a) for a, b in zip(array.shape, shape, strict=True))
+        if not fits or not array.size or array.dtype.kind != "f":
             sides = ", ".join("any" if each is None else str(each) for each in shape)
             raise self.damaged(f"its output {name} is {array.dtype} {array.shape}, not floating point ({sides})")
         return array
@@ -90,10 +96,13 @@ class Graph:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = self._threads
         options.log_severity_level = 3  # errors alone: a user cannot mend what a graph could do better
+        options.add_session_config_entry("session.load_model_format", "ONNX")  # not its own, which is not checked
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # idle threads would burn a core
         with tempfile.TemporaryDirectory() as empty:  # a graph must not read other files as its weights
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", empty)
             try:
+                if not self.ships:
+                    check_self_contained(self.data)
                 return onnxruntime.InferenceSession(self.data, options, providers=[self._provider])
             except Exception as error:
                 raise self.damaged(error) from error

@@ -44,6 +44,8 @@ class ConvertedHead:
     def enroll(self, support: Features, label: Labels) -> dict[str, Array]:
         one_hot = one_hot_rows(label)
         names = [name for name in self._enroll.outputs if name.startswith(STATE)]
+        if not names:
+            raise self._enroll.damaged(f"it has no output {STATE}0")
         found = self._enroll({"label": one_hot, **_inputs(support)}, names)
         return dict(zip(names, found, strict=True)) | {"n_way": np.array(one_hot.shape[1])}
 
