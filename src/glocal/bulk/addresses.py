@@ -17,7 +17,6 @@ from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote_to_bytes
-from urllib.request import urlopen
 
 from glocal.common.errors import DataError, GlocalError, RecipeError
 from glocal.recognizer.photos.images import Pixels, UnusableImage, decode, is_picture
@@ -88,6 +87,8 @@ def opened(address: str) -> Any:
         name, _, archive = address.removeprefix(MEMBER).rpartition("::")
         return _archive(archive).open(name)
     if address.startswith(WEB):
+        from urllib.request import urlopen  # a tenth of the time that one photo takes
+
         return urlopen(address, timeout=PATIENCE)
     if not is_remote(address):
         return open(local_path(address), "rb")

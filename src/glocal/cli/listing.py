@@ -34,6 +34,7 @@ _ABOUT = {
     "better": "EfficientNet-Lite0 and Lite2 side by side, 224 and 260 pixels; three times the time",
     "ridge": "Class means and a kernel ridge regression on photos and their patches",
     "prototypes": "Class means alone",
+    "gel": "The trained head of the paper, on the encoder fast",
 }
 _REGISTRIES = {
     Kind.methods: ("Methods", "method.name of a recipe", "glocal.research.methods"),

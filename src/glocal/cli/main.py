@@ -84,9 +84,9 @@ def options(
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    from glocal.research.plugins import import_file
-
     for source in import_:
+        from glocal.research.plugins import import_file
+
         import_file(source)
 
 
