@@ -95,6 +95,7 @@ def test_list(glocal: Any) -> None:
     code, shown, _ = glocal("list")
     assert code == 0
     assert all(f"\n  {name} " in shown for name in METHODS)
+    assert "\n  gel " in glocal("list", "heads")[1]
     assert len(shown.splitlines()) <= 76, "no wall"
     assert "cifar-fs-...  " in shown
     models = glocal("list", "models")[1].splitlines()

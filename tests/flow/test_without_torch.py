@@ -69,6 +69,17 @@ def test_what_needs_torch_says_what_to_install(words: list[str], tmp_path: Path)
     assert len(said.splitlines()) == 1
 
 
+def test_the_list_says_what_there_is_and_what_to_install(tmp_path: Path) -> None:
+    said = run(Path(sys.executable), COMMAND, "list")
+    assert all(f"\n  {name} " in said for name in ("fast", "ridge", "prototypes", "gel"))
+    assert said.endswith("pip install 'glocal[research]'\n")
+    assert json.loads(run(Path(sys.executable), COMMAND, "list", "heads", "--json"))["heads"] == [
+        "ridge",
+        "prototypes",
+        "gel",
+    ]
+
+
 def test_the_demo_teaches_asks_explains_and_reports(tmp_path: Path) -> None:
     run(Path(sys.executable), COMMAND, "demo", "--out", tmp_path / "out")
     report = (tmp_path / "out" / "demo-report.html").read_text()

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -36,6 +37,7 @@ _ABOUT = {
     "prototypes": "Class means alone",
     "gel": "The trained head of the paper, on the encoder fast",
 }
+_LIGHT = (Kind.encoders, Kind.heads)  # what there is without torch
 _REGISTRIES = {
     Kind.methods: ("Methods", "method.name of a recipe", "glocal.research.methods"),
     Kind.backbones: ("Backbones", "backbone.name of a recipe", "glocal.research.backbones"),
@@ -57,7 +59,8 @@ def inventory(
     json: Json = False,
 ) -> None:
     """List encoders, heads, methods, backbones, data sets, metrics, recipes and shipped models, with their plugins."""
-    groups = {each: _group(each) for each in Kind if kind in (None, each)}
+    there = Kind if find_spec("torch") else _LIGHT
+    groups = {each: _group(each) for each in (there if kind is None else [kind])}
     chosen = {
         each: group._replace(names={name: origin for name, origin in group.names.items() if part in name})
         for each, group in groups.items()
@@ -151,6 +154,8 @@ def _listing(groups: dict[Kind, Group], *, every: bool, part: str) -> Any:
         width = max((len(name) for name, _ in rows), default=0)
         lines += [Text(), Text.assemble((group.title, "bold"), (f"  for {group.use}", "dim"))]
         lines += [Text.assemble(f"  {name:<{width}}  ", (about, "dim")) for name, about in rows]
+    if tuple(groups) == _LIGHT:
+        lines += [Text(), Text("Methods, data sets, metrics, recipes and models: pip install 'glocal[research]'")]
     if not Console().is_terminal:  # in a file or a pipe, all of a line
         return "\n".join(line.plain.rstrip() for line in lines[1:])
     for line in lines:
