@@ -292,3 +292,18 @@ def focused(page: Any) -> str:
     )
     assert seen, f"{name!r} does not show that it has the focus"
     return str(name)
+
+
+def test_check_shows_what_other_target_rates_do_and_sets_one(open_page: OpenPage, api: Any, tmp_path: Path) -> None:
+    teach(api, tmp_path, dict.fromkeys(WORDS, 6))
+    page = open_page("check")
+    for label, word in (("one", "one"), ("unknown", "five")):
+        page.get_by_label("Or photos that show").fill(label)
+        page.locator("#check-files").set_input_files(digits(tmp_path, word, 30, 36))
+    page.locator("#check-run").click()
+    rows = page.locator("#check-trade-off tr")
+    expect(rows).to_have_count(6)
+    expect(rows.last).to_contain_text("of 6; 95")
+    page.get_by_role("button", name="Set the threshold for a target rate of 30").click()
+    expect(page.locator("#check-note")).to_contain_text("check again")
+    assert api.get("/threshold").json()["target_rate"] == 0.3

@@ -120,6 +120,9 @@ def test_labelled_pictures_show_the_trade_off_and_set_the_threshold(home: Path, 
     checked = json.loads(glocal("check", file, tmp_path / "labelled", "--json", *cpu).stdout)
     costs = {row["target"]: row["false_unknown"]["value"] - row["caught"]["value"] for row in checked["trade_off"]}
     assert costs[chosen["target_rate"]] == min(costs.values())
+    glocal("threshold", file, "--target-rate", "0.01", "--with-unknown", "0.02", *cpu)
+    higher = glocal("threshold", file, "--from", tmp_path / "labelled", "--target-rate", "0.2", "--json", *cpu)
+    assert json.loads(higher.stdout)["target_rate"] == 0.2, "what known unknowns may raise it to follows"
     glocal("threshold", file, "--from", tmp_path / "labelled", "--set", "1", code=1)
 
 

@@ -35,7 +35,16 @@ def test_it_is_what_the_command_finds(asking: httpx.Client, tmp_path: Path) -> N
     found = ok(asking.post("/check", files=files))
     schemas.CheckBody.model_validate(found)
     offline = check(recognizer(), write_classes(tmp_path, WORDS, 20, 28)).to_json()
-    for name in ("pictures", "accuracy", "named_right", "false_unknown", "caught", "confusion", "not_enrolled"):
+    for name in (
+        "pictures",
+        "accuracy",
+        "named_right",
+        "false_unknown",
+        "caught",
+        "trade_off",
+        "confusion",
+        "not_enrolled",
+    ):
         assert found[name] == offline[name], name
     assert sorted(found["confusion"]) == ["one", "two", "unknown"]
     assert [each["label"] for each in found["worst"]] == [each["label"] for each in offline["worst"]]
@@ -66,3 +75,16 @@ def test_a_picture_without_a_label_is_refused(asking: httpx.Client) -> None:
     [(key, (_, data, kind))] = labelled("one", "one", 20, 21)
     for name in ("1.png", "/1.png"):
         assert "in no folder" in detail(asking.post("/check", files=[(key, (name, data, kind))]), 422, "invalid")
+
+
+def test_a_row_of_the_trade_off_can_be_set(asking: httpx.Client) -> None:
+    files = [each for word in WORDS for each in labelled(word, word, 20, 28)]
+    before = ok(asking.post("/check", files=files))
+    assert [row["target"] for row in before["trade_off"]] == [0.01, 0.02, 0.05, 0.1, 0.2, 0.3]
+    row = before["trade_off"][-1]
+    changed = ok(asking.put("/threshold", json={"target_rate": row["target"]}))
+    after = ok(asking.post("/check", files=files))
+    assert changed["version"] == after["version"] != before["version"]
+    assert ok(asking.get("/threshold"))["value"] == pytest.approx(row["threshold"])
+    assert (after["false_unknown"], after["caught"]) == (row["false_unknown"], row["caught"])
+    assert after["trade_off"] == before["trade_off"], "it does not depend on the threshold that is set"

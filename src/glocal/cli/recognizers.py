@@ -107,6 +107,8 @@ def threshold(
         if set_ is not None:
             raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
         target_rate = _learned(recognizer, from_, target_rate)
+        if with_unknown is None and recognizer.contents.promise.with_unknown is not None:
+            with_unknown = target_rate  # as in the trade-off that it was chosen from
     if change:
         recognizer.set_threshold(set_, target_rate=target_rate, with_unknown=with_unknown)
         recognizer.save(file)

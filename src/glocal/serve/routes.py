@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Path, Request
@@ -15,7 +16,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import counted
 from glocal.recognizer import Recognizer
 from glocal.recognizer.diagnosis.advice import Finding
-from glocal.recognizer.diagnosis.check import judged
+from glocal.recognizer.diagnosis.check import judged, trade_off
 from glocal.recognizer.photos.sources import Unreadable
 from glocal.recognizer.support import Bank, thumbnail
 from glocal.serve import example, schemas
@@ -56,12 +57,14 @@ def _ask(server: Server) -> APIRouter:
         A folder that is no class counts as unknown.  Nothing is remembered.
         """
         now = await server.now()
-        classes = now.enrolled().classes
+        recognizer = now.enrolled()
         images, _ = await read_form(request, settings, folders=True)
         results = await while_connected(request, server.answers(now, images))
         filed = [each.name.split("/")[0] for each in images]
         answers = [each if isinstance(each, Unreadable) else each.answer for each in results]
-        return Json({"version": now.version, **judged(classes, filed, answers).to_json()})
+        found = judged(recognizer.classes, filed, answers)
+        found = replace(found, trade_off=await run_in_threadpool(trade_off, recognizer, found))
+        return Json({"version": now.version, **found.to_json()})
 
     @router.get("/queries/{id}/thumbnail", response_class=Response, responses=schemas.binary("image/jpeg"))
     async def query_thumbnail(id: schemas.Digest) -> Response:

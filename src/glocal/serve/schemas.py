@@ -211,6 +211,15 @@ class UnreadableBody(BaseModel):
     error: str
 
 
+class TradedBody(BaseModel):
+    """What a target rate leads to on labelled photos."""
+
+    target: float
+    threshold: float
+    false_unknown: RateBody
+    caught: RateBody
+
+
 class CheckBody(BaseModel):
     """Of labelled photos; rates of several requests add up by their k and n."""
 
@@ -220,6 +229,7 @@ class CheckBody(BaseModel):
     named_right: RateBody
     false_unknown: RateBody
     caught: RateBody
+    trade_off: list[TradedBody]
     confusion: dict[str, dict[str, int]]
     worst: list[Mistake]
     not_enrolled: dict[str, str]

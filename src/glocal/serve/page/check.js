@@ -1,10 +1,11 @@
-// Check: labelled photos, and how many of them it gets right. Nothing is taught and nothing is kept.
+// Check: labelled photos, how many of them it gets right, and what each target rate would cost and bring.
+// Nothing is taught, and nothing is kept but a threshold that the person sets.
 
 import { call, formOf } from "./api.js";
 import { h, percent, picture, plural } from "./dom.js";
 import { complain, notice } from "./notices.js";
 import { dropZone, filesIn, portions, usable } from "./photos.js";
-import { store, watch } from "./store.js";
+import { change, store, watch } from "./store.js";
 
 const RATES = {
   accuracy: "Known, and named right",
@@ -83,7 +84,8 @@ async function run() {
 
 /** The answers of several requests as those of one. */
 function summed(found) {
-  const rate = (name) => found.reduce(({ k, n }, each) => ({ k: k + each[name].k, n: n + each[name].n }), { k: 0, n: 0 });
+  const total = (rates) => rates.reduce((sum, { k, n }) => ({ k: sum.k + k, n: sum.n + n }), { k: 0, n: 0 });
+  const rate = (name) => total(found.map((each) => each[name]));
   const confusion = new Map();
   for (const each of found)
     for (const [truth, row] of Object.entries(each.confusion)) {
@@ -96,6 +98,11 @@ function summed(found) {
   return {
     version: found[0].version,
     rates: Object.fromEntries(Object.keys(RATES).map((name) => [name, rate(name)])),
+    tradeOff: found[0].trade_off.map(({ target }, i) => ({
+      target,
+      false_unknown: total(found.map((each) => each.trade_off[i].false_unknown)),
+      caught: total(found.map((each) => each.trade_off[i].caught)),
+    })),
     confusion,
     worst: worst.slice(0, WORST),
     remarks: [
@@ -121,6 +128,7 @@ function show(result, photos = []) {
   find("check-rates").replaceChildren(
     ...Object.entries(RATES).map(([name, words]) => h("div", {}, h("dt", {}, words), h("dd", {}, ...told(result.rates[name])))),
   );
+  showTradeOff(result.tradeOff);
   showConfusion(result.confusion);
   find("check-remarks").replaceChildren(...result.remarks.map((text) => h("li", {}, text)));
   find("check-worst-title").textContent = result.worst.length ? "The surest mistakes" : "No mistake";
@@ -138,6 +146,33 @@ function interval(k, n) {
   const centre = (k + Z95 ** 2 / 2) / (n + Z95 ** 2);
   const half = (Z95 / (n + Z95 ** 2)) * Math.sqrt((k * (n - k)) / n + Z95 ** 2 / 4);
   return [Math.max(0, centre - half), Math.min(1, centre + half)];
+}
+
+/** A row for each target rate: what the photos show at it, and a button that sets the threshold for it. */
+function showTradeOff(rows) {
+  find("check-trade-off-card").hidden = !rows.length;
+  find("check-trade-off").replaceChildren(
+    ...rows.map(({ target, false_unknown: missed, caught }) =>
+      h(
+        "tr",
+        {},
+        h("th", { scope: "row" }, percent(target)),
+        h("td", { class: "names" }, ...told(missed)),
+        h("td", { class: "names" }, ...told(caught)),
+        h("td", {}, setButton(target)),
+      ),
+    ),
+  );
+}
+
+function setButton(target) {
+  const onclick = () => {
+    // With known unknowns it would lie lower than in the table: they may raise the rate up to itself alone.
+    const body = { target_rate: target, ...(store.state.known_unknowns.length && { with_unknown: target }) };
+    return change("PUT", "/threshold", { body, doing: "Setting the threshold…" });
+  };
+  const label = `Set the threshold for a target rate of ${percent(target)}`;
+  return h("button", { type: "button", class: "quiet", "aria-label": label, onclick }, "Set");
 }
 
 /** A row for each name that photos have: right ones, and the mistakes by name. */
