@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,6 +15,17 @@ import pytest
 
 def full(*given: object, **how: object) -> NoReturn:
     raise OSError(errno.ENOSPC, "No space left on device")
+
+
+@contextmanager
+def disk_of(size: int) -> Iterator[None]:
+    """No file gets larger than so many bytes: the system itself refuses the rest."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def read_only(*given: object, **how: object) -> NoReturn:

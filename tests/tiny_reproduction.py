@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -21,9 +22,9 @@ class TinyScale(EmbeddedScale):
     """RFDNet's and GEL's ResNet-18 is a Conv-4 here: what is tested is the way, not the network."""
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
-        small = 'backbone={name = "conv4", width = 4, image_size = 32}'
-        encoder = Run("demo-protonet", (*self._backbone().overrides, small))
-        return self._gel(encoder, shot) if method == "gel" else self._peer(method, encoder, shot)
+        run, small = super().on_resnet18(method, dataset, shot), 'backbone={name = "conv4", width = 4, image_size = 32}'
+        assert isinstance(run.init, Run)
+        return replace(run, init=replace(run.init, overrides=(*run.init.overrides, small)))
 
 
 def tiny_scale() -> TinyScale:

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import signal
-import time
 from collections.abc import Mapping, Sequence
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -79,35 +76,3 @@ def run_alone(command: Sequence[str], out: Path, *, cache: Path) -> Path:
 
 def wait_for_lines(metrics: Path, n: int) -> None:
     wait_for(lambda: metrics.exists() and metrics.read_bytes().count(b"\n") >= n, every=0.002)
-
-
-def assert_kills_do_no_harm(command: Sequence[str], whole: Path, *, kills: int, cache: Path) -> list[int]:
-    """Kill the run ``whole`` was made by at ``kills`` random moments, resume each time: the same bytes in the end.
-
-    Returns the step that was saved at each kill.
-    """
-    from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
-    from glocal.research.engine.run_folder import METRICS
-
-    out = whole.with_name(f"{whole.name}-killed-{kills}")
-    log, metrics = out.with_suffix(".log"), out / METRICS
-    lines, chance, reached = (whole / METRICS).read_bytes().count(b"\n"), random.Random(), [0]
-    arguments = [*command, "--out", str(out), "--device", "cpu"]
-    for kill in range(kills):
-        process = start_cli(*arguments, *(["--resume"] if kill else []), output=log, cache=cache)
-        wait_for_lines(metrics, chance.randint(1 + kill * lines // (kills + 2), (kill + 1) * lines // (kills + 2)))
-        time.sleep(chance.uniform(0, 0.02))
-        process.kill()
-        process.join(PATIENCE)
-        assert process.exitcode in (-signal.SIGKILL, 0), log.read_text()  # 0: on a busy machine it may be done by now
-        _, record = read_checkpoint(out / LAST)  # never half a file
-        assert reached[-1] <= record["step"], f"a resumed run went back: {reached}"
-        reached.append(record["step"])
-    with open(metrics, "a") as file:
-        file.write('{"step": 3, "ba')  # what a kill in the middle of a line leaves
-    process = start_cli(*arguments, "--resume", output=log, cache=cache)
-    process.join(PATIENCE)
-    assert process.exitcode == 0, log.read_text()
-    for name in (LAST, BEST, METRICS):
-        assert (out / name).read_bytes() == (whole / name).read_bytes(), f"{name} differs after kills at {reached}"
-    return reached[1:]

@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 import pytest
+from page import OpenPage, expect
 
 from browser import find_browser
-from page import OpenPage, expect
 from serving import PAGE, listening
 
 EXPECT = 60_000  # milliseconds

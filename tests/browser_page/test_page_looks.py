@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from page import SECTIONS, OpenPage, ask_api, digits, expect, go, needs_browser, teach
 
 pytestmark = needs_browser

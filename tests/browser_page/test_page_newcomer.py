@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from page import OpenPage, ask_api, digits, expect, go, needs_browser, teach
 from PIL import Image
 
 from glocal.recognizer import Recognizer
-from page import OpenPage, ask_api, digits, expect, go, needs_browser, teach
 from photos import some
 
 pytestmark = needs_browser

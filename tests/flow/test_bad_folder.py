@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
-from PIL import ImageFile
 
 from glocal.research.data.dataset import ClassDataset
 from pictures import png, png_claiming, write_classes, write_file
@@ -22,21 +20,16 @@ BAD = {  # file -> content, the reason told
 }
 
 
-def test_bad_pictures_are_named_or_left_out(glocal: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bad_pictures_are_named_or_left_out(glocal: Any, tmp_path: Path) -> None:
     folder = write_classes(tmp_path / "photos", "mug", "lamp", per_class=4)
     clean = ClassDataset.from_folder(folder)
     for file, (content, _) in BAD.items():
         write_file(folder / file, content)
     command = ["evaluate", "embedded-protonet", "--dataset", folder, "--split", "all", "--way", "1"]
     command += ["--unknown-way", "1", "--query", "2", "--tasks", "3", "--device", "cpu", "--json"]
-    unpacked: list[tuple[int, int]] = []
-    load = ImageFile.ImageFile.load
-    monkeypatch.setattr(ImageFile.ImageFile, "load", lambda image: unpacked.append(image.size) or load(image))
     code, _, err = glocal(*command)
     assert (code, "4 images" in err, "--skip-bad" in err) == (2, True, True)
     assert all(str(folder / file) in err and reason in err for file, (_, reason) in BAD.items())
-    assert (64, 48) in unpacked
-    assert (30_000, 30_000) not in unpacked  # refused by its header: nobody's memory was at stake
     code, out, err = glocal(*command, "--skip-bad")
     assert code == 0, err
     assert all(f"left out {folder / file}" in err and reason in err for file, (_, reason) in BAD.items())

@@ -13,9 +13,7 @@ from typing import Any
 import pytest
 
 from glocal import __version__
-from glocal.cli import listing, main
 from glocal.cli.main import app
-from glocal.common.errors import DataError
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.research.methods import METHODS
 from refusal import one_sentence
@@ -221,25 +219,6 @@ class TestTraining:
             one_sentence(glocal(*words, *out), part)
         one_sentence(glocal("pretrain", recipe, "--out", home / "m.safetensors"), str(home / "m.safetensors"))
         assert not (tmp_path / "run").exists()
-
-
-def test_errors_of_ours_end_with_2_and_others_are_shown(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(error: BaseException) -> None:
-        def fail_instead(*found: Any, **how: Any) -> Any:
-            raise error
-
-        monkeypatch.setattr(listing, "_listing", fail_instead)
-
-    fail(DataError("the sentence"))
-    one_sentence(glocal("list"), "the sentence")
-    fail(KeyboardInterrupt())
-    code, _, err = glocal("list")
-    assert code == 130
-    assert "Traceback" not in err
-    fail(ZeroDivisionError("a bug"))
-    monkeypatch.setattr(sys, "argv", ["glocal", "list"])
-    with pytest.raises(ZeroDivisionError):  # a traceback is what a bug report needs
-        main.main()
 
 
 def hear_ctrl_c() -> None:

@@ -8,18 +8,16 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from apart import start
-from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model, write_checkpoint
+from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint, save_model
 from glocal.research.engine.loop import Validator
 from glocal.research.engine.pretrain import pretrain
 from glocal.research.engine.recipe import parse_recipe
-from glocal.research.engine.run_folder import saved_state
 from refusal import refused
 from tiny_models import tiny_model
 from tiny_runs import PATIENCE, fields
@@ -102,17 +100,6 @@ def test_pre_training_goes_on_with_as_many_processes_as_it_began_with(shared_pre
     recipe = parse_recipe(read_checkpoint(shared_pretraining / LAST)[1]["recipe"])
     with refused("other-processes", "was started by 2 processes"):
         pretrain(recipe, shared_pretraining, resume=True)
-
-
-def test_a_run_from_before_processes_were_counted_goes_on_by_several(
-    shared_pretraining: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    tensors, record = read_checkpoint(shared_pretraining / LAST)
-    write_checkpoint(tmp_path / LAST, tensors, {key: value for key, value in record.items() if key != "processes"})
-    monkeypatch.setattr("glocal.research.engine.run_folder.world", lambda: SimpleNamespace(size=2))
-    found = saved_state(parse_recipe(record["recipe"]), tmp_path, resume=True)
-    assert found is not None
-    assert found[1]["step"] == record["step"]
 
 
 def test_evaluation_rows_are_identical_for_one_and_two_ranks(tmp_path: Path, dataset: Path, glocal: Any) -> None:

@@ -151,24 +151,6 @@ def problem_with(arguments: list[str]) -> str | None:
     return f"no recipe {recipe}" if recipe and recipe not in (*shipped_recipes(), Path(recipe).stem + ".toml") else None
 
 
-@pytest.mark.parametrize(
-    ("line", "problem"),
-    [
-        ("evaluate run --dataset embedded --shot 5", None),
-        ("evaluate run --dataset embedded --shots 5", "--shots"),
-        ("evaluate run --dataset embedded --shot five", "integer"),
-        ("pretrain demo-pretrian --out run", "no recipe demo-pretrian"),
-        ("evalute run", "no command evalute"),
-        ("data verify cifar-fs --deeply", "--deeply"),
-        ("data verfy cifar-fs", "no command verfy"),
-        ("data", "no command (nothing)"),
-    ],
-)
-def test_wrong_commands_are_noticed(line: str, problem: str | None):
-    found = problem_with(line.split())
-    assert found is None if problem is None else problem in str(found)
-
-
 def test_glocal_commands_parse():
     """Command, options, arguments and their types are those of the program."""
     used = [(where, *program_of(words)) for where, words in commands()]

@@ -53,16 +53,6 @@ def test_twice_with_one_or_two_workers_and_from_a_warm_cache(home: Path) -> None
     check(first)
 
 
-def test_embedded_pictures_with_one_or_two_workers(home: Path) -> None:
-    both, alone = (
-        evaluate(home, f"embedded-{n}", "embedded", "--tasks", "40", "--workers", n, model="embedded-protonet")
-        for n in "21"
-    )
-    assert both == alone
-    check(both)
-    assert both["metrics"]["acc"]["mean"] > 0.8
-
-
 def check(found: dict[str, Any]) -> None:
     assert set(found["metrics"]) == {"acc", "auroc", "aupr", "fpr95", "f1", "oscr"}
     assert 0 < found["metrics"]["auroc"]["mean"] < 1

@@ -52,18 +52,6 @@ def test_the_state_leads_with_the_words_of_the_command_line(asking: httpx.Client
     assert found["named_right"]["n"] == 15
 
 
-def test_a_preview_is_what_saving_does(asking: httpx.Client) -> None:
-    view = ok(asking.get("/threshold"))
-    low, high = view["range"]
-    assert low < view["value"] < high
-    tried = ok(asking.get("/threshold/preview", params={"target_rate": 0.3}))
-    done = ok(asking.put("/threshold", json={"target_rate": 0.3}))
-    assert done["answers_changed"] == tried["would_change"]
-    after = ok(asking.get("/threshold"))
-    assert after["value"] == tried["value"] < view["value"]
-    assert len(after["levels"]) == len(TAUGHT)
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -83,14 +71,6 @@ def test_a_change_says_which_recent_answers_are_others_now(asking: httpx.Client,
     assert done["n_recent"] == len(before) == 14
     back = ok(asking.post("/undo"))
     assert {each["id"]: (each["to"], each["from"]) for each in back["answers_changed"]} == told
-
-
-def test_a_new_class_makes_others_of_answers_and_a_new_name_does_not(asking: httpx.Client) -> None:
-    renamed = ok(asking.patch("/classes/one", json={"name": "uno"}))
-    assert (renamed["answers_changed"], renamed["n_recent"]) == ([], 14)
-    assert ok(asking.post("/undo"))["answers_changed"] == []
-    added = ok(asking.post("/classes", data={"name": "seven"}, files=uploads("seven", 0, 5)))
-    assert "seven" in {each["to"] for each in added["answers_changed"]}
 
 
 def test_known_unknowns_come_from_photos_and_from_answers(asking: httpx.Client, file: Path) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +14,7 @@ from glocal.research.data.episodes import EpisodeSampler
 from glocal.research.engine.distributed import StepLosses
 from glocal.research.engine.recipe import parse_recipe
 from glocal.research.engine.train import TrainStage
+from glocal.research.types import normalize
 from reference.step import naive_losses
 from tiny_runs import fields, make_dataset
 
@@ -38,8 +40,7 @@ def float64_stage(
         )
     )
     stage = TrainStage(recipe, CPU)
-    images = stage._images
-    stage._images = lambda rows, generator: images(rows, generator).double()  # type: ignore[method-assign]
+    stage.model.backbone.register_forward_pre_hook(lambda module, images: images[0].double())
     torch.manual_seed(1)
     for module in stage.modules.values():
         module.double().eval()
@@ -49,6 +50,11 @@ def float64_stage(
                 torch.nn.init.uniform_(norm.running_var, 0.5, 2.0)
                 torch.nn.init.uniform_(norm.weight, 0.5, 1.5)
     return stage
+
+
+def pictures_of(stage: TrainStage) -> Callable[[np.ndarray], torch.Tensor]:
+    preprocess = stage.model.backbone.preprocess
+    return lambda rows: normalize(stage.images[torch.from_numpy(stage.place[rows])], preprocess)
 
 
 def gradients(stage: TrainStage, terms: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
@@ -66,7 +72,7 @@ def test_same_loss_and_same_gradients(data: Path, task: int, shot: int, top_k: i
     our_gradients = gradients(stage, ours)
 
     sampler = EpisodeSampler(stage.data, stage.recipe.train.spec, seed=stage.recipe.seed, mirror=True)
-    episode = sampler[task].episode(lambda rows: stage._images(rows, torch.Generator()))
+    episode = sampler[task].episode(pictures_of(stage))
     assert episode.mirror_support is not None
     assert len(episode.mirror_support) == len(episode.support)
     theirs = naive_losses(stage.model.backbone, stage.model.method, episode)
@@ -103,7 +109,7 @@ def test_a_training_step_of_the_authors_settings_is_theirs(data: Path, shot: int
     for norm in stage.model.backbone.modules():
         if isinstance(norm, torch.nn.BatchNorm2d):
             norm.momentum = 0.1  # of PyTorch; it moves twice there
-    episode = stage.sampler[4].episode(lambda rows: stage._images(rows, torch.Generator()))
+    episode = stage.sampler[4].episode(pictures_of(stage))
     theirs = naive_losses(stage.model.backbone, stage.model.method, episode)
     their_gradients, their_state = gradients(stage, theirs), parts.state_dict()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import subprocess
 import sys
 import zipfile
 from collections.abc import Iterator
@@ -145,8 +146,14 @@ def test_what_is_refused_and_what_a_glob_takes(home: Path, tmp_path: Path) -> No
             check_there(gone)
 
 
-def test_a_list_without_pyarrow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    monkeypatch.delitem(sys.modules, "glocal.bulk.parquet", raising=False)
-    with refused("needs-parquet", "pip install pyarrow"):
-        list(addresses([str(tmp_path / "list.parquet")]))
+WITHOUT = """
+import sys
+sys.modules["pyarrow"] = None
+from glocal.bulk.addresses import addresses
+list(addresses(["list.parquet"]))
+"""
+
+
+def test_a_list_without_pyarrow_says_what_to_install() -> None:
+    done = subprocess.run([sys.executable, "-c", WITHOUT], capture_output=True, text=True, check=False)
+    assert "pip install pyarrow" in done.stderr.splitlines()[-1]

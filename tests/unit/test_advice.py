@@ -25,9 +25,7 @@ def found(photos: object) -> dict[str, list[str]]:
     return kinds
 
 
-@pytest.mark.parametrize("rows", [512, 3])
-def test_copies_are_left_out_and_near_copies_told_of(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glocal.recognizer.diagnosis.advice.ROWS", rows)
+def test_copies_are_left_out_and_near_copies_told_of() -> None:
     zero = some("zero", 0, 6)
     darker = (zero[1] * 0.9).astype(np.uint8)
     kinds = found({"zero": [*zero, zero[3], darker], "one": some("one", 0, 6)})
@@ -138,14 +136,3 @@ def test_reasons_of_known_and_unknown_pictures() -> None:
     assert reason(edge, USUAL).startswith(
         "nearest class bolt (93 %), but it is not like it enough: open score -3.5, above the threshold -3.9; global"
     )
-
-
-def test_reasons_without_patches_and_before_anything_is_usual() -> None:
-    plain = replace(KNOWN, parts={}, patches=None)
-    assert reason(plain, USUAL) == "bolt (93 %): it matches; open score -5.5 (usually -6 to -4)"
-    assert reason(replace(plain, is_unknown=True, open_score=-3.5), USUAL) == (
-        "nearest class bolt (93 %), but it is not like it enough: open score -3.5, above the threshold -3.9; "
-        "known photos score -6 to -4"
-    )
-    assert reason(KNOWN, {}) == "bolt (93 %): it matches; global energy -8; local energy 2"
-    assert "patches match (usually 4);" in reason(KNOWN, {**USUAL, "patches": (4.0, 4.0)})

@@ -8,7 +8,7 @@ import torch
 
 from conformance.suite import DIM, double_task, toy_base
 from glocal.common.errors import RecipeError
-from glocal.research.methods.att import ATT, ATTG, MemoryAttention
+from glocal.research.methods.att import ATT, ATTG
 from reference import att as slow
 
 SETTINGS = [
@@ -96,11 +96,3 @@ def test_layers_start_as_published():
             assert linear.weight.std().item() == pytest.approx(math.sqrt(2 / (2 * 512)), rel=0.02)
     assert not any("w_qs" in name or "w_ks" in name for name in ATT(DIM, memory="single").state_dict())
     assert {name.split(".")[-2] for name in ATT(DIM).state_dict() if "." in name} == {"w_qs", "w_ks", "w_vs", "fc"}
-
-
-def test_dropout_acts_in_training_alone():
-    x = torch.randn(4, DIM)
-    for looks in (True, False):
-        layer = MemoryAttention(DIM, looks=looks, dropout=0.1, attention_dropout=0.1)
-        assert not torch.equal(layer.train()(x, x), layer(x, x))
-        assert torch.equal(layer.eval()(x, x), layer(x, x))

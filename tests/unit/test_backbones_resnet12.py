@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
 import torch.nn.functional as F
@@ -9,7 +7,7 @@ from torch import Tensor
 
 from glocal.common.errors import RecipeError
 from glocal.research.backbones import build_backbone
-from glocal.research.backbones.resnet12 import DropBlock, ResNet12, drop_mask, shorten_ramps, widths_of
+from glocal.research.backbones.resnet12 import DropBlock, ResNet12, drop_mask, shorten_ramps
 from reference.dropblock import drop_blocks
 
 
@@ -114,14 +112,6 @@ def test_dropout_after_blocks_1_and_2_dropblock_after_3_and_4() -> None:
     zeros = [float((x == 0).float().mean()) for x in backbone.stages_of(images)[2:]]
     assert zeros == pytest.approx([0.1, 0.1], abs=0.05)
     assert int(backbone.state_dict()["layer3.drop.step"]) == int(backbone.state_dict()["layer4.drop.step"]) == 2
-
-
-@pytest.mark.parametrize(
-    ("width", "widths"),
-    [(64, (64, 160, 320, 640)), (16, (16, 40, 80, 160)), (5, (5, 12, 25, 50)), ([24, 48, 96, 192], (24, 48, 96, 192))],
-)
-def test_widths(width: Any, widths: tuple[int, ...]) -> None:
-    assert widths_of(width) == widths
 
 
 def ramped(block_size: int, drop_rate: float = 0.1) -> DropBlock:

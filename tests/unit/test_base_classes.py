@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,15 +10,13 @@ import torch
 
 from glocal.research.data import features
 from glocal.research.data.registry import open_dataset
-from glocal.research.engine import loop
 from glocal.research.engine.checkpoint import TrainedModel, load_model
-from glocal.research.engine.evaluate import evaluate_tasks
 from glocal.research.engine.loop import Validator, run_stage
 from glocal.research.engine.pretrain import PretrainStage
 from glocal.research.engine.recipe import parse_recipe
 from glocal.research.engine.train import TrainStage, base_classes
 from glocal.research.methods.blocks import BaseRows
-from glocal.research.types import BaseClasses, normalize
+from glocal.research.types import normalize
 from refusal import refused
 from tiny_runs import fields
 
@@ -63,22 +60,6 @@ def test_large_banks_keep_means_and_nothing_changes(name: str, dataset: Path, tm
     assert sizes[0] == 4 * sizes[1], "2x2 maps"
 
 
-def test_validation_of_a_backbone_that_learns_keeps_means_too(dataset: Path, monkeypatch) -> None:
-    recipe = parse_recipe(fields(dataset, "pretrain", backbone={"image_size": 32}))
-    model, found, shapes = PretrainStage(recipe, torch.device("cpu")).model, [], []
-
-    def spied(method: Any, tasks: Any, bank: Any, **how: Any) -> Any:
-        shapes.append(bank(tasks.images()[:1]).shape[1:])
-        return evaluate_tasks(method, tasks, bank, **how)
-
-    monkeypatch.setattr(loop, "evaluate_tasks", spied)
-    for limit in (1 << 30, 0):
-        monkeypatch.setattr(features, "MAPS_UP_TO", limit)
-        found.append(Validator(recipe, torch.device("cpu"))(model))
-    assert found[0] == found[1]
-    assert [shape[-1] for shape in shapes] == [2, 1]
-
-
 def test_what_a_method_draws_for_them_depends_on_the_seed_alone(dataset: Path) -> None:
     """Encoding draws numbers too, and what the cache has is not encoded: that must not change a training."""
     recipe = fields(dataset, "train", method={"name": "rfdnet"}, train={"backbone": "frozen"})
@@ -104,8 +85,3 @@ def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:
     for hidden in ((0, 1, 2, 3), (4,)):
         with refused("recipe", "cannot hide"):
             memory(hidden)
-
-
-def test_rows_of_another_number_of_classes_are_refused() -> None:
-    with refused("data", "centre", "(2, 3), got (1, 3)"):
-        BaseClasses(("a", "b"), torch.zeros(2, 3), torch.zeros(1, 3), torch.zeros(3))

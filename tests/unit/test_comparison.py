@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from glocal.research.backbones import Backbone, build_backbone
-from glocal.research.data.episodes import EpisodeSpec, with_unknown_share
+from glocal.research.data.episodes import EpisodeSpec
 from glocal.research.data.splits import published_split
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.compare import Conditions
@@ -20,7 +20,7 @@ from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import build_method
 from glocal.research.metrics import METRICS, mean_ranks, paired_difference
 from glocal.research.report.comparison import COMPARED, results, to_text
-from glocal.research.report.published import CAPTION, about, published, published_beside
+from glocal.research.report.published import CAPTION, published, published_beside
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 Rows = dict[str, dict[str, np.ndarray]]  # by model and metric
@@ -141,18 +141,6 @@ def test_tables(full: Backbone, measured: Rows) -> None:
     assert plain["rows"][1]["difference"]["acc"]["p_value"] == gel.difference["acc"].p_value
 
 
-def test_shares_of_unknown_queries_have_titles_of_their_own(narrow: Backbone, measured: Rows) -> None:
-    rows = {"protonet": measured["protonet"]}
-    titles = []
-    for share in (0.1, 0.5, 0.9):
-        on = replace(CIFAR, spec=with_unknown_share(EpisodeSpec(), share))
-        (found,) = results([made(narrow)], rows, on, reference="protonet", seed=0, fingerprint="f" * 64)
-        titles.append(found.table.title)
-    assert titles[0].endswith("5 unknown classes, 10 % of the queries unknown")
-    assert titles[1].endswith("5 unknown classes")
-    assert titles[2].endswith("90 % of the queries unknown")
-
-
 def test_the_caption_says_what_the_published_numbers_are(full: Backbone, narrow: Backbone, measured: Rows) -> None:
     frozen = taught(backbone="frozen", tasks=600)
     models = [made(full), made(narrow, "gel", recipe=frozen)]
@@ -191,17 +179,6 @@ def test_formats(full: Backbone, measured: Rows) -> None:
     assert float(table[1]["auroc_published"]) == pytest.approx(0.7867)
     assert table[3]["auroc_published"] == ""
     assert "transductive: queries see each other" in to_text("markdown", found)
-
-
-def test_what_is_said_about_a_model(full: Backbone) -> None:
-    widths = "64-160-320-640 channels"
-    assert about(made(full)) == f"{widths}, fine-tuned backbone, 60,000 tasks"
-    centred = made(full, "gel", "run-7", settings={"centre": True})
-    assert about(centred) == f"gel, centred features, {widths}, fine-tuned backbone, 60,000 tasks"
-    assert about(made(full, recipe={"stage": "pretrain"})) == f"{widths}, pre-trained backbone, no meta-training"
-    assert about(made(full, recipe={"stage": "none"}, encoder="conv4")) == ""
-    assert about(made(full, "snatcher-l", recipe={"stage": "none"})) == f"reconstruction, {widths}"
-    assert about(made(full, "peeler", settings={"variant": "gaussian"}, recipe={"stage": "none"})) == widths
 
 
 def value(*wanted: str | int, metric: str, backbone: str = "resnet12") -> float:

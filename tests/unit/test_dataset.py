@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import threading
 import zipfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import killed
 from glocal.common.errors import DataError
 from glocal.recognizer.photos import folders
 from glocal.recognizer.photos.folders import list_classes
@@ -107,14 +105,6 @@ def test_bad_pictures_are_listed_up_to_eight_and_counted(tmp_path: Path, tree: T
     assert (len(data), len(data.skipped)) == (5, 11)
     part = data.subset(["dog"])  # it remembers what was left out
     assert (len(part.skipped), part.ignored) == (11, 1)
-
-
-def test_an_interruption_gets_out(tmp_path: Path, tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
-    root, before = write_tree(tmp_path / "pets", tree), threading.active_count()
-    monkeypatch.setattr(digests, "content_digest", killed)
-    with pytest.raises(KeyboardInterrupt):
-        ClassDataset.from_folder(root)
-    assert threading.active_count() == before
 
 
 def test_a_subset_decodes_nothing_and_names_what_is_missing(tmp_path: Path, tree: Tree, monkeypatch) -> None:

@@ -13,7 +13,6 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
-from glocal.research.data.benchmarks import embedded as module
 from glocal.research.data.benchmarks.embedded import embedded, render, write
 from glocal.research.data.benchmarks.glyphs import (
     TRAIN_SCRIPTS,
@@ -100,13 +99,6 @@ def test_every_glyph_is_really_in_its_font():
             assert not np.array_equal(ink, missing), (fonts()[number].name, character)
 
 
-def test_train_and_val_share_no_class_and_no_script():
-    train, val = render("train", per_class=1), render("val", per_class=1)
-    assert not set(train.class_names) & set(val.class_names)
-    assert len(train.class_names) + len(val.class_names) == len(alphabet())
-    assert not set(TRAIN_SCRIPTS) & set(VAL_SCRIPTS)
-
-
 def test_same_seed_same_pixels_whoever_asks_for_how_many():
     glyph = alphabet()[0]
     three, seven = write(glyph, 3, seed=5), write(glyph, 7, seed=5)
@@ -115,12 +107,12 @@ def test_same_seed_same_pixels_whoever_asks_for_how_many():
     assert len({image.tobytes() for image in seven}) == 7
 
 
-def test_drawn_twice_and_read_from_the_cache(own_cache: Path, monkeypatch: pytest.MonkeyPatch):
+def test_drawn_twice_and_read_from_the_cache(own_cache: Path):
     first = render("val", per_class=2)
     [kept] = (own_cache / "embedded").iterdir()
-    with monkeypatch.context() as patch:
-        patch.setattr(module, "write", lambda *_, **__: pytest.fail("drawn although it was kept"))
-        again = render("val", per_class=2)
+    made = kept.stat()
+    again = render("val", per_class=2)
+    assert kept.stat().st_mtime_ns == made.st_mtime_ns, "read and not drawn again"
     assert np.array_equal(first.images, again.images)
     assert np.array_equal(first.labels, again.labels)
     assert first.class_names == again.class_names
@@ -150,16 +142,6 @@ def test_test_classes_are_the_digits_of_scikit_learn():
     assert np.corrcoef(blocks.ravel(), digits.images.ravel())[0, 1] > 0.98
     assert test.images.max() == 255
     assert test.images.min() == 0
-
-
-def test_glyphs_look_like_the_digits_in_ink_and_place():
-    glyphs, digits = (render(split, per_class=4).images[..., 0] / 255 for split in ("val", "test"))
-    assert abs(glyphs.mean() - digits.mean()) < 0.05
-    assert abs(glyphs.std() - digits.std()) < 0.06
-    for place in (glyphs, digits):
-        columns, rows = place.mean((0, 1)), place.mean((0, 2))
-        assert columns[:2].max() < 0.1 < 0.3 < columns[12:20].min()  # narrower than the picture
-        assert min(rows[1], rows[-2]) > 0.15  # but as high
 
 
 def test_as_a_dataset():

@@ -14,10 +14,9 @@ import pytest
 import torch
 
 import glocal
-from glocal.common.cache import bank_sizes, cache_dir
+from glocal.common.cache import bank_sizes, cache_dir, clear_banks
 from glocal.research.backbones import build_backbone
-from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, FeatureBank, features, open_dataset
-from glocal.research.engine import evaluate as engine
+from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, features, open_dataset
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
 from glocal.research.engine.named_models import NamedModel, name_model
@@ -37,29 +36,21 @@ def data(dataset: Path) -> ClassDataset:
     return open_dataset(dataset, "test")
 
 
-@pytest.fixture
-def encoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many pictures each bank was asked for."""
-    asked: list[int] = []
-    build = FeatureBank.build
-
-    def counted(encoder: Any, dataset: Any, *, wanted: Any, **how: Any) -> FeatureBank:
-        asked.append(len(wanted))
-        return build(encoder, dataset, wanted=wanted, **how)
-
-    monkeypatch.setattr(engine.FeatureBank, "build", counted)
-    return asked
+def encoded() -> list[int]:
+    """How many pictures each bank has, from few to many."""
+    return sorted(sum(file.read_bytes()) for file in (cache_dir() / "banks").rglob("done.bin"))
 
 
-@pytest.fixture
-def ran(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Names of all models that are run and not read."""
-    done: list[str] = []
-    run = engine.run_tasks
-    monkeypatch.setattr(
-        engine, "run_tasks", lambda scores, *more, **how: (done.extend(scores), run(scores, *more, **how))[1]
-    )
-    return done
+class Rows(RowStore):
+    """Notes the models that are run and not read."""
+
+    def __init__(self, folder: Path):
+        super().__init__(folder)
+        self.ran: list[str] = []
+
+    def write(self, model: NamedModel, *more: Any) -> None:
+        self.ran.append(model.name)
+        super().write(model, *more)
 
 
 def plain(rows: Any) -> dict[str, list[float]]:
@@ -86,17 +77,12 @@ def test_rows_are_those_of_every_task_alone(data: ClassDataset, method: str) -> 
     assert [answer.logits.shape for answer in found.answers] == [(12, 2)] * 3
 
 
-def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(dataset: Path, tmp_path: Path, monkeypatch):
-    opened: list[str] = []
-    monkeypatch.setattr(
-        engine, "open_dataset", lambda name, split, **how: opened.append(split) or open_dataset(name, split, **how)
-    )
+def test_one_call_opens_the_split_draws_the_tasks_and_says_what_it_did(dataset: Path, tmp_path: Path):
     seen: list[tuple[str, int, int]] = []
     model, file = tiny_model("gel"), tmp_path / "tasks.json"
     first = glocal.evaluate(
         model, dataset, split="val", tasks=5, seed=4, save_tasks=file, progress=lambda *s: seen.append(s), **SHAPE
     )
-    assert opened == ["val"]
     assert [s for s in seen if s[0] == "tasks"] == [("tasks", i, 5) for i in range(1, 6)]
     assert seen[0][0] == "encode"
     about = first.to_json()
@@ -133,12 +119,12 @@ def scored(name: str, of: TrainedModel, score: str) -> NamedModel:
     return replace(name_model(name, of), score=score)
 
 
-def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset, encoded: list[int]) -> None:
+def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset) -> None:
     gel = tiny_model("gel")
     models = [name_model("proto", tiny_model()), scored("gel", gel, "E"), scored("gel, entropy", gel, "entropy")]
     lists = [EpisodeSampler(data, EpisodeSpec(2, shot, 3, 2, 3)).take(5, keep=False) for shot in (1, 4)]
     found = evaluate_models(models, data, lists, workers=1)
-    assert encoded == [len(np.union1d(*(tasks.images() for tasks in lists)))], "one pass over the pictures"
+    assert encoded() == [len(np.union1d(*(tasks.images() for tasks in lists)))], "one pass over the pictures"
     for tasks, evaluations in zip(lists, found, strict=True):
         for each in models:
             each.model.method.choose_score(each.score)
@@ -192,33 +178,12 @@ def test_maps_that_no_other_model_has_are_dropped_when_asked(data: ClassDataset)
     assert torch.equal(maps[0](tasks.images()), before), "what is open is read on"
 
 
-def test_blocks_of_tasks_come_out_in_order(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine, "BLOCK", 3)
-    each, tasks = name_model("gel", tiny_model("gel")), EpisodeSampler(data, SPEC, seed=2).take(7)
-    waiting: list[int] = []
-    add = engine._Collected.add
-    monkeypatch.setattr(
-        engine._Collected, "add", lambda self, *more: (add(self, *more), waiting.append(len(self.answers)))
-    )
-    (found,) = evaluate_models([each], data, [tasks])
-    assert waiting == [1, 2, 0, 1, 2, 0, 1], "no more answers are kept than a block has"
-    (whole,) = evaluate_models([each], data, [tasks], keep_answers=True)
-    assert plain(found["gel"].rows) == plain(whole["gel"].rows)
-
-
-def test_models_with_other_backbones_get_maps_of_their_own(data: ClassDataset, encoded: list[int]) -> None:
-    tasks = EpisodeSampler(data, SPEC).take(9)
-    (found,) = evaluate_models([name_model("a", tiny_model()), name_model("b", tiny_model(seed=1))], data, [tasks])
-    assert encoded == [len(tasks.images())] * 2
-    assert found["a"].rows["auroc"].tolist() != found["b"].rows["auroc"].tolist()
-
-
-def test_support_enters_once_per_view(data: ClassDataset, encoded: list[int]) -> None:
+def test_support_enters_once_per_view(data: ClassDataset) -> None:
     each = name_model("proto", tiny_model())
     tasks = EpisodeSampler(data, EpisodeSpec(2, 2, 3, 2, 3)).take(4)
     (found,) = evaluate_models([each], data, [tasks], support_views=3)
     support = len(set(np.concatenate([draw.support for draw in tasks]).tolist()))
-    assert encoded == [len(tasks.images()), support, support]
+    assert encoded() == [support, support, len(tasks.images())]
 
     method = each.model.method.eval()
     banks = build_banks(each.model.backbone, data, [tasks], support_views=3)
@@ -238,43 +203,43 @@ class TestKeptRows:
     def lists(self, data: ClassDataset, *shots: int, seed: int = 0) -> list[Any]:
         return [EpisodeSampler(data, EpisodeSpec(2, shot, 3, 2, 3), seed=seed).take(3, keep=False) for shot in shots]
 
-    def test_only_what_is_new_is_run(self, data: ClassDataset, tmp_path: Path, ran: Any, encoded: list[int]) -> None:
-        store = RowStore(tmp_path / "rows")
+    def test_only_what_is_new_is_run(self, data: ClassDataset, tmp_path: Path) -> None:
+        store = Rows(tmp_path / "rows")
         proto, gel = name_model("proto", tiny_model()), name_model("gel", tiny_model("gel"))
         first = evaluate_models([proto], data, self.lists(data, 1), store=store)
         second = evaluate_models([proto, gel], data, self.lists(data, 1, 2), store=store)
-        assert ran == ["proto", "gel", "proto", "gel"]
+        assert store.ran == ["proto", "gel", "proto", "gel"]
         assert plain(second[0]["proto"].rows) == plain(first[0]["proto"].rows)
-        banks = len(encoded)
+        clear_banks()
         third = evaluate_models([gel, proto], data, self.lists(data, 2, 1), store=store)
-        assert (len(ran), len(encoded)) == (4, banks), "nothing is encoded when nothing is run"
+        assert (len(store.ran), encoded()) == (4, []), "nothing is encoded when nothing is run"
         for name in ("proto", "gel"):
             assert plain(third[1][name].rows) == plain(second[0][name].rows)
         assert len(list((tmp_path / "rows").iterdir())) == 4
 
-    def test_what_the_numbers_depend_on_is_run_again(self, data: ClassDataset, tmp_path: Path, ran: Any) -> None:
-        store, lists = RowStore(tmp_path), self.lists(data, 1)
+    def test_what_the_numbers_depend_on_is_run_again(self, data: ClassDataset, tmp_path: Path) -> None:
+        store, lists = Rows(tmp_path), self.lists(data, 1)
         evaluate_models([name_model("gel", tiny_model("gel"))], data, lists, store=store)
         evaluate_models([name_model("another name", tiny_model("gel"))], data, lists, store=store)
-        assert len(ran) == 1
+        assert len(store.ran) == 1
         evaluate_models([name_model("gel", tiny_model("gel", seed=1))], data, lists, store=store)
         evaluate_models([name_model("gel", tiny_model("gel", energy_weight=0.2))], data, lists, store=store)
         evaluate_models([scored("gel", tiny_model("gel"), "E_c")], data, lists, store=store)
         evaluate_models([name_model("gel", tiny_model("gel"))], data, lists, store=store, support_views=2)
         evaluate_models([name_model("gel", tiny_model("gel"))], data, self.lists(data, 1, seed=5), store=store)
-        assert len(ran) == 6
+        assert len(store.ran) == 6
 
-    def test_a_damaged_file_is_run_again(self, data: ClassDataset, tmp_path: Path, ran: Any) -> None:
-        each, lists = name_model("proto", tiny_model()), self.lists(data, 1)
-        whole = evaluate_models([each], data, lists, store=RowStore(tmp_path / "rows"))
+    def test_a_damaged_file_is_run_again(self, data: ClassDataset, tmp_path: Path) -> None:
+        each, lists, store = name_model("proto", tiny_model()), self.lists(data, 1), Rows(tmp_path / "rows")
+        whole = evaluate_models([each], data, lists, store=store)
         (file,) = (tmp_path / "rows").iterdir()
         text = file.read_text()
         for damaged in ("", text[: len(text) // 2], "[1]", json.dumps(json.loads(text) | {"tasks": "others"})):
             file.write_text(damaged)
-            again = evaluate_models([each], data, lists, store=RowStore(tmp_path / "rows"))
+            again = evaluate_models([each], data, lists, store=store)
             assert plain(again[0]["proto"].rows) == plain(whole[0]["proto"].rows)
             assert file.read_text() == text
-        assert len(ran) == 5
+        assert len(store.ran) == 5
 
     def test_rows_of_a_process_that_loaded_less_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
         importlib.import_module("glocal.recognizer.recognizer")
@@ -283,7 +248,7 @@ class TestKeptRows:
         assert code_hash(name_model("proto", tiny_model())) == with_recognizer
 
     def test_an_edited_formula_is_run_again_and_another_ones_is_not(
-        self, data: ClassDataset, tmp_path: Path, ran: Any, monkeypatch: pytest.MonkeyPatch
+        self, data: ClassDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A package of somebody else's: method and backbone take their formula from a second file."""
         package = tmp_path / "edited_package"
@@ -304,7 +269,6 @@ class TestKeptRows:
             "class Sharper(Conv4):\n    def forward(self, x):\n        return sharpen(super().forward(x))\n"
         )
         monkeypatch.syspath_prepend(str(tmp_path))
-        monkeypatch.setattr(sys, "dont_write_bytecode", True)
         importlib.invalidate_caches()
 
         def model() -> NamedModel:
@@ -315,15 +279,15 @@ class TestKeptRows:
             backbone = importlib.import_module("edited_package.backbone").Sharper(width=4, image_size=16)
             return name_model("sharp", TrainedModel(backbone, head(backbone.channels, open_score="entropy")))
 
-        store, lists, built_in = RowStore(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
+        store, lists, built_in = Rows(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
         before = code_hash(built_in)
         first = evaluate_models([model(), built_in], data, lists, store=store)
         (package / "unrelated.py").write_text("X = 2\n")
         evaluate_models([model(), built_in], data, lists, store=store)
-        assert ran == ["sharp", "proto"]
+        assert store.ran == ["sharp", "proto"]
         (package / "formula.py").write_text("def sharpen(x):\n    return -5 * x\n")
         second = evaluate_models([model(), built_in], data, lists, store=store)
-        assert ran == ["sharp", "proto", "sharp"]
+        assert store.ran == ["sharp", "proto", "sharp"]
         assert plain(second[0]["sharp"].rows) != plain(first[0]["sharp"].rows)
         assert code_hash(built_in) == before != code_hash(model())
         maps = [build_banks(model().model.backbone, data, [lists[0]])[0] for _ in range(2)]

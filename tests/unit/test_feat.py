@@ -61,15 +61,6 @@ def test_attention_starts_as_published():
     }  # fmt: skip
 
 
-def test_dropout_acts_in_training_alone():
-    layer, x = SetAttention(DIM), sets(4, DIM).float()
-    assert not torch.equal(layer.train()(x), layer(x))
-    layer.eval()
-    assert torch.equal(layer(x), layer(x))
-    silent = SetAttention(DIM, dropout=0, attention_dropout=0).train()
-    assert torch.equal(silent(x), silent(x))
-
-
 def test_adapter_begins_as_nothing():
     x = torch.randn(3, 5)
     assert torch.equal(ResidualLinear(5)(x), x)

@@ -61,7 +61,7 @@ def test_a_graph_cannot_read_other_files(tmp_path: Path, monkeypatch: pytest.Mon
             made({"x": np.ones((1, 2), np.float32)}, ["y"])
 
 
-def test_devices_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_are_named() -> None:
     with pytest.raises(RecipeError, match="device must be one of auto, cpu, cuda, got 'tpu'"):
         Graph(ADD, "m.onnx", device="tpu")
 

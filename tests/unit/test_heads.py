@@ -7,9 +7,8 @@ import pytest
 
 from glocal.common.errors import RecipeError
 from glocal.recognizer.features import UNKNOWN, Features, join, unit
-from glocal.recognizer.heads import ridge
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import Ridge
+from glocal.recognizer.heads.ridge import MOST, PAIRS, Ridge
 
 LABEL = np.array([0, 0, 1, 1, 1, 2])
 
@@ -84,39 +83,36 @@ def test_a_known_unknown_is_more_unknown_once_it_was_shown() -> None:
     assert after.logits.shape == (3, 3)
 
 
-def test_many_photos_are_judged_by_prototypes_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ridge, "MOST", 5)
-    support, query, head = photos(6), photos(4, 1), Ridge()
-    state = head.enroll(support, LABEL)
+def test_many_photos_are_judged_by_prototypes_alone() -> None:
+    support, query, head = photos(MOST + 1), photos(4, 1), Ridge()
+    label = np.resize(LABEL, MOST + 1)
+    state = head.enroll(support, label)
     assert not len(state.alpha), "no table of photos and classes"
     scores = head.compare(state, query)
     np.testing.assert_allclose(scores.logits * head.temperature, query.vec @ state.proto.T, rtol=1e-6)
-    with_unknown = head.enroll(join([support, query]), np.concatenate([LABEL, np.full(4, UNKNOWN)]))
+    with_unknown = head.enroll(join([support, query]), np.concatenate([label, np.full(4, UNKNOWN)]))
     np.testing.assert_allclose(head.compare(with_unknown, query).logits, scores.logits)
 
 
 @pytest.mark.parametrize("head", [Ridge(), Prototypes()], ids=["ridge", "prototypes"])
-@pytest.mark.parametrize("most", [600, 3])
-def test_trials_answer_as_enrolling_their_rows_does(
-    head: Ridge | Prototypes, most: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(ridge, "MOST", most)
-    support, query = photos(6), photos(4, 1)
+@pytest.mark.parametrize("n", [6, MOST + 3])
+def test_trials_answer_as_enrolling_their_rows_does(head: Ridge | Prototypes, n: int) -> None:
+    support, query, label = photos(n), photos(4, 1), np.resize(LABEL, n)
     for asked in (support, query):
         tried = head.trials(support, asked)
-        for kept in ([0, 2, 3, 4, 5], [1, 2, 4, 5]):
-            rows, some = np.array(kept), np.array([3, 0])
-            found = tried(rows, LABEL[rows])(some)
-            expected = head.compare(head.enroll(support.rows(rows), LABEL[rows]), asked.rows(some))
+        for left_out in ([1], [0, 3]):
+            rows, some = np.delete(np.arange(n), left_out), np.array([3, 0])
+            found = tried(rows, label[rows])(some)
+            expected = head.compare(head.enroll(support.rows(rows), label[rows]), asked.rows(some))
             np.testing.assert_allclose(found.logits, expected.logits, rtol=1e-5)
             np.testing.assert_allclose(found.open_score, expected.open_score, rtol=1e-5)
 
 
-def test_turns_give_what_one_product_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    some, others = (np.random.default_rng(i).random((n, 4, 3), dtype=np.float32) for i, n in enumerate((7, 5)))
-    whole = Ridge().match((some,), (others,), (7, 5))
-    monkeypatch.setattr(ridge, "PAIRS", 40)
-    np.testing.assert_allclose(Ridge().match((some,), (others,), (7, 5)), whole, rtol=1e-6)
+def test_turns_give_what_one_product_gives() -> None:
+    some, others = (np.random.default_rng(i).random((n, 100, 3), dtype=np.float32) for i, n in enumerate((50, 40)))
+    assert PAIRS < 50 * 40 * 100 * 100
+    alone = [Ridge().match((some[i : i + 1],), (others,), (1, 40))[0] for i in range(50)]
+    np.testing.assert_allclose(Ridge().match((some,), (others,), (50, 40)), alone, rtol=1e-6)
 
 
 def test_the_length_of_a_prototype_takes_away_what_its_number_of_photos_adds() -> None:

@@ -39,24 +39,12 @@ class Bomb:
 BAD = {
     "missing": ({"params": changed(slf_attn__fc__bias=None)}, r"lacks slf_attn\.fc\.bias;"),
     "missing-conv": ({"params": changed(encoder__layer3__0__conv1__weight=None)}, r"lacks encoder\.layer3\.0\.conv1"),
-    "missing-statistics": (
-        {"params": changed(encoder__layer1__0__bn2__running_var=None)},
-        r"lacks encoder\.layer1\.0\.bn2\.running_var;",
-    ),
     "extra": ({"params": changed(slf_attn__w_os__weight=torch.ones(2))}, r"has slf_attn\.w_os\.weight, which has no"),
-    "second-block": ({"params": changed(encoder__layer1__1__conv1__weight=torch.ones(2))}, r"has encoder\.layer1\.1"),
-    "att-in-feat": ({"params": changed(metric__temp=torch.ones(()))}, r"has metric\.temp, which has no place"),
     "shape": (
         {"params": changed(slf_attn__fc__weight=torch.ones(DIM, DIM + 1))},
         r"slf_attn\.fc\.weight must be \(12, 12\), got \(12, 13\)",
     ),
-    "conv-shape": (
-        {"params": changed(encoder__layer2__0__conv2__weight=torch.ones(6, 6, 1, 1))},
-        r"layer2\.0\.conv2\.weight must be \(6, 6, 3, 3\), got \(6, 6, 1, 1\)",
-    ),
-    "flat-conv": ({"params": changed(encoder__layer1__0__conv1__weight=torch.ones(3))}, r"must be \(out, in, 3, 3\)"),
     "base-shape": ({"params": changed(fc__bias=torch.ones(63))}, r"fc\.bias must be \(64,\), got \(63,\)"),
-    "base-half": ({"params": changed(fc__weight=None)}, r"has fc\.bias, which has no place here"),
     "twice": ({"params": changed(module__fc__bias=torch.ones(64))}, r"fc\.bias twice"),
     "not-a-tensor": ({"params": changed(fc__bias=[1.0])}, r"entry 'fc\.bias' is a list"),
     "two-containers": ({"params": changed(), "state_dict": changed()}, "in params and state_dict"),

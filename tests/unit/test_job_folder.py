@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from glocal.bulk import job as jobs
 from glocal.bulk.job import Job, JobFolder, part_rows
 from glocal.bulk.rows import ANSWERS, error_rows
 from glocal.bulk.store import Store
@@ -54,13 +53,8 @@ def test_parts_counts_and_resuming(tmp_path: Path, where: str) -> None:
     assert table.column("uri").to_pylist() == uris[:90], "readers of Parquet see the parts alone"
 
 
-def test_long_lists_are_cut_into_whole_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_lists_are_cut_into_whole_batches() -> None:
     assert [part_rows(n) for n in (0, 1, 1000, 1025, 5000, 10**6)] == [32, 32, 32, 64, 160, 1024]
-    monkeypatch.setattr(jobs, "PART", 64)
-    monkeypatch.setattr(jobs, "PARTS", 2)
-    folder = begun(str(tmp_path / "out"), [f"{i}" for i in range(1000)] + ["7", "999"])
-    sizes = [len(uris) for _, uris in folder.photos(range(folder.parts()))]
-    assert sizes == [64] * 15 + [40]
 
 
 def test_jobs_are_not_mixed(tmp_path: Path) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from glocal.recognizer.calibration import leave_one_out as module
 from glocal.recognizer.calibration.leave_one_out import (
+    AT_ONCE,
+    FEW_PAIRS,
     Trials,
     leave_one_out,
     left_out_scores,
@@ -19,10 +22,9 @@ from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.decision import Promise
 from glocal.recognizer.enrolled import carried_over
 from glocal.recognizer.features import Features, Labels, unit
-from glocal.recognizer.heads import ridge
 from glocal.recognizer.heads.head import Head
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import Ridge
+from glocal.recognizer.heads.ridge import MOST, Ridge
 from photos import recognizer, some
 
 PROTONET = Prototypes()
@@ -45,15 +47,15 @@ def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> 
         assert each.score == pytest.approx(each.parts["E_c"] + each.parts["E_f"])
 
 
-def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    (views, label), head = task(), Ridge()
-    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there() -> None:
+    head, views, label, _ = ridge_task([3] * 100, 0)
+    assert len(label) * 100 > FEW_PAIRS
     found = {each.photo: each for each in left_out_scores(Trials(head, views, label), changed={2})}
-    assert found.keys() == {4, 5}
+    assert found.keys() == {2, 102, 202}
     for photo, each in found.items():
-        kept = np.arange(6) != photo
+        kept = np.arange(300) != photo
         out = head.compare(head.enroll(views.rows(kept), label[kept]), views.rows([photo]))
-        assert (each.label, each.shots) == (2, 1)
+        assert (each.label, each.shots) == (2, 2)
         assert abs(each.score - out.open_score.item()) < 1e-4
         assert each.nearest == out.logits.argmax().item()
 
@@ -180,33 +182,38 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
         assert ours.levels == pytest.approx(theirs.levels, abs=1e-6)
 
 
-def test_patches_of_a_pair_of_photos_are_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_patches_of_a_pair_of_photos_are_matched_once() -> None:
     pairs = []
-    match = Ridge.match
-    monkeypatch.setattr(Ridge, "match", lambda *given: pairs.append(given[3][0] * given[3][1]) or match(*given))
-    head, views, label, aside = ridge_task([4, 4, 4], 3)
-    measure(head, views, label, aside=aside)
+
+    class Counting(Ridge):
+        def match(self, a: Any, b: Any, shape: tuple[int, int]) -> Any:
+            pairs.append(shape[0] * shape[1])
+            return super().match(a, b, shape)
+
+    _, views, label, aside = ridge_task([4, 4, 4], 3)
+    measure(Counting(), views, label, aside=aside)
     assert pairs == [15 * 15]
 
 
-def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding(monkeypatch: pytest.MonkeyPatch) -> None:
-    head, views, label, _ = ridge_task([4, 4, 4], 0)
-    monkeypatch.setattr(ridge, "MOST", 11)  # a round leaves nine of the twelve
+def test_photos_are_left_out_of_a_support_that_keeps_its_way_of_deciding() -> None:
+    head, views, label, _ = ridge_task([6] * 101, 0)
+    assert len(label) - 101 < MOST < len(label), "a round leaves fewer than the kernel takes"
     found = measure(head, views, label)
     for each in (*found.left_out, *found.strange):
         assert each.parts["E_f"] == 0, "prototypes decide alone, as they do for the whole support"
-    monkeypatch.setattr(module, "FEW_PAIRS", 0)
+    assert len(label) * 101 > FEW_PAIRS
     [*_, last] = measure(head, views, label, changed={2}).left_out
     assert last.parts["E_f"] == 0
 
 
-def test_many_photos_are_asked_about_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    (views, label), head = task(), Ridge()
-    whole = leave_one_out(Trials(head, views, label))
-    monkeypatch.setattr(module, "AT_ONCE", 1)
-    turns = leave_one_out(Trials(head, views, label))
-    assert [(each.photo, each.nearest) for each in turns] == [(each.photo, each.nearest) for each in whole]
-    assert [each.score for each in turns] == pytest.approx([each.score for each in whole], abs=1e-5)
+def test_many_photos_are_asked_about_in_turns() -> None:
+    n = AT_ONCE + 10
+    vec = unit(np.random.default_rng(0).standard_normal((2 * n, 5)))
+    found = leave_one_out(Trials(PROTONET, Features(vec), np.arange(2 * n) % n))
+    assert sorted(each.photo for each in found) == list(range(2 * n))
+    for each in found:
+        others = vec[n:] if each.photo < n else vec[:n]  # one photo of each class is left
+        assert each.score == pytest.approx(-float((others @ vec[each.photo]).max()) / 0.1, abs=1e-4)
 
 
 def cosine(a: np.ndarray, b: np.ndarray) -> float:

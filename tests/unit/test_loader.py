@@ -10,11 +10,13 @@ import pytest
 import torch
 from PIL import Image
 
+from banks import dataset
 from glocal.recognizer.photos.images import fit
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import ImageLoader, encode
 from glocal.research.types import Preprocess, normalize
 from refusal import refused
+from waiting import wait_for
 
 PREPARE = Preprocess(16, 18)
 
@@ -71,25 +73,12 @@ def test_an_image_that_went_bad_is_named(folder: Path, workers: int) -> None:
     assert loader(np.array([4, 6])).shape == (2, 3, 16, 16)
 
 
-def test_the_next_batch_is_decoded_while_the_caller_works(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    data = ClassDataset.from_folder(folder)
-    loader = ImageLoader(data, PREPARE)
-    read: list[int] = []
-    both = threading.Event()
-    original = loader._one
-
-    def one(i: int) -> np.ndarray:
-        image = original(i)
-        read.append(i)
-        if {4, 5} <= set(read):
-            both.set()
-        return image
-
-    monkeypatch.setattr(loader, "_one", one)
-    batches = loader.batches(np.arange(12), 4)
+def test_the_next_batch_is_decoded_while_the_caller_works() -> None:
+    data = dataset()
+    batches = ImageLoader(data, PREPARE).batches(np.arange(12), 4)
     next(batches)
-    assert both.wait(timeout=30)  # nobody asked for the second batch yet
-    assert max(read) < 8  # and not the whole data set runs ahead
+    wait_for(lambda: {4, 5} <= set(data.read))  # nobody asked for the second batch yet
+    assert max(data.read) < 8  # and not the whole data set runs ahead
     batches.close()
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("ThreadPoolExecutor")]
 
@@ -116,10 +105,3 @@ def test_large_pictures_are_encoded_a_few_at_a_time(folder: Path, size: int, at_
     alone = ImageLoader(data, encoder.preprocess)(wanted)
     expected = normalize(alone, encoder.preprocess).mean(dim=(2, 3), keepdim=True)
     torch.testing.assert_close(torch.cat([maps for _, maps in found]), expected)
-
-
-def test_one_picture_is_always_encoded(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glocal.research.data.loader.AT_ONCE", 1)
-    encoder = Counting(16)
-    assert len(list(encode(encoder, ClassDataset.from_folder(folder), np.arange(3)))) == 3
-    assert encoder.got == [1, 1, 1]

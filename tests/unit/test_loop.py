@@ -15,13 +15,12 @@ from torch import Tensor
 from glocal.common.errors import GlocalError
 from glocal.research.data import registry
 from glocal.research.data.loader import views
-from glocal.research.engine import evaluate, loop, pretrain, train
+from glocal.research.engine import loop, pretrain, train
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
-from glocal.research.engine.distributed import StepLosses, World
-from glocal.research.engine.loop import TrainingStopped, step_seed
+from glocal.research.engine.loop import TrainingStopped, run_stage, step_seed
 from glocal.research.engine.pretrain import PretrainStage
 from glocal.research.engine.recipe import Recipe, parse_recipe
-from glocal.research.engine.run_folder import METRICS, Log
+from glocal.research.engine.run_folder import METRICS, Callbacks, Log
 from glocal.research.engine.train import TrainStage
 from refusal import refused
 from tiny_runs import fields, make_dataset
@@ -62,20 +61,8 @@ def snapshot(folder: Path) -> dict[str, bytes]:
 
 class TestSplits:
     @pytest.mark.parametrize("kind", ["pretrain", "frozen", "fine-tuned"])
-    def test_training_opens_train_and_val_and_never_test(
-        self, dataset: Path, pretrained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-    ) -> None:
-        opened: dict[str, list[str]] = {}
-
-        def spy(module: Any) -> Any:
-            def open_dataset(name: str, split: str, **how: Any) -> Any:
-                opened.setdefault(module.__name__.rpartition(".")[2], []).append(split)
-                return registry.open_dataset(name, split, **how)
-
-            return open_dataset
-
-        for module in (pretrain, train, loop, evaluate):
-            monkeypatch.setattr(module, "open_dataset", spy(module))
+    def test_training_opens_train_and_val_and_never_test(self, pretrained: Path, tmp_path: Path, kind: str) -> None:
+        dataset = make_dataset(tmp_path / "data", splits={"train": 5, "val": 4})  # there is no test to open
         if kind == "pretrain":
             recipe = recipe_of(dataset, pretrain={"epochs": 1})
         elif kind == "frozen":
@@ -83,8 +70,7 @@ class TestSplits:
         else:
             recipe = recipe_of(dataset, "train", train={"tasks": 2})
         run(recipe, tmp_path / "run")
-        stage = "pretrain" if kind == "pretrain" else "train"
-        assert opened == {stage: ["train"], "loop": ["val"]}
+        assert read_checkpoint(tmp_path / "run" / BEST)[1]["validation"]
 
     def test_held_out_pictures_are_apart_and_a_part_too_small_is_refused(self, dataset: Path) -> None:
         data = registry.open_dataset(dataset, "train")
@@ -163,47 +149,40 @@ def test_the_log_drops_steps_to_come_and_half_a_line(tmp_path: Path) -> None:
     assert path.read_text() == ""
 
 
-@pytest.mark.parametrize(("choose", "step"), [("auroc", 8), ("acc", 12)])
-def test_best_is_the_highest_validation_and_the_earliest_of_equals(
-    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, choose: str, step: int
-) -> None:
-    validations = {"auroc": (0.5, 0.8, 0.8, 0.3), "acc": (0.6, 0.4, 0.7, 0.2)}  # at steps 4, 8, 12 and the last, 15
-    coming = [dict(zip(validations, values, strict=True)) for values in zip(*validations.values(), strict=True)]
-    script = iter(coming)
-    monkeypatch.setattr(loop.Validator, "__call__", lambda self, model: next(script))
-    run(recipe_of(dataset, validation={"choose": choose}), tmp_path / "run")
-    assert next(script, None) is None, "validated at every fourth step and at the end"
+@pytest.mark.parametrize("choose", ["auroc", "acc"])
+def test_best_is_the_highest_validation_and_the_earliest_of_equals(dataset: Path, tmp_path: Path, choose: str) -> None:
+    few = {"choose": choose, "every": 1, "tasks": 1, "query": 1}  # few answers: many of them are equally good
+    run(recipe_of(dataset, validation=few), tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / METRICS).read_text().splitlines()]
+    found = [line[f"val_{choose}"] for line in lines if f"val_{choose}" in line]
+    assert len(found) == 15 > len(set(found))
     record, last = (read_checkpoint(tmp_path / "run" / name)[1] for name in (BEST, LAST))
-    assert (record["step"], record["validation"]) == (step, coming[step // 4 - 1])
-    assert (last["step"], last["best"]) == (15, max(validations[choose]))
+    assert (record["step"], record["validation"][choose]) == (1 + found.index(max(found)), max(found))
+    assert (last["step"], last["best"]) == (15, max(found))
 
 
 class TestNotFinite:
-    @pytest.fixture
-    def nan_at(self, monkeypatch: pytest.MonkeyPatch) -> Any:
-        def spoil(step: int, *, gradient: bool = False) -> None:
-            losses = PretrainStage.losses
-
-            def spoilt(self: PretrainStage, at: int, part: int = 0) -> dict[str, Tensor]:
-                terms = losses(self, at, part)
+    @staticmethod
+    def nan_at(step: int, *, gradient: bool = False) -> type[PretrainStage]:
+        class Spoilt(PretrainStage):
+            def losses(self, at: int, part: int = 0) -> dict[str, Tensor]:
+                terms = super().losses(at, part)
                 if at == step:  # sqrt at 0 has a value and no slope
                     factor = (terms["base"] * 0).sqrt() if gradient else torch.tensor(float("nan"))
                     terms["base"] = terms["base"] + factor
                 return terms
 
-            monkeypatch.setattr(PretrainStage, "losses", spoilt)
-
-        return spoil
+        return Spoilt
 
     @pytest.mark.parametrize("gradient", [False, True])
     def test_training_stops_and_the_last_good_state_stays(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nan_at: Any, gradient: bool
+        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gradient: bool
     ) -> None:
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         recipe, folder = recipe_of(dataset), tmp_path / "run"
-        nan_at(7, gradient=gradient)
+        stage = self.nan_at(7, gradient=gradient)
         with pytest.raises(TrainingStopped) as caught:
-            run(recipe, folder)
+            run_stage(stage, recipe, folder)
         said = str(caught.value)
         assert ("the gradient" if gradient else "the loss (base = nan)") in said
         assert "not finite at step 7 of seed 0" in said
@@ -214,13 +193,12 @@ class TestNotFinite:
         assert read_checkpoint(folder / BEST)[1]["step"] == 4
         kept = snapshot(folder)
         with pytest.raises(TrainingStopped, match="step 7"):
-            run(recipe, folder, resume=True)
+            run_stage(stage, recipe, folder, resume=True)
         assert snapshot(folder) == kept, "running into it again touches nothing"
 
-    def test_even_at_the_first_step_there_is_something_to_resume(self, dataset: Path, tmp_path: Path, nan_at: Any):
-        nan_at(0)
+    def test_even_at_the_first_step_there_is_something_to_resume(self, dataset: Path, tmp_path: Path):
         with pytest.raises(TrainingStopped, match="step 0"):
-            run(recipe_of(dataset), tmp_path / "run")
+            run_stage(self.nan_at(0), recipe_of(dataset), tmp_path / "run")
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 0
 
     def test_meta_training_names_the_tasks(self, dataset: Path, tmp_path: Path) -> None:
@@ -236,7 +214,6 @@ class TestKilledBetween:
     def test_best_is_right_afterwards(self, dataset: Path, tmp_path: Path, monkeypatch, at: int, average: float):
         recipe = recipe_of(dataset, optimizer={"average": average})
         monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
-        monkeypatch.setattr(loop, "LOG_EVERY", 1)
         run(recipe, tmp_path / "whole")
         write = loop.write_checkpoint
 
@@ -245,13 +222,24 @@ class TestKilledBetween:
                 raise KeyboardInterrupt
             write(path, tensors, record, **how)
 
-        monkeypatch.setattr(loop, "write_checkpoint", killed)
-        with pytest.raises(KeyboardInterrupt):
-            run(recipe, tmp_path / "run")
+        with monkeypatch.context() as patch:
+            patch.setattr(loop, "write_checkpoint", killed)
+            with pytest.raises(KeyboardInterrupt):
+                run(recipe, tmp_path / "run")
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == at - 1
-        monkeypatch.setattr(loop, "write_checkpoint", write)
         run(recipe, tmp_path / "run", resume=True)
         assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
+
+
+class Heard(Callbacks):
+    """The losses of all steps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.losses: list[float] = []
+
+    def step(self, step: int, steps: int, terms: Any) -> None:
+        self.losses.append(terms["base"])
 
 
 class TestStages:
@@ -274,24 +262,6 @@ class TestStages:
         recipe = recipe_of(dataset, "train", backbone={"width": 8}, method=method | {"centre": centre})
         with refused("early-channels", "the 0 channels", "got 1"):
             run(recipe, tmp_path / "run")
-
-    def test_every_picture_of_a_batch_counts_as_much_on_however_many_processes(self, dataset: Path, monkeypatch):
-        made = fields(dataset, "pretrain", backbone=None, pretrain={"batch_size": 8})
-        made["backbone"] = {"name": "pixels", "image_size": 16}  # nothing in it depends on the rest of a batch
-
-        def losses(size: int, **settings: int) -> list[float]:
-            found = []
-            for rank in range(size):
-                monkeypatch.setattr(pretrain, "world", lambda rank=rank: World(rank, size))
-                recipe = parse_recipe(made | {"pretrain": made["pretrain"] | settings})
-                found.append(PretrainStage(recipe, torch.device("cpu")).losses(3)["base"].item())
-            return found
-
-        (alone,) = losses(1)
-        shares = losses(3)  # of 3, 3 and 2 pictures
-        assert np.mean(shares) == pytest.approx(alone, rel=1e-6)
-        with refused("empty-share", "3 processes", "batch_size = 2"):
-            losses(3, batch_size=2)
 
     def test_no_tasks_put_the_method_on_the_backbone_as_it_is(self, dataset: Path, pretrained: Path, tmp_path: Path):
         recipe = frozen(dataset, pretrained, method="protonet", tasks=0)
@@ -324,21 +294,22 @@ class TestStages:
         assert not torch.equal(weights["start"], weights["moved"])
 
     @pytest.mark.parametrize("rotate", ["none", "four"])
-    def test_pretraining_learns(self, dataset: Path, rotate: str) -> None:
+    def test_pretraining_learns(self, dataset: Path, tmp_path: Path, rotate: str) -> None:
         """Also with four rotations, each of which keeps the label of its picture."""
-        changed = {"augment": {"rotate": rotate}, "pretrain": {"batch_size": 20}, "optimizer": {"lr": 0.02}}
-        recipe = recipe_of(dataset, backbone={"width": 16}, **changed)
-        stage = PretrainStage(recipe, torch.device("cpu"))
-        optimizer, _ = loop._optimizer(stage, recipe)
-        forward = StepLosses(stage)
-        losses = [loop._step(forward, recipe, optimizer, step, Path())["base"] for step in range(40)]
-        assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+        changed = {
+            "augment": {"rotate": rotate},
+            "pretrain": {"batch_size": 20, "epochs": 20},
+            "optimizer": {"lr": 0.02},
+        }
+        recipe = recipe_of(dataset, backbone={"width": 16}, validation={"every": 1000}, **changed)
+        run(recipe, tmp_path / "run", callback=(heard := Heard()))
+        assert np.mean(heard.losses[-5:]) < 0.5 * np.mean(heard.losses[:5])
 
     def test_momentum_may_be_zero(self, dataset: Path, tmp_path: Path) -> None:
         run(recipe_of(dataset, pretrain={"epochs": 1}, optimizer={"momentum": 0.0}), tmp_path / "run")
         assert not [name for name in read_checkpoint(tmp_path / "run" / LAST)[0] if name.startswith("momentum")]
 
-    def test_settings_that_cannot_be_kept_are_refused(self, dataset: Path, pretrained: Path, monkeypatch):
+    def test_settings_that_cannot_be_kept_are_refused(self, dataset: Path, pretrained: Path):
         device = torch.device("cpu")
         flipped = recipe_of(dataset, augment={"flip": True}).augment
         augmented = frozen(dataset, pretrained).model_copy(update={"augment": flipped})
@@ -350,9 +321,6 @@ class TestStages:
             TrainStage(recipe_of(dataset, "train", init=str(pretrained), backbone={"width": 8}), device)
         with refused("recipe", "at most 10"):
             views(11, 32)
-        monkeypatch.setattr(train, "world", lambda: World(0, 2))
-        with refused("unequal-tasks", "processes, 2", "got 3"):
-            TrainStage(recipe_of(dataset, "train", train={"tasks_per_step": 3}), torch.device("cpu"))
 
     def test_every_step_has_its_own_seed(self) -> None:
         seeds = {step_seed(seed, step, salt) for seed in range(3) for step in range(50) for salt in range(3)}

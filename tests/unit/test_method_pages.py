@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from glocal.common.errors import DataError
 from glocal.research.methods import METHODS
-from glocal.research.methods.base import MethodCard
-from glocal.research.methods.protonet import ProtoNet
 from glocal.research.report.published import published
-from method_pages import COMMAND, explain, main, pages, with_methods
+from method_pages import COMMAND, main, pages, with_methods
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,12 +51,6 @@ class TestCards:
         assert (named and named.groups()) == (card.paper and (card.paper.authors, str(card.paper.year)))
         assert bool(card.reconstruction) == ("reconstruction**" in docstring)
 
-    def test_a_method_without_one_is_called_by_its_class(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(ProtoNet, "card", MethodCard())
-        made = pages()
-        assert made["protonet.md"].startswith("# ProtoNet\n")
-        assert "| Paper | none, ours |" in made["protonet.md"]
-
 
 class TestPage:
     def test_published_numbers(self, bare: dict[str, str]) -> None:
@@ -85,9 +76,3 @@ class TestPage:
         assert formulas
         assert [formula for formula in formulas if not any(formula in text for text in texts)] == []
         assert not re.search(r":math:|\.\. math|``|>>>", page)
-
-
-@pytest.mark.parametrize("text", ["No colon here.", "Doe et al. 2020, Thing: idea.\n\nAnd nothing about the paper."])
-def test_a_docstring_of_another_kind(text: str) -> None:
-    with pytest.raises(DataError, match="must begin with 'Author et al"):
-        explain(text)

@@ -39,11 +39,11 @@ def step_of(stage: PretrainStage) -> tuple[dict[str, float], list[torch.Tensor],
     """Terms, gradients and pictures per pass of one step, batch norm in evaluation mode and nothing dropped."""
     seen: list[int] = []
     stage.model.backbone.register_forward_hook(lambda module, images, maps: seen.append(len(images[0])))
-    forward = StepLosses(stage)
-    forward.train = lambda mode=True: forward  # type: ignore[method-assign]
-    forward.parts.eval()
-    optimizer, _ = loop._optimizer(stage, stage.recipe)
-    terms = loop._step(forward, stage.recipe, optimizer, 2, Path(), parts=stage.parts)
+    forward, terms = StepLosses(stage).eval(), dict[str, float]()
+    for part in range(stage.parts):
+        for name, term in forward(2, part).items():
+            term.backward()
+            terms[name] = terms.get(name, 0.0) + term.item()
     return terms, [p.grad.clone() for p in forward.parameters() if p.grad is not None], seen
 
 

@@ -31,15 +31,6 @@ def test_every_method_and_every_setting_that_is_ours_is_there() -> None:
     assert [name for name in METHODS if f"`{name}`" not in PAGE] == []
 
 
-def test_what_a_reader_of_the_authors_program_would_trip_over_is_there() -> None:
-    (third,) = [line for line in PAGE.splitlines() if line.startswith("| a third loss ")]
-    assert "`--open_loss`" in third
-    assert "turns it off" in third
-    (k,) = [line for line in PAGE.splitlines() if line.startswith("| k in eq. 9 ")]
-    assert "1 by default" in k
-    assert "https://github.com/00why00/Glocal/issues/" in k
-
-
 def test_the_tests_that_hold_the_eleven_points_exist() -> None:
     rows = [line for line in PAGE.splitlines() if re.match(r"\| \d+\. ", line)]
     assert [int(row[2 : row.index(".")]) for row in rows] == list(range(1, 12))

@@ -9,7 +9,6 @@ from glocal.research.engine.checkpoint import read_checkpoint
 from glocal.research.engine.recipe import load_recipe, parse_recipe
 from glocal.research.engine.records import WEIGHTS
 from glocal.research.methods import build_method
-from glocal.research.methods.blocks import ScaleCalibration, SetAttention
 from glocal.research.methods.frozen_gel import ChannelGains
 from glocal.research.ops.similarity import class_mean, cosine, pixel_similarity, pool
 from glocal.research.types import BaseClasses, to_one_hot
@@ -72,11 +71,3 @@ def test_channel_gains_bring_channels_to_one_size() -> None:
     rows = torch.tensor([[1.0, 2.0, 4.0]])
     method.set_base(BaseClasses(("a",), rows, rows, rows[0]))
     torch.testing.assert_close(method.gains.log_gain, gains.log_gain)  # type: ignore[union-attr]
-
-
-def test_widths_shrink_the_head() -> None:
-    attend = SetAttention(12, width=3, gentle=True).eval()
-    assert [tuple(p.shape) for p in attend.parameters()] == [(3, 12)] * 3 + [(12, 3), (12,)]
-    x = torch.randn(4, 12)
-    assert torch.equal(attend(x), x)
-    assert ScaleCalibration(12, 5)(torch.randn(2, 12, 3, 3)).shape == (2, 5, 3, 3)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import resource
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
+from faults import disk_of
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.prepare import prepare, work_folder
 from glocal.research.data.prepared import is_prepared, open_prepared, read_index
@@ -248,9 +248,5 @@ def test_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
     source = folders(tmp_path / "in")
     for i in range(60):
         write_file(source / "val" / "d" / f"large{i}.png", png(pictures(1, seed=i, height=128, width=128)[0]))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 21, hard))  # bytes per file: a real refusal by the system
-    try:
+    with disk_of(1 << 21):
         none_left(tmp_path, source, "data set 'toy' cannot be prepared in ", "(File too large); free some space")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

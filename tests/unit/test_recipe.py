@@ -30,47 +30,32 @@ def refusal(**sections: Any) -> str:
     [
         ({"sede": 1}, "sede: unknown 'sede', did you mean 'seed'?"),
         ({"optimizer": {"momentun": 0.9}}, "optimizer.momentun: unknown 'momentun', did you mean 'momentum'?"),
-        ({"validation": {"evry": 3}}, "validation.evry: unknown 'evry', did you mean 'every'?"),
         (
             {"backbone": {"name": "conv4", "widht": 3}},
             "backbone.widht of conv4: unknown 'widht', did you mean 'width'?",
         ),
-        (
-            {"method": {"name": "gel", "topk": 3}},
-            "method.topk of gel: unknown 'topk', did you mean 'top_k'?",
-        ),
         ({"method": {"name": "gel", "center": True}}, "method.center of gel: unknown 'center', did you mean 'centre'?"),
         ({"method": {"name": "protonets"}}, "method.name: unknown 'protonets', did you mean 'protonet'?"),
-        ({"backbone": {"name": "conv5"}}, "backbone.name: unknown 'conv5', did you mean 'conv4'?"),
         (
             {"method": {"name": "protonet", "dim": 3}},  # the engine's to give
             "method.dim of protonet: unknown 'dim', there is centre, distance, open_score, temperature",
         ),
         # types and ranges
         ({"optimizer": {"lr": "fast"}}, "optimizer.lr should be a valid number, got 'fast'"),
-        ({"optimizer": {"lr": 0}}, "optimizer.lr should be greater than 0, got 0"),
         ({"optimizer": {"lr": float("nan")}}, "optimizer.lr should be a finite number, got nan"),
         ({"optimizer": {"milestones": [0.5, 60]}}, "optimizer.milestones.1 should be less than 1, got 60"),
         ({"train": {"tasks": "100"}}, "train.tasks should be a valid integer, got '100'"),
-        ({"train": {"tasks": 1.5}}, "train.tasks should be a valid integer, got 1.5"),
         ({"augment": {"flip": "yes"}}, "augment.flip should be a valid boolean, got 'yes'"),
         ({"seed": -1}, "seed should be greater than or equal to 0, got -1"),
         ({"stage": "test"}, "stage should be 'pretrain' or 'train', got 'test'"),
         ({"data": {}}, "data.dataset is required and missing"),
         ({"data": "cifar-fs"}, "data must be a section with keys, got 'cifar-fs'"),
-        ({"backbone": "conv4"}, "backbone must be a section with keys, got 'conv4'"),
         ({"backbone": {"name": "conv4", "width": "wide"}}, "backbone.width of conv4 must be int, got 'wide'"),
-        ({"backbone": {"name": "conv4", "width": True}}, "backbone.width of conv4 must be int, got True"),
-        (
-            {"backbone": {"name": "resnet12", "width": [4, "a"]}},
-            "backbone.width of resnet12 must be int | Sequence[int], got [4, 'a']",
-        ),
         (
             {"method": {"name": "gel", "m_known": float("inf")}},
             "method.m_known of gel must be float, got inf",
         ),
         ({"method": {"name": "protonet", "centre": 1}}, "method.centre must be true or false, got 1"),
-        ({"backbone": {"name": "timm"}}, "backbone.model is required for backbone timm and missing"),
         ({"backbone": {"name": "pixels"}}, "backbone.image_size is required for backbone pixels and missing"),
         # our own sentences: pydantic wraps what a validator raises, and its prefix may not show
         ({"backbone": None}, "a recipe needs [backbone], or the run to start from (--init RUN); it has neither"),
@@ -124,7 +109,6 @@ def test_overrides_are_toml_values_or_text(tmp_path: Path) -> None:
     ("override", "part"),
     [
         ("optimizer.lr", "an override is written path=value"),
-        ("=3", "an override is written path=value"),
         ("stage.lr=3", "stage is a value, not a section"),
         ("optimizer.lrr=3", "did you mean 'lr'?"),
         ("method.temperatur=3", "did you mean 'temperature'?"),
@@ -161,14 +145,11 @@ BIG, DEEP = f"0x{'f' * 4_000}", ".".join("a" * 3_000)
     ("text", "words"),
     [
         (f"seed = {BIG}", "seed must be a whole number below 2**63, got one of 16,000 bits"),
-        (f"seed = -{2**63}", "seed must be a whole number below 2**63"),
         (f"[optimizer]\nlr = {BIG}", "optimizer.lr must be a whole number below 2**63"),
         (f"[optimizer]\nmilestones = [0.5, {BIG}]", "optimizer.milestones must be a whole number below 2**63"),
         (f"[method]\nname = 'gel'\ncentre = {BIG}", "method.centre must be a whole number below 2**63"),
         (f"extends = {BIG}", "extends must be a whole number below 2**63"),
         (f"seed.{DEEP} = 1", "seed.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a.a lies more than 16 sections or lists deep"),
-        (f"method.name.{DEEP} = 1", "lies more than 16 sections"),
-        (f"extends.{DEEP} = 1", "lies more than 16 sections"),
         (f'extends = "deep.toml"\nmethod.{DEEP} = 1', "lies more than 16 sections"),
         (f"[optimizer]\nlr = {'[' * 20}{']' * 20}", "lies more than 16 sections"),
         (f"[optimizer]\nlr = '{'x' * 100_000}'", "optimizer.lr should be a valid number, got 'xxx"),

@@ -241,12 +241,6 @@ def test_known_unknowns_can_come_later_and_are_told_from_the_classes(tmp_path: P
     assert [each.open_score for each in back.predict(asked)] == [each.open_score for each in who.predict(asked)]
 
 
-def test_a_change_says_how_the_threshold_moved() -> None:
-    who = recognizer()
-    for change in (lambda: who.add_class("six", some("six", 0, 1)), lambda: who.add_photos("one", some("one", 40, 60))):
-        assert len({finding.kind for finding in change()} & {"threshold moved", "threshold kept"}) == 1
-
-
 @pytest.mark.parametrize(
     ("model", "shots"),
     [

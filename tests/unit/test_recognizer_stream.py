@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import full, noted, read_only
+from faults import disk_of, full, noted, read_only
 from glocal.bulk.results import COLUMNS, ResultFile, plain
 from glocal.common.errors import DataError
 from glocal.recognizer import Prediction, Unreadable
-from glocal.recognizer.batches import AHEAD, BATCH, Embedder
+from glocal.recognizer.batches import AHEAD, BATCH
 from glocal.recognizer.photos.sources import Source, picture_files
 from photos import recognizer, some
 from refusal import refused
@@ -48,19 +48,11 @@ def test_the_input_is_read_only_a_few_batches_ahead() -> None:
     assert decoded <= asked
 
 
-def test_memory_holds_fitted_pictures_and_not_large_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_holds_fitted_pictures_and_not_large_ones() -> None:
     """What waits for its turn is as small as the backbone wants it, whatever came in; batches are fixed stretches."""
-    who, seen = recognizer(), list[list[int]]()
-    batch = Embedder.batch
-
-    def spy(self, pictures):
-        taken = list(pictures)
-        seen.append([each.pixels.nbytes for each in taken])
-        return batch(self, taken)
-
-    monkeypatch.setattr(Embedder, "batch", spy)
     large = np.zeros((600, 800, 3), np.uint8)
-    assert sum(1 for _ in who.stream(large for _ in range(70))) == 70
+    found = recognizer().batches(large for _ in range(70))
+    seen = [[each.pixels.nbytes for each in answered.batch.readable] for answered in found]
     assert seen == [[32 * 32 * 3] * n for n in (32, 32, 6)]
 
 
@@ -226,15 +218,14 @@ def test_a_continuation_that_fails_costs_a_finished_file_nothing(tmp_path: Path,
     assert path.read_bytes() == (tmp_path / f"whole.{ending}").read_bytes()
 
 
-def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
     results = ResultFile(tmp_path / "out.csv", "me")
     with refused("data", "no picture"), results.writing():
         raise DataError("no picture")
     assert list(tmp_path.iterdir()) == []
-    with refused("not-written", "out.csv.partial"), results.writing() as write:
+    with disk_of(2000), refused("not-written", "out.csv.partial"), results.writing() as write:
         write(answers(2))
-        monkeypatch.setattr(ResultFile, "_append", full)
-        write(answers(2))
+        write(answers(200))
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
 
 

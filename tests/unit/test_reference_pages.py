@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 import glocal
 from field_comments import as_markdown, comments_of
@@ -61,31 +61,7 @@ def _is_section(annotation: Any) -> bool:
     )
 
 
-class Explained(BaseModel):
-    # Above it,
-    # in two lines.
-    above: int = 0
-    behind: str = Field(
-        "x",
-        max_length=3,
-    )  # after a call over lines
-    both: int = 1  # and behind
-    silent: int = 2
-
-    # of nothing
-
-    apart: int = 3
-
-
-def test_comments_above_and_behind_belong_to_a_field(monkeypatch: pytest.MonkeyPatch) -> None:
-    source = inspect.getsource(Explained)
-    monkeypatch.setattr(Explained, "__module__", "glocal.example")
-    monkeypatch.setattr(inspect, "getsource", lambda cls: source)
-    assert comments_of(Explained) == {
-        "above": "Above it, in two lines.",
-        "behind": "after a call over lines",
-        "both": "and behind",
-    }
+def test_formulas_and_examples_become_markdown() -> None:
     written = "First.\n\n.. math:: a_b\n\n>>> 1 + 1\n2"
     assert as_markdown(written) == "First.\n\n$$\na_b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```"
 

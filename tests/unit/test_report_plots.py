@@ -99,7 +99,6 @@ def test_patches_join_each_pixel_to_its_partner() -> None:
 
 
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(GlocalError, match=r"pip install glocal\[plots\]"):
         plots.roc({"a": [APART]})

@@ -79,16 +79,6 @@ def test_csv_and_json_hold_plain_fractions() -> None:
     assert [p_text(p) for p in (1.0, 0.0512, 0.001, 0.00099, 0.0)] == ["1.000", "0.051", "0.001", "<0.001", "<0.001"]
 
 
-def test_html_row() -> None:
-    html = to_html(TABLE)
-    assert (
-        '<tr><th scope="row">GEL<span class="note">ours</span></th><td><strong>73.70 ± 0.82</strong>'
-        '<span class="delta">Δ +5.43<br>[−0.01, +11.00]</span></td><td>–</td></tr>'
-    ) in html
-    assert '<th scope="col">FPR95 ↓</th></tr>' in html
-    assert "<dt>AUROC</dt><dd>probability that an unknown query outranks a known one</dd>" in html
-
-
 def printed(table: Table) -> str:
     console = Console(width=120, file=io.StringIO(), record=True)
     console.print(to_rich(table))

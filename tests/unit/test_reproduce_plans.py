@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache
-from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pytest
 
-from glocal.common.errors import GlocalError
 from glocal.research.engine.recipe import Recipe, load_recipe
 from glocal.research.methods import build_method
 from glocal.research.report.published import published
-from glocal.research.reproduce import reproduction
 from glocal.research.reproduce.measurement import published_row
-from glocal.research.reproduce.pixel_examples import Example, _Candidate, _choose, _places
 from glocal.research.reproduce.plans import ALL, SHOTS, SWEEPS, TABLES
 from glocal.research.reproduce.reproduction import asked_for, runs_of
-from glocal.research.reproduce.runs import Run, RunSettings
-from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.runs import Run
 from glocal.research.reproduce.scales import SCALES
 from refusal import refused
 
@@ -109,38 +101,6 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
-@pytest.fixture
-def planned(monkeypatch: pytest.MonkeyPatch, glocal: Any) -> Callable[..., tuple[Scale, RunSettings]]:
-    """What ``glocal reproduce table-1 --scale paper`` with more words would make, and how."""
-
-    def plan(*words: str) -> tuple[Scale, RunSettings]:
-        found: list[tuple[Scale, RunSettings]] = []
-
-        def reproduce(names: Any, scale: Scale, datasets: Any, how: RunSettings, command: str, **more: Any) -> Path:
-            found.append((scale, how))
-            raise GlocalError("that is enough")
-
-        monkeypatch.setattr(reproduction, "reproduce", reproduce)
-        _, _, said = glocal("reproduce", "table-1", "--scale", "paper", "--device", "cpu", *words)
-        assert "that is enough" in said
-        return found[0]
-
-    return plan
-
-
-def test_workers_read_pictures_for_trainings_too(planned: Callable[..., tuple[Scale, RunSettings]]) -> None:
-    for words, training, testing in (([], 2, 2), (["--workers", "5"], 5, 5), (["--set", "data.workers=8"], 8, 2)):
-        scale, how = planned(*words)
-        workers = {step.resolved(start="?").data.workers for step in scale.gel("cifar-fs", 1).chain()}
-        assert (workers, how.workers) == ({training}, testing)
-
-
-def test_tables_with_frozen_rows_can_be_made_by_compiled_backbones(planned: Callable[..., tuple[Scale, RunSettings]]):
-    scale, _ = planned("--set", "speed.compile=true")
-    frozen = scale.peer("rfdnet", "cifar-fs", 1).resolved(start="?")
-    assert (frozen.train.backbone, frozen.speed.compile) == ("frozen", True)
-
-
 def test_rfdnet_lowers_its_rate_as_released_for_each_data_set() -> None:
     for dataset, tasks in (("cifar-fs", [6000, 9000]), ("mini-imagenet", [2000, 4000, 6000, 8000, 10_000])):
         recipe = SCALES["paper"].peer("rfdnet", dataset, 1).resolved(start="?")
@@ -174,19 +134,6 @@ def test_the_cpu_scale_has_gel_to_the_letter_too(shot: int) -> None:
         assert feat.resolved().init == "cifar-fs-cpu/backbone"
 
 
-@pytest.mark.parametrize("shot", SHOTS)
-def test_gel_on_tiered_64_comes_after_feat_as_in_its_recipe(shot: int) -> None:
-    own = SCALES["cpu"]
-    assert load_recipe(f"tiered-64-cpu-{shot}shot").init == f"tiered-64-cpu/snatcher-f-{shot}shot"
-    for line in TABLES["ablation"].lines(own, "tiered-64", shot)[1:-1]:
-        assert line.run.init == own.baseline("tiered-64", shot)
-        assert line.run.seeded(2).init == own.baseline("tiered-64", shot).seeded(2)
-    directly = own.gel_without_feat("tiered-64", shot)
-    assert directly is not None
-    assert directly.resolved().init == "tiered-64-cpu/backbone"
-    assert own.baseline("tiered-64", shot).resolved().init == "tiered-64-cpu/backbone"
-
-
 def test_sweeps_hold_the_setting_of_the_tables_once() -> None:
     for name, scale in SCALES.items():
         for dataset in scale.datasets:
@@ -195,15 +142,6 @@ def test_sweeps_hold_the_setting_of_the_tables_once() -> None:
                 own = [x for x, line in points if line.run == scale.gel(dataset, 1)]
                 assert own == [sweep.own(scale, dataset)], (name, dataset, figure)
                 assert [x for x, _ in points] == sorted({x for x, _ in points})
-
-
-def test_margins_are_swept_around_their_own_middle_and_delay_is_the_run_of_pixel() -> None:
-    for distance, run in SCALES["cpu"].margin_distances("cifar-fs", 1):
-        settings = run.resolved().method.settings
-        assert settings["m_known"] + settings["m_unknown"] == pytest.approx(-26)
-        assert settings["m_unknown"] - settings["m_known"] == pytest.approx(distance)
-    scale = SCALES["cpu"]
-    assert runs_of(["combine"], scale, ["tiered-64"])[0] in runs_of(["ablation"], scale, ["tiered-64"])
 
 
 def test_what_a_scale_does_not_have_is_refused_with_the_way_out() -> None:
@@ -215,24 +153,6 @@ def test_what_a_scale_does_not_have_is_refused_with_the_way_out() -> None:
         asked_for(["tabel-1"], SCALES["cpu"])
     with refused("recipe", "tiered-64, cifar-fs, got 'mini-imagenet'"):
         SCALES["cpu"].check("mini-imagenet")
-
-
-def test_examples_are_one_of_each_kind_then_four_more_without_repeating_a_pair() -> None:
-    pairs = ["ab", "ab", "cd", "ef", "ab", "gh", "ij", "kl", "mn"]
-    kinds = ["look-alike"] * 3 + ["shared background"] + ["look-alike"] * 5
-    found = [_Candidate(kind, 20 - i, i, 0, (1, 1, 1)) for i, kind in enumerate(kinds)]  # type: ignore[arg-type]
-
-    def draw(candidate: _Candidate) -> Example:
-        truth, other = pairs[candidate.task]
-        empty = np.zeros((1, 1, 3), np.uint8)
-        return Example(
-            candidate.kind, truth, other, candidate.task, empty, empty, 1, np.zeros(1, np.int64), np.ones(1), (2, 1, 1)
-        )
-
-    shown = _choose(found, draw)
-    assert [each.truth + each.taken_for for each in shown] == ["ab", "ef", "cd", "gh", "ij", "kl"]
-    assert [each.kind for each in shown][:2] == ["look-alike", "shared background"]
-    assert _places(np.array([0.1, 0.9, 0.5, 0.9])).tolist() == [4, 1, 3, 1]
 
 
 def test_the_three_scores_of_each_run_are_read_off_runs_that_the_ablation_has() -> None:

@@ -13,9 +13,8 @@ from faults import Stop
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.loop import Interrupted
 from glocal.research.engine.recipe import Recipe, Speed
-from glocal.research.reproduce import runs
 from glocal.research.reproduce.runs import DONE, LOCKS, Run, RunSettings, about_run, ensure_run, folder_of, make_runs
-from tiny_runs import fields
+from tiny_runs import fields, make_dataset
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def stopped(title: str) -> Stop | None:
     return Stop(7, Interrupted("stopped", 15)) if "snatcher" in title else None
 
 
-def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path, monkeypatch):
+def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str], tmp_path: Path):
     encoder = Run(recipes["encoder"])
     head = Run(recipes["head"], init=encoder)
     # What they say anyway, and what changes no number.
@@ -58,11 +57,13 @@ def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str]
     assert len({folder_of(run, tmp_path) for run in [head, *others]}) == 6
     before = folder_of(head, tmp_path)
     assert folder_of(head, tmp_path / "elsewhere").name == before.name
-    monkeypatch.setattr(runs, "pictures", lambda *_: ["other", "hashes"])
+    alike = fields(make_dataset(tmp_path / "data", per_class=9), "pretrain", pretrain={"epochs": 1})
+    content = json.loads(Path(recipes["encoder"]).read_text())
+    Path(recipes["encoder"]).write_text(json.dumps(content | {"data": alike["data"]}))
     assert folder_of(head, tmp_path) != before, "other pictures are another run"
 
 
-def test_an_option_that_recipes_get_later_renames_no_run(recipes: dict[str, str], tmp_path: Path, monkeypatch) -> None:
+def test_an_option_that_recipes_get_later_renames_no_run(recipes: dict[str, str], tmp_path: Path) -> None:
     class LaterSpeed(Speed):
         later: int = 7
 
@@ -70,12 +71,18 @@ def test_an_option_that_recipes_get_later_renames_no_run(recipes: dict[str, str]
         another: bool = False
         speed: LaterSpeed = LaterSpeed()
 
-    run = Run(recipes["encoder"], ("data.workers=7",))
-    fields, before = run.resolved().model_dump(mode="json"), folder_of(run, tmp_path)
+    class LaterRun(Run):
+        def resolved(self, *given: Any, **how: Any) -> Recipe:
+            speed = fields["speed"] | told_by.get("speed", {})
+            return LaterRecipe.model_validate(fields | told_by | {"speed": speed})
+
+    told_by: dict[str, Any] = {}
+    plain, run = (kind(recipes["encoder"], ("data.workers=7",)) for kind in (Run, LaterRun))
+    fields, before = plain.resolved().model_dump(mode="json"), folder_of(plain, tmp_path)
 
     def name(**more: Any) -> Path:
-        speed = fields["speed"] | more.pop("speed", {})
-        monkeypatch.setattr(Run, "resolved", lambda *_: LaterRecipe.model_validate(fields | more | {"speed": speed}))
+        told_by.clear()
+        told_by.update(more)
         return folder_of(run, tmp_path)
 
     assert name() == before

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -20,9 +21,19 @@ from serving import tiny_file
 from waiting import PATIENCE, wait_for
 
 
+class Gated(Snapshot):
+    """Answers once its gate is open, so that the requests behind the first one meet in the queue."""
+
+    gate = threading.Event()
+
+    def predict(self, *given: Any) -> Any:
+        self.gate.wait(PATIENCE)
+        return super().predict(*given)
+
+
 @pytest.fixture(scope="module")
 def now(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    return Snapshot(1, Recognizer.load(tiny_file(tmp_path_factory.mktemp("worker")), device="cpu"), None, None)
+    return Gated(1, Recognizer.load(tiny_file(tmp_path_factory.mktemp("worker")), device="cpu"), None, None)
 
 
 @contextmanager
@@ -40,11 +51,10 @@ def taken(now: Snapshot, word: str, start: int, stop: int) -> list[Picture | Unr
 
 
 @pytest.fixture
-def open_gate(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """The first request waits until this is called, so that the others meet in the queue."""
-    opened, predict = threading.Event(), Snapshot.predict
-    monkeypatch.setattr(Snapshot, "predict", lambda *given: opened.wait(PATIENCE) and predict(*given))
-    return opened.set
+def open_gate() -> Callable[[], None]:
+    """The first request waits until this is called."""
+    Gated.gate.clear()
+    return Gated.gate.set
 
 
 def test_concurrent_requests_share_batches_and_get_their_own_answers(now: Snapshot, open_gate) -> None:

@@ -47,20 +47,6 @@ def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch, budget: i
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize(("n_query", "n_class"), [(1000, 3), (3, 1000)])
-def test_no_more_cosines_at_once_than_stated(monkeypatch: pytest.MonkeyPatch, n_query: int, n_class: int):
-    sizes, inner = [], similarity._best_pixels
-
-    def spy(q, c, top_k):
-        sizes.append(len(q) * len(c) * q.shape[1] * c.shape[1])
-        return inner(q, c, top_k)
-
-    monkeypatch.setattr(similarity, "_best_pixels", spy)
-    monkeypatch.setattr(similarity, "PIXEL_PAIRS", 5000)
-    assert pixel_similarity(maps(n_query, 2, 3, 3), maps(n_class, 2, 3, 3), 2).shape == (n_query, n_class)
-    assert max(sizes) <= 5000 < sum(sizes)
-
-
 @pytest.mark.parametrize("top_k", [1, 2, 4])
 def test_gradient_of_pixel_similarity(top_k: int):
     inputs = maps(3, 3, 2, 2).requires_grad_(), maps(2, 3, 2, 2, seed=1).requires_grad_()

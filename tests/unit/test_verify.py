@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -141,13 +140,9 @@ def test_an_unknown_form_is_noted(tmp_path: Path, good: dict[str, Rows]) -> None
     assert findings_on(verdict, "form") == [("note", "compare numbers only with those on these very images")]
 
 
-def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_class_lists(tmp_path: Path) -> None:
     """FC100's classes by their superclasses: one moved, one strange, one missing; and names that say nothing."""
     lists = published_classes("fc100")
-    entry = replace(
-        CATALOGUE["fc100"], parts={split: SplitSize(len(c), len(c)) for split, c in lists.items()}, per_class=1
-    )
-    monkeypatch.setitem(module.CATALOGUE, "fc100", entry)  # type: ignore[index]
 
     def one_each(names: Mapping[str, list[str]]) -> dict[str, Rows]:
         numbers = {name: i for i, name in enumerate(sorted(c for each in names.values() for c in each))}
@@ -156,7 +151,6 @@ def test_class_lists(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     right = {split: list(classes) for split, classes in lists.items()}
     verdict = verify(made(tmp_path / "right", one_each(right), name="fc100"), "fc100")
     assert findings_on(verdict, "classes") == [("ok", "every class is in the split it was published in")]
-    assert verdict.problems == 0
     wrong = {split: list(classes) for split, classes in lists.items()}
     moved, gone = wrong["test"].pop(), wrong["train"].pop()
     wrong["train"].append(moved)
