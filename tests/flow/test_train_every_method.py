@@ -75,7 +75,14 @@ class Kill(Callbacks):
             raise Killed
 
 
-@pytest.mark.parametrize("case", [case for case, method in CASES.items() if METHODS[method["name"]].card.learns])
+@pytest.mark.parametrize(
+    "case",
+    [
+        case if case in ("gel", "dnpg", "peeler, full") else pytest.param(case, marks=pytest.mark.long)
+        for case, method in CASES.items()
+        if METHODS[method["name"]].card.learns
+    ],
+)
 def test_killed_and_resumed_it_learns_the_same(
     dataset: Path, pretrained: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

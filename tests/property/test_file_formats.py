@@ -35,7 +35,7 @@ VALUES = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=4,
 )
-many = settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+many = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite

@@ -56,21 +56,6 @@ def test_a_seed_draws_the_same_sheet_and_another_one_another(tmp_path: Path) -> 
     assert (tmp_path / "again.png").read_bytes() == (tmp_path / "0.png").read_bytes()
 
 
-def test_small_pictures_stay_crisp_and_large_ones_are_shown_whole(tmp_path: Path) -> None:
-    board = np.kron(np.indices((16, 16)).sum(0) % 2, np.ones((2, 2)))[..., None].repeat(3, 2).astype(np.uint8) * 255
-    small = ClassDataset.from_arrays(board[None], ["board"])
-    contact_sheet(small, tmp_path / "small.png", classes=1)
-    with Image.open(tmp_path / "small.png") as sheet:
-        cell = np.asarray(sheet.crop((MARGIN, TOP + round(1.5 * NAME), MARGIN + CELL, TOP + round(1.5 * NAME) + CELL)))
-    np.testing.assert_array_equal(cell, board.repeat(3, 0).repeat(3, 1))  # 32 -> 96, no new colours
-
-    wide = np.full((100, 400, 3), 7, np.uint8)
-    contact_sheet(ClassDataset.from_arrays(wide[None], ["wide"]), tmp_path / "wide.png", classes=1)
-    with Image.open(tmp_path / "wide.png") as sheet:
-        assert pixel(sheet, 0, 0) == (7, 7, 7)
-        assert pixel(sheet, 0, 0, down=CELL // 2 - 16) == (238, 240, 243), "paper above a flat picture"
-
-
 def test_names_of_every_kind_fit(tmp_path: Path) -> None:
     names = {"x" * 500: (1, 2, 3), "кот": (4, 5, 6), os.fsdecode(b"caf\xe9"): (7, 8, 9), "two\nlines": (9, 9, 9)}
     contact_sheet(plain(names, each=9), tmp_path / "sheet.png", classes=4, per_class=9)

@@ -56,17 +56,6 @@ def last_two(backbone: Backbone, images: Tensor) -> list[Tensor]:
     return list(backbone.stages_of(images))[-2:]
 
 
-@pytest.mark.parametrize("name", ["resnet12", "resnet18"])
-def test_the_last_stage_alone_is_what_there_was_before(name: str) -> None:
-    plain, packed = both(name, image_size=32, **({"width": 2} if name == "resnet12" else {}))
-    _, last = both(name, image_size=32, stages=(4,), **({"width": 2} if name == "resnet12" else {}))
-    last.load_state_dict(plain.state_dict())
-    assert torch.equal(last(pictures(32)), plain(pictures(32)))
-    assert last.fingerprint() == plain.fingerprint()
-    assert packed.fingerprint() != plain.fingerprint()
-    assert last.channels == plain.channels == plain.stage_channels[-1]
-
-
 def test_layout_and_gradients_reach_through_the_packing() -> None:
     backbone = (
         build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4], "drop_rate": 0.0}).on("cpu").train()

@@ -13,7 +13,7 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
-from glocal.research.data.benchmarks.embedded import embedded, render, write
+from glocal.research.data.benchmarks.embedded import render, write
 from glocal.research.data.benchmarks.glyphs import (
     TRAIN_SCRIPTS,
     VAL_SCRIPTS,
@@ -142,17 +142,6 @@ def test_test_classes_are_the_digits_of_scikit_learn():
     assert np.corrcoef(blocks.ravel(), digits.images.ravel())[0, 1] > 0.98
     assert test.images.max() == 255
     assert test.images.min() == 0
-
-
-def test_as_a_dataset():
-    images, labels, names = render("val", per_class=2)
-    assert (images.shape, images.dtype) == ((2 * len(names), 32, 32, 3), np.uint8)
-    assert np.array_equal(labels, np.repeat(np.arange(len(names)), 2))
-    assert (images == images[..., :1]).all()
-    assert images.reshape(len(images), -1).max(1).min() > 100  # no empty picture
-    val = embedded("val", per_class=2)
-    assert (len(val), set(val.classes)) == (len(images), set(names))
-    assert val.manifest == embedded("val", per_class=2).manifest != embedded("val", per_class=2, seed=1).manifest
 
 
 def test_a_missing_package_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):

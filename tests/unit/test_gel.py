@@ -71,12 +71,6 @@ def test_distances_and_scales_equal_their_equations(distance: str, kind: Callabl
     assert losses == pytest.approx(slow.loss(method, t, "E"), abs=1e-10)
 
 
-@pytest.mark.parametrize("coefficients", ["fixed", "learnable", "task-adaptive"])
-def test_coefficients_start_at_one(coefficients: str):
-    method, t = build(coefficients=coefficients), small_task()
-    assert method(t).open_score.tolist() == pytest.approx(slow.scores(method, t)["E"], abs=1e-10)
-
-
 def test_coefficients_weigh_the_energies_and_may_come_from_the_prototypes():
     method, t = build(coefficients="learnable"), small_task()
     with torch.no_grad():

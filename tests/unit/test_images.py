@@ -190,7 +190,7 @@ def test_a_jpeg_of_many_scans_is_refused_before_it_is_decoded() -> None:
 HEAD, SCANS = progressive(Image.fromarray(COLOUR).resize((40, 32)))
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.lists(st.sampled_from(SCANS), max_size=130))
 def test_scans_in_any_order_are_a_photo_or_a_sentence(scans: list[bytes]) -> None:
     try:

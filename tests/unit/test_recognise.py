@@ -186,28 +186,6 @@ def test_arrays_that_contradict_themselves_are_refused(
     assert [path.name for path in tmp_path.iterdir()] == ["in"]
 
 
-def test_an_npz_that_holds_something_else_is_refused(tmp_path: Path) -> None:
-    root = tmp_path / "in"
-    for words, arrays in (
-        ("it must hold images", {"targets": np.arange(6)}),
-        ("features of a network", {"features": np.zeros((6, 640), np.float32)}),
-        ("allow_pickle=False", {"images": PIXELS, "labels": np.array([None] * 6)}),
-        ("its columns lie in a row", {"images": np.asfortranarray(PIXELS), "labels": np.arange(6)}),
-    ):
-        root.mkdir(exist_ok=True)
-        np.savez(root / "train.npz", **arrays)
-        with refused("data", words):
-            prepare(tmp_path / "out", "mine", root)
-    np.savez(root / "train.npz", images=PIXELS, labels=np.arange(6))
-    whole = (root / "train.npz").read_bytes()
-    at = whole.index(PIXELS.tobytes())
-    for damaged in (whole[:300], whole[: at + 9] + bytes([whole[at + 9] ^ 1]) + whole[at + 10 :]):
-        (root / "train.npz").write_bytes(damaged)
-        with refused("data", "train.npz: damaged, or not what it is called"):
-            prepare(tmp_path / "out", "mine", root)
-    assert [path.name for path in tmp_path.iterdir()] == ["in"]
-
-
 def test_lists_that_do_not_fit_their_pictures_are_refused(tmp_path: Path) -> None:
     def changed(form: str, file: str, text: str, words: str) -> None:
         name = form.partition(":")[0]

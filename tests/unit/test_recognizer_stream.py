@@ -128,17 +128,6 @@ def test_a_broken_run_goes_on_to_the_same_file(tmp_path: Path, ending: str) -> N
         path.unlink()
 
 
-@pytest.mark.parametrize("ending", ["csv", "jsonl"])
-def test_a_cut_within_a_row_of_two_lines_is_one_too(tmp_path: Path, ending: str) -> None:
-    path, partial = tmp_path / f"out.{ending}", tmp_path / f"out.{ending}.partial"
-    write_all(path, answers(4))
-    content = path.read_bytes()
-    path.unlink()
-    for cut in range(content.index(b"p3.png"), len(content)):  # its error has an end of line
-        partial.write_bytes(content[:cut])
-        assert ResultFile(path, "me").done(resume=True) == set(), "no whole batch"
-
-
 @pytest.mark.parametrize(
     ("name", "content"),
     [

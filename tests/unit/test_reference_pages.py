@@ -18,7 +18,7 @@ from pydantic import BaseModel
 import glocal
 from field_comments import as_markdown, comments_of
 from glocal.research.engine.recipe import Component, Recipe
-from reference_pages import COMMAND, command_page, main, pages
+from reference_pages import COMMAND, main, pages
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs/reference"
@@ -30,16 +30,6 @@ def test_the_pages_are_current_and_the_command_takes_one_folder(capsys: pytest.C
     assert not stale, f"{', '.join(stale)} out of date in docs/reference; run {COMMAND}"
     assert main([]) == 2
     assert COMMAND in capsys.readouterr().err
-
-
-def test_a_command_has_its_usage_arguments_options_and_defaults() -> None:
-    page = command_page()
-    enroll = page.partition("\n## glocal enroll\n")[2].partition("\n## ")[0]
-    assert "glocal enroll FOLDER --out PATH [OPTIONS]" in enroll
-    assert "| `--target-rate` NUMBER |" in enroll
-    assert "| `0.05` |" in enroll
-    assert "| `--encoder` TEXT |" in enroll
-    assert "\n## glocal data verify\n" in page
 
 
 def test_every_key_of_a_recipe_is_explained() -> None:

@@ -78,26 +78,6 @@ def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
     assert plots.to_svg(figure) == plots.to_svg(plots.curve(points, marked=1, axis="k", title="top-k"))
 
 
-def test_patches_join_each_pixel_to_its_partner() -> None:
-    picture = np.zeros((6, 6, 3), np.uint8)
-    figure = plots.joined(
-        picture,
-        picture,
-        side=2,
-        partner=np.array([3, 0, 0, 0]),
-        cosine=np.array([0.9, 0.1, 0.2, 0.3]),
-        names=("a $x$", "b"),
-        title="Look-alike",
-        below="E: place 3",
-    )
-    lines = [line for line in figure.axes[0].lines if line.get_marker() == "o"]
-    assert len(lines) == 4
-    first = lines[-1]  # the most similar pair is drawn last: upper left to lower right
-    np.testing.assert_allclose(first.get_xdata(), [0.25, 1.28 + 0.75])
-    np.testing.assert_allclose(first.get_ydata(), [0.75, 0.25])
-    assert plots.to_png(figure)[:4] == b"\x89PNG"
-
-
 def test_without_matplotlib_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(GlocalError, match=r"pip install glocal\[plots\]"):

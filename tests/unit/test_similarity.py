@@ -6,7 +6,7 @@ from torch.autograd import gradcheck
 
 from glocal.common.errors import DataError, RecipeError
 from glocal.research.ops import similarity
-from glocal.research.ops.similarity import SIMILARITIES, class_mean, neg_sq_euclidean, pixel_similarity, pool
+from glocal.research.ops.similarity import SIMILARITIES, class_mean, pixel_similarity, pool
 from glocal.research.types import to_one_hot
 from reference import similarity as slow
 
@@ -77,15 +77,6 @@ def test_similarities_equal_their_loops_and_have_a_gradient(distance: str):
     expected = slow.similarity(query, proto, distance)
     torch.testing.assert_close(SIMILARITIES[distance](query, proto), expected, rtol=0, atol=1e-12)
     assert gradcheck(SIMILARITIES[distance], (maps(4, 3).requires_grad_(), maps(2, 3, seed=1).requires_grad_()))
-
-
-def test_squared_distance_keeps_batches_apart_and_its_digits_far_from_the_origin():
-    query, proto = maps(4, 6, 5), maps(4, 3, 5, seed=1)
-    expected = torch.stack([slow.neg_sq_euclidean(q, p) for q, p in zip(query, proto, strict=True)])
-    torch.testing.assert_close(neg_sq_euclidean(query, proto), expected, rtol=0, atol=1e-12)
-    query, proto = maps(6, 5, dtype=torch.float32) + 1000, maps(3, 5, seed=1, dtype=torch.float32) + 1000
-    expected = slow.neg_sq_euclidean(query.double(), proto.double())
-    torch.testing.assert_close(neg_sq_euclidean(query, proto).double(), expected, rtol=1e-4, atol=1e-4)
 
 
 def test_euclid_at_distance_zero_has_gradient_zero():

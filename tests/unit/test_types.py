@@ -171,16 +171,3 @@ def test_preprocess_from_json_refuses_what_is_no_preprocess(fields: object) -> N
 def test_output_refuses_shapes_that_do_not_belong_together(logits: tuple[int, ...], score: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=rf"logits \(Q, N\) and .* got shapes {re.escape(f'{logits} and {score}')}"):
         Output(torch.zeros(logits), torch.zeros(score))
-
-
-def test_output_is_a_pair_with_names_also_when_compiled() -> None:
-    def score(x: Tensor) -> Output:
-        return Output(x, x.sum(1))
-
-    for make in (score, torch.compile(score, backend="eager", fullgraph=True)):
-        with torch.inference_mode():
-            out = make(torch.ones(3, 2))
-        logits, open_score = out
-        assert type(out) is Output
-        assert out.logits is logits
-        assert open_score.tolist() == out.open_score.tolist() == [2, 2, 2]
