@@ -101,16 +101,19 @@ class Preprocess:
             raise RecipeError(f"preprocess.interpolation must be bilinear or bicubic, got {self.interpolation!r}")
 
     def to_json(self) -> dict[str, Any]:
+        """What ``from_json`` reads."""
         return asdict(self)
 
     @classmethod
     def from_json(cls: type[P], fields: dict[str, Any]) -> P:
+        """Settings as ``to_json`` gives them; other ones are refused."""
         known = cls.__dataclass_fields__.keys()
         if not isinstance(fields, dict) or "size" not in fields or not fields.keys() <= known:
             raise RecipeError(f"preprocess must be a table with a size and of {', '.join(known)} only, got {fields!r}")
         return cls(**fields)
 
     def fingerprint(self) -> str:
+        """A hash of all settings."""
         return hashlib.sha256(json.dumps(self.to_json(), sort_keys=True).encode()).hexdigest()
 
 

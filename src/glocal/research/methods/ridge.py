@@ -28,7 +28,7 @@ from torch import Tensor
 from glocal.common.errors import RecipeError
 from glocal.recognizer.features import Features
 from glocal.recognizer.heads.ridge import Ridge, RidgeState
-from glocal.research.methods.base import Comparison, Method, MethodCard
+from glocal.research.methods.base import Comparison, Method, MethodCard, check_positive, check_weight
 from glocal.research.ops.similarity import cells, pool
 from glocal.research.types import UNKNOWN, Views
 
@@ -70,7 +70,9 @@ class KernelRidge(Method):
                 f"patch_channels must be those of earlier stages, behind the others of the {dim} of a map, got "
                 f"{list(patch_channels)}; a backbone with early = true has them in its patch_channels"
             )
-        self.side, self.head = side, Ridge(ridge=ridge, weight=weight, temperature=temperature)
+        check_positive("ridge", ridge)
+        check_positive("temperature", temperature)
+        self.side, self.head = side, Ridge(ridge=ridge, weight=check_weight("weight", weight), temperature=temperature)
         self.register_buffer("directions", torch.zeros(self.width, min(rank, self.width)))
         self.register_buffer("gains", torch.zeros(min(rank, self.width)))
         self.choose_score(open_score)
