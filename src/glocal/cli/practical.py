@@ -182,19 +182,19 @@ def _predict_few(
         update = rate_meter(stack.enter_context(bars()), "predict")
         # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
         total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
-        for found in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
+        for part in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
             if explain is not None:  # first, because pictures with a row are not looked at again
                 with or_not_written(explain, "free some space or choose another place"):
-                    _explain(recognizer, found, len(done) + asked, explain)
+                    _explain(recognizer, part, len(done) + asked, explain)
             if write is not None:
-                write(found.answers)
-            for answer in found.answers:
+                write(part.answers)
+            for answer in part.answers:
                 put(answer)
                 if isinstance(answer, Prediction):
                     answered += 1
                 else:
                     first_error = first_error or f"cannot use picture {answer.path}: {answer.error}"
-            asked += len(found.answers)
+            asked += len(part.answers)
             update(asked, total)
     if first_error and not answered:
         raise DataError(first_error)
@@ -229,29 +229,29 @@ def check(
 
     recognizer = Recognizer.load(file, device=device)
     with bars() as progress:
-        found = run(recognizer, labelled, progress=rate_meter(progress, "check"))
+        checked = run(recognizer, labelled, progress=rate_meter(progress, "check"))
     loose = loose_pictures(labelled)
-    for remark in (*found.not_enrolled.values(), *([Finding.loose(loose).text] if loose else [])):
+    for remark in (*checked.not_enrolled.values(), *([Finding.loose(loose).text] if loose else [])):
         tell(remark)
-    for bad in found.unreadable:
+    for bad in checked.unreadable:
         tell(f"left out {bad.path}: {bad.error}")
-    show(found.to_json(), as_json=json, otherwise=lambda: check_report(found, recognizer))
+    show(checked.to_json(), as_json=json, otherwise=lambda: check_report(checked, recognizer))
     if learn:
-        confirmed = learn_from(recognizer, found)
+        confirmed = learn_from(recognizer, checked)
         recognizer.save(file)
         tell(f"{counted(confirmed, 'confirmed picture')} joined the leave-one-out scores")
         for line in threshold_lines(recognizer):
             tell(line)
 
 
-def _explain(recognizer: Recognizer, found: Answered, before: int, folder: Path) -> None:
+def _explain(recognizer: Recognizer, answered: Answered, before: int, folder: Path) -> None:
     from glocal.recognizer.explanation import explain, write_explanation
     from glocal.recognizer.prediction import Prediction
 
-    rows: Iterator[int] = iter(range(len(found.batch.readable)))
-    for place, answer in enumerate(found.answers):
+    rows: Iterator[int] = iter(range(len(answered.batch.readable)))
+    for place, answer in enumerate(answered.answers):
         if isinstance(answer, Prediction):
-            image = explain(recognizer, found.batch, next(rows), answer)
+            image = explain(recognizer, answered.batch, next(rows), answer)
             write_explanation(folder, before + place + 1, answer, image)
 
 

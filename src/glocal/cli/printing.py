@@ -51,7 +51,7 @@ def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
         sys.stdout.write("[]\n" if first else "\n]\n")
 
 
-def check_report(found: Check, recognizer: Recognizer) -> str:
+def check_report(checked: Check, recognizer: Recognizer) -> str:
     """Rates, confusion matrix, worst pictures."""
     from glocal.recognizer.diagnosis.check import row_in_words
 
@@ -61,19 +61,19 @@ def check_report(found: Check, recognizer: Recognizer) -> str:
     elif recognizer.threshold.expected is not None:
         promised = f"target rate {100 * _allowed(recognizer.threshold):g} % on average"
     lines = [
-        f"named right      {found.accuracy} of {'pictures of ' if found.accuracy.n else ''}enrolled classes",
-        f"                 {found.named_right} had none been called unknown",
-        f"false unknown    {found.false_unknown}; {promised}",
-        f"unknowns caught  {found.caught} of "
-        + ("pictures of no enrolled class" if found.caught.n else "other things; a folder unknown may hold some"),
-        *([f"{found.taught} of the pictures taught it: of these an answer proves little"] if found.taught else []),
-        *(["", *trade_off_lines(found)] if found.trade_off else []),
+        f"named right      {checked.accuracy} of {'pictures of ' if checked.accuracy.n else ''}enrolled classes",
+        f"                 {checked.named_right} had none been called unknown",
+        f"false unknown    {checked.false_unknown}; {promised}",
+        f"unknowns caught  {checked.caught} of "
+        + ("pictures of no enrolled class" if checked.caught.n else "other things; a folder unknown may hold some"),
+        *([f"{checked.taught} of the pictures taught it: of these an answer proves little"] if checked.taught else []),
+        *(["", *trade_off_lines(checked)] if checked.trade_off else []),
         "",
-        *(_matrix(found) if len(found.classes) <= WIDEST else starmap(row_in_words, found.confusion().items())),
+        *(_matrix(checked) if len(checked.classes) <= WIDEST else starmap(row_in_words, checked.confusion().items())),
     ]
     worst = [
         f"  {each.answer.path}: is {each.truth}, called {_sure(each)}; {each.answer.reason.partition('; ')[0]}"
-        for each in found.worst()
+        for each in checked.worst()
     ]
     return printable("\n".join(lines + (["", "worst pictures, the surest mistake first:", *worst] if worst else [])))
 
@@ -84,10 +84,10 @@ def _sure(mistake: Checked) -> str:
     return f"{mistake.answer.label}{number}"
 
 
-def trade_off_lines(found: Check) -> list[str]:
+def trade_off_lines(checked: Check) -> list[str]:
     """A line for each target rate: what the labelled pictures show at it, with 95 % intervals."""
     lines = ["target rate   false unknown            unknowns caught"]
-    for each in found.trade_off:
+    for each in checked.trade_off:
         cells = [_short(rate) for rate in (each.false_unknown, each.caught)]
         lines.append(f"{100 * each.target:>9g} %   {cells[0]:<22}   {cells[1]}")
     return lines
@@ -100,11 +100,11 @@ def _short(rate: Rate) -> str:
     return f"{100 * rate.value:.0f} % ({100 * low:.0f} to {100 * high:.0f} %)"
 
 
-def _matrix(found: Check) -> list[str]:
+def _matrix(checked: Check) -> list[str]:
     """A row for what the pictures show, a column for what they were called; ? is unknown."""
-    names = (*found.classes, "unknown")
-    marks = [*(str(i + 1) for i in range(len(found.classes))), "?"]
-    table = found.confusion()
+    names = (*checked.classes, "unknown")
+    marks = [*(str(i + 1) for i in range(len(checked.classes))), "?"]
+    table = checked.confusion()
     lines = ["".join(f"{mark:>5}" for mark in marks) + "   called this; shows this:"]
     for mark, truth in zip(marks, names, strict=True):
         if truth in table:

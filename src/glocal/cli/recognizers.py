@@ -25,10 +25,9 @@ def classes(file: RecognizerFile, json: Json = False) -> None:
     """List the classes of a recognizer and their photos."""
     from glocal.recognizer.file import read_manifest
 
-    found = {each["name"]: [photo["name"] for photo in each["photos"]] for each in read_manifest(file)["classes"]}
-    show(
-        found, as_json=json, otherwise=lambda: _columns([(name, counted(len(p), "photo")) for name, p in found.items()])
-    )
+    photos = {each["name"]: [photo["name"] for photo in each["photos"]] for each in read_manifest(file)["classes"]}
+    lines = [(name, counted(len(names), "photo")) for name, names in photos.items()]
+    show(photos, as_json=json, otherwise=lambda: _columns(lines))
 
 
 def add(
@@ -120,12 +119,12 @@ def _learned(recognizer: Recognizer, labelled: Path, target: float | None) -> fl
     from glocal.recognizer.diagnosis.check import best_target, check, learn, trade_off
 
     with bars() as progress:
-        found = check(recognizer, labelled, progress=rate_meter(progress, "check"))
-    learn(recognizer, found)
-    found = replace(found, trade_off=trade_off(recognizer, found))
-    for line in trade_off_lines(found):
+        checked = check(recognizer, labelled, progress=rate_meter(progress, "check"))
+    learn(recognizer, checked)
+    checked = replace(checked, trade_off=trade_off(recognizer, checked))
+    for line in trade_off_lines(checked):
         tell(line)
-    if target is not None or (best := best_target(found)) is None:
+    if target is not None or (best := best_target(checked)) is None:
         return target or recognizer.contents.promise.target_rate
     return best
 
@@ -162,12 +161,12 @@ def inspect(
     lines += [("threshold", first.removeprefix("threshold ")), *(("", line) for line in more)]
     failed = False
     if verify:
-        found = recognizer.verify()
-        failed = not all(each.same for each in found)
-        result["verified"] = [vars(each) | {"same": each.same} for each in found]
-        worst = max((each.difference for each in found), default=0.0)
+        probes = recognizer.verify()
+        failed = not all(each.same for each in probes)
+        result["verified"] = [vars(each) | {"same": each.same} for each in probes]
+        worst = max((each.difference for each in probes), default=0.0)
         verdict = "NOT the same answers" if failed else "the same answers as where it was made"
-        lines.append(("verified", f"{verdict}: {counted(len(found), 'probe')}, largest difference {worst:.1e}"))
+        lines.append(("verified", f"{verdict}: {counted(len(probes), 'probe')}, largest difference {worst:.1e}"))
     show(result, as_json=json, otherwise=lambda: _columns(lines))
     if failed:
         raise typer.Exit(1)

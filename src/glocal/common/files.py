@@ -142,10 +142,10 @@ def still_free(path: Path) -> Callable[[], bool]:
 def stamp(path: str | Path) -> Stamp | None:
     """Differs when the file was replaced or written since; None when there is none."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -42,5 +42,5 @@ def rows_table(head: Sequence[object], rows: Iterable[Sequence[object]], *, capt
         + "</tr>"
         for first, *rest in rows
     )
-    said = f'<caption style="text-align:left">{text(caption)}</caption>' if caption else ""
-    return Html(f"<table>{said}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")
+    heading = f'<caption style="text-align:left">{text(caption)}</caption>' if caption else ""
+    return Html(f"<table>{heading}<thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>")

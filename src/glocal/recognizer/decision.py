@@ -132,8 +132,8 @@ def check_promise(share: float, name: str = "target_rate") -> float:
 def nothing_known(share: float, unknown: Sequence[float]) -> Threshold:
     """For too few photos of a single class: all that can decide are the scores of known unknowns."""
     if unknown:
-        how = f"the threshold lets {100 * share:g} % of the known unknowns pass and says nothing about known photos"
-        return Threshold(float(np.quantile(unknown, share)), share, None, None, "known unknowns", warnings=(how,))
+        caution = f"the threshold lets {100 * share:g} % of the known unknowns pass and says nothing about known photos"
+        return Threshold(float(np.quantile(unknown, share)), share, None, None, "known unknowns", warnings=(caution,))
     nothing = (
         "nothing can be promised from so few photos of a single class: add photos, or a second class; until then "
         "nothing is called unknown, unless known unknowns (--unknown DIR) are given or a threshold is set by hand"
@@ -166,7 +166,7 @@ def usual_ranges(
     for each in left:
         for name, value in each.parts.items():
             values.setdefault(name, []).append(value)
-    found = {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
+    ranges = {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
     if maps is not None and (local := features.map) is not None and len(left) > 1:
         matching: list[int] = []
         for start in range(0, len(left), AT_ONCE):
@@ -174,8 +174,8 @@ def usual_ranges(
             matching += maps.match_without(local[rows], label[rows]).sum(axis=1).tolist()
         low, high = _range(matching)
         if high - low < WIDEST * maps.n_patches:
-            found["patches"] = low, high
-    return found
+            ranges["patches"] = low, high
+    return ranges
 
 
 def _range(numbers: Sequence[float]) -> Range:

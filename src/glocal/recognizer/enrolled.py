@@ -35,8 +35,8 @@ class Probes:
     open_score: tuple[float, ...] = ()
     logits: tuple[tuple[float, ...], ...] = ()
 
-    def scored(self, found: Scores) -> Probes:
-        scores, logits = tuple(found.open_score.tolist()), tuple(map(tuple, found.logits.tolist()))
+    def scored(self, compared: Scores) -> Probes:
+        scores, logits = tuple(compared.open_score.tolist()), tuple(map(tuple, compared.logits.tolist()))
         return replace(self, open_score=scores, logits=logits)
 
 
@@ -68,7 +68,7 @@ class Verified:
     """One probe: what it scored when it was recorded, and what it scores here."""
 
     expected: float
-    found: float
+    actual: float
     difference: float  # the largest over its open score and its logits, relative to max(1, |expected|)
 
     @property
@@ -99,8 +99,8 @@ def _not_finite(what: str) -> DataError:
     )
 
 
-def relative(expected: float, found: float) -> float:
-    return abs(found - expected) / max(1.0, abs(expected))
+def relative(expected: float, actual: float) -> float:
+    return abs(actual - expected) / max(1.0, abs(expected))
 
 
 class Enrolled:
@@ -129,7 +129,7 @@ class Enrolled:
             )
         try:
             with np.errstate(all="ignore"):  # what is not finite is refused below
-                found = self._head.compare(self._state, features.stored().full())
+                compared = self._head.compare(self._state, features.stored().full())
         except GlocalError:
             raise
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers that a stranger made up
@@ -137,9 +137,9 @@ class Enrolled:
                 f"the model and the photos of this recognizer do not belong together ({error}); copy it again",
                 code="damaged-file",
             ) from error
-        if not (np.isfinite(found.logits).all() and np.isfinite(found.open_score).all()):
+        if not (np.isfinite(compared.logits).all() and np.isfinite(compared.open_score).all()):
             raise _not_finite("scores")
-        return found
+        return compared
 
     def settled(
         self, contents: Contents, *, changed: Collection[int] | None = None, before: Sequence[LeftOut] = ()
@@ -176,12 +176,12 @@ class Enrolled:
         p = shares.tolist()
         scores, threshold = decision.threshold.levelled(compared.open_score, best).tolist(), decision.threshold.value
         patches, duplicates = self._patches(batch.features.stored().full(), best), self._duplicates(batch)
-        found = []
+        predictions = []
         for i, (picture, n, score) in enumerate(zip(batch.readable, best.tolist(), scores, strict=True)):
             is_unknown = score > threshold
             own_parts = {name: float(values[i]) for name, values in compared.parts.items()}
             evidence = Evidence(names[n], p[i][n], is_unknown, score, threshold, own_parts, patches[i])
-            found.append(
+            predictions.append(
                 Prediction(
                     path=picture.name,
                     label=UNKNOWN_NAME if is_unknown else names[n],
@@ -194,7 +194,7 @@ class Enrolled:
                     warning=duplicates[i],
                 )
             )
-        return found
+        return predictions
 
     def matching_patches(self, features: Features, name: str) -> set[int] | None:
         """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
@@ -213,14 +213,14 @@ class Enrolled:
     def _duplicates(self, batch: Batch) -> list[str]:
         """For each picture the support photo that it (nearly) is, in words, or nothing."""
         alike = correlation(stacked([each.signature for each in batch.readable]), self.support.signature)
-        told = []
+        warnings = []
         for picture, row in zip(batch.readable, alike, strict=True):
             closest = int(row.argmax())
             photo, name = self.support.photos[closest], self.support.names[int(self._label[closest])]
             same = "" if picture.digest == photo.digest else "nearly "
-            told.append(
+            warnings.append(
                 f"this is {same}the support photo {photo.name} of {name}: its answer proves little"
                 if not same or float(row[closest]) >= NEAR
                 else ""
             )
-        return told
+        return warnings

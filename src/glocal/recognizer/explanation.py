@@ -56,8 +56,8 @@ def partners(local: Array, bank: Bank, photos: list[int], matching: Collection[i
     k, p, p2 = every.shape
     row = every.transpose(1, 0, 2).reshape(p, k * p2)
     best, place = row.max(axis=1), row.argmax(axis=1)
-    found = [Match(u, photos[int(place[u]) // p2], int(place[u]) % p2, float(best[u])) for u in matching]
-    return sorted(found, key=lambda match: -match.cosine)
+    matches = [Match(u, photos[int(place[u]) // p2], int(place[u]) % p2, float(best[u])) for u in matching]
+    return sorted(matches, key=lambda match: -match.cosine)
 
 
 def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) -> Image.Image:
@@ -68,7 +68,7 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
     shown = nearest_photos(features, bank)[:PHOTOS]
     local = features.map
     grid = None if local is None or matching is None else tuple(local.shape[2:])
-    found = [] if grid is None or local is None else partners(local[0], bank, shown, matching or ())
+    matches = [] if grid is None or local is None else partners(local[0], bank, shown, matching or ())
     head = textwrap.wrap(answer.reason, 92)
     top = EDGE + LINE * (2 + len(head))
     width = 3 * EDGE + QUERY + GAP + PHOTO
@@ -82,17 +82,17 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
 
     query = Image.fromarray(batch.readable[i].pixels).resize((QUERY, QUERY))
     if grid is not None:
-        query = _dimmed(query, grid, {match.patch for match in found})
+        query = _dimmed(query, grid, {match.patch for match in matches})
     canvas.paste(query, (EDGE, top))
     places = {}
     for place, row in enumerate(shown):
         places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
         canvas.paste(_small(bank.photos[row].thumbnail), places[row])
-        n = sum(match.photo == row for match in found)
+        n = sum(match.photo == row for match in matches)
         note = counted(n, "patch") if grid is not None else f"cosine {_cosine(features, bank)[row]:.2f}"
         caption = f"{answer.nearest}: {Path(bank.photos[row].name).name}"
         draw.text((places[row][0], places[row][1] + PHOTO + 2), f"{caption[:34]} ({note})", INK, plain)
-    for number, match in enumerate(found[:MATCHES], start=1):
+    for number, match in enumerate(matches[:MATCHES], start=1):
         assert grid is not None
         start = _frame(draw, (EDGE, top), QUERY, grid, match.patch, number, plain)
         end = _frame(draw, places[match.photo], PHOTO, grid, match.partner, number, plain)

@@ -254,8 +254,8 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     threshold = Threshold.from_json(manifest["threshold"])
     if threshold.levels and len(threshold.levels) != n_way:
         raise ValueError(f"{len(threshold.levels)} levels for {n_way} classes")
-    found = manifest["measured"]
-    scored = {name: tuple(LeftOut(**each) for each in found[name]) for name in found if name not in _SINGLE}
+    measured = manifest["measured"]
+    scored = {name: tuple(LeftOut(**each) for each in measured[name]) for name in measured if name not in _SINGLE}
     for name, some in scored.items():
         first = UNKNOWN if name == "unknown" else 0  # known unknowns have no class, and are counted for themselves
         for e in some:
@@ -265,7 +265,7 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     if any(len(each["logits"]) != n_way for each in manifest["probes"]):
         raise ValueError(f"its scores do not belong to its {n_way} classes")
     usual = {name: (float(low), float(high)) for name, (low, high) in manifest["usual"].items()}
-    return Decision(threshold, Measured(**scored, own=float(found["own"]), alike=float(found["alike"])), usual)
+    return Decision(threshold, Measured(**scored, own=float(measured["own"]), alike=float(measured["alike"])), usual)
 
 
 def _banks(

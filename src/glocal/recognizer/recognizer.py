@@ -164,11 +164,11 @@ class Recognizer:
             )
         others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
         if model is None:
-            found = build_model(encoder, head, score=score, device=device)
+            chosen = build_model(encoder, head, score=score, device=device)
         else:
-            found = find_model(model, score=score, device=device)
-        found.check_way(len(classes))
-        embedder = Embedder(found.encoder, workers=workers)
+            chosen = find_model(model, score=score, device=device)
+        chosen.check_way(len(classes))
+        embedder = Embedder(chosen.encoder, workers=workers)
         flat = [source for some in classes.values() for source in some]
         bank, bad = embedder.bank(flat + others, skip_bad=skip_bad, progress=progress)
         owner = [name for name, some in classes.items() for _ in some]
@@ -181,14 +181,14 @@ class Recognizer:
         support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))
         images = embedder.probe_images(_first_of_each(flat, owner, bad))
         contents = Contents(
-            found,
+            chosen,
             support,
             _aside(bank.rows(range(len(owner), len(bank))), support),
             promise,
             Decision(Threshold(math.inf, target_rate, None, None, "none")),
             Probes(images, embedder.embed(images)),
         )
-        enrolled = Enrolled(found, support, contents.unknown)
+        enrolled = Enrolled(chosen, support, contents.unknown)
         usable = sum(len(flat) + i not in bad for i in range(len(aside)))
         findings = [Finding.known_unknowns(usable)] if usable else []
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
@@ -218,13 +218,13 @@ class Recognizer:
         """
         seen = os.path.realpath(path), stamp(path)
         contents = read_contents(Path(path), device=device, threads=threads)
-        found = cls(
+        recognizer = cls(
             contents,
             Embedder(contents.model.encoder, workers=workers),
             Enrolled(contents.model, contents.support, contents.unknown),
         )
-        found._read_from = seen
-        return found
+        recognizer._read_from = seen
+        return recognizer
 
     def save(self, path: str | Path, *, new: bool = False) -> None:
         """Write one file, which holds the old content or the new content at any moment.
@@ -423,11 +423,11 @@ class Recognizer:
             Recorded and new score of each.
         """
         probes = self.contents.probes
-        found = self.compare(self.embedder.embed(probes.images))
+        scores = self.compare(self.embedder.embed(probes.images))
         verified = []
         for i, expected in enumerate(probes.open_score):
-            here = float(found.open_score[i])
-            pairs = [(expected, here), *zip(probes.logits[i], found.logits[i].tolist(), strict=True)]
+            here = float(scores.open_score[i])
+            pairs = [(expected, here), *zip(probes.logits[i], scores.logits[i].tolist(), strict=True)]
             verified.append(Verified(expected, here, max(relative(a, b) for a, b in pairs)))
         return verified
 
@@ -616,13 +616,13 @@ class Recognizer:
         """
         now, names, shots = self.contents, self.classes, self.contents.support.shots
         levels = now.decision.threshold.levels or (0.0,) * len(names)
-        found = {(each.label, each.score): each for each in now.decision.measured.confirmed}
+        confirmed = {(each.label, each.score): each for each in now.decision.measured.confirmed}
         for answer, name in answers:
             if name in names and not answer.warning:
                 label, nearest = names.index(name), names.index(answer.nearest)
                 score = answer.open_score + levels[nearest]
-                found[label, score] = LeftOut(label, shots[label], score, nearest=nearest)
-        measured = replace(now.decision.measured, confirmed=tuple(found.values()))
+                confirmed[label, score] = LeftOut(label, shots[label], score, nearest=nearest)
+        measured = replace(now.decision.measured, confirmed=tuple(confirmed.values()))
         if now.decision.by_hand:
             threshold = replace(now.decision.threshold, levels=class_levels(shots, measured))
         else:
@@ -647,8 +647,8 @@ class Recognizer:
         list of Finding
             Advice about the change.
         """
-        new, found = self._encoded("unknown/", photos, skip_bad, progress)
-        return found + self.add_unknown_bank(new)
+        new, findings = self._encoded("unknown/", photos, skip_bad, progress)
+        return findings + self.add_unknown_bank(new)
 
     def add_unknown_bank(self, bank: Bank) -> list[Finding]:
         """Enroll known unknowns that were encoded before.
@@ -668,8 +668,8 @@ class Recognizer:
         return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
 
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
-        new, found = self._encoded(f"{name}/", photos, skip_bad, progress)
-        return found + self.add_bank(name, new)
+        new, findings = self._encoded(f"{name}/", photos, skip_bad, progress)
+        return findings + self.add_bank(name, new)
 
     def _encoded(
         self, prefix: str, photos: Photos, skip_bad: bool, progress: Progress | None
@@ -694,12 +694,12 @@ class Recognizer:
         enrolled = Enrolled(now.model, support, aside)
         contents = enrolled.settled(replace(now, unknown=aside), changed=changed, before=before)
         self.contents, self.enrolled = contents, enrolled
-        found = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
+        findings = [each for each in advice(support, contents.decision) if not each.classes.isdisjoint(touched)]
         moved = threshold_moved(now.support.names, now.decision, support.names, contents.decision)
         if now.decision.measured.confirmed:
             moved.append(Finding.unconfirmed(len(now.decision.measured.confirmed)))
         by_hand = [Finding.by_hand(self.threshold.value)] if contents.decision.by_hand else []
-        return [*found, *moved, *by_hand]
+        return [*findings, *moved, *by_hand]
 
 
 def _unused(now: Contents) -> list[Finding]:

@@ -185,20 +185,20 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("this classifier was fitted on features; ask it about features")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         head, features, label = self._enrolled()
-        found = head.compare(head.enroll(features, label), Features(X))
-        return found.logits, self.threshold_.levelled(found.open_score, found.logits.argmax(axis=1))
+        compared = head.compare(head.enroll(features, label), Features(X))
+        return compared.logits, self.threshold_.levelled(compared.open_score, compared.logits.argmax(axis=1))
 
     def _scores_of_files(self, X: Any) -> tuple[Array, Array]:
-        found: list[Scores] = []
+        compared: list[Scores] = []
         for answered in self.recognizer_.batches([Path(each) for each in np.ravel(X)]):
             if bad := [each for each in answered.answers if isinstance(each, Unreadable)]:
                 raise ValueError(f"cannot use picture {bad[0].path}: {bad[0].error}")
-            found.append(self.recognizer_.compare(answered.batch.features))
+            compared.append(self.recognizer_.compare(answered.batch.features))
         labels = [self.names_[name] for name in self.recognizer_.classes]
         order = [labels.index(label) for label in self.classes_.tolist()]
         # In double precision, as a recognizer compares them with its threshold.
-        logits = np.concatenate([each.logits for each in found]).astype(np.float64)
-        open_score = np.concatenate([each.open_score for each in found])
+        logits = np.concatenate([each.logits for each in compared]).astype(np.float64)
+        open_score = np.concatenate([each.open_score for each in compared])
         return logits[:, order], self.threshold_.levelled(open_score, logits.argmax(axis=1))
 
     def _unknown(self) -> Any:

@@ -41,17 +41,17 @@ def report_photos(
     photos: Path, report: Path, *, model: Any, device: str = "auto", workers: int = 2, progress: Progress | None = None
 ) -> PhotoReport:
     """Numbers come from all photos, each judged by the others; answers from a second recognizer that lacks a third."""
-    how: dict[str, Any] = {"model": model, "device": device, "workers": workers, "skip_bad": True}
+    options: dict[str, Any] = {"model": model, "device": device, "workers": workers, "skip_bad": True}
 
     def reporting(stage: str) -> dict[str, Any]:
         return {} if progress is None else {"progress": lambda done, total: progress(stage, done, total)}
 
-    whole = Recognizer.enroll(photos, **how, **reporting("look"))
+    whole = Recognizer.enroll(photos, **options, **reporting("look"))
     taught, asked = _divided(labelled_sources(photos))
     checked: Check | None = None
     sections = _numbers(whole)
     if asked:
-        recognizer = Recognizer.enroll(taught, **how, **reporting("teach"))
+        recognizer = Recognizer.enroll(taught, **options, **reporting("teach"))
         checked = check(recognizer, asked, **reporting("ask"))
         sections += _asked(recognizer, checked, {each.name: each for some in asked.values() for each in some})
     else:

@@ -113,9 +113,9 @@ def reproduce(
     again += ["--out", out.name]
     with logged_bars() as progress, joined(device) as where:
         bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
-        how = RunSettings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
+        run_settings = RunSettings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
-            page = run(names, chosen, datasets, how, shlex.join(again), **on)
+            page = run(names, chosen, datasets, run_settings, shlex.join(again), **on)
         except Interrupted as stopped:
             command = shlex.join(["glocal", *sys.argv[1:]])
             stopped.args = (f"stopped and saved; the same command goes on from here: {command}",)
@@ -166,11 +166,11 @@ def _finish(page: Path, json: bool) -> None:
 
     from glocal.research.reproduce.report_folder import NUMBERS
 
-    found = loads((page.parent / NUMBERS).read_text("utf-8"))
+    numbers = loads((page.parent / NUMBERS).read_text("utf-8"))
     show(
-        {"report": str(page), "found": found["found"]},
+        {"report": str(page), "found": numbers["found"]},
         as_json=json,
-        otherwise=lambda: "\n".join([*found["found"], f"Report: {page}"]),
+        otherwise=lambda: "\n".join([*numbers["found"], f"Report: {page}"]),
     )
 
 
@@ -207,6 +207,6 @@ def report(
     shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "way": way, "query": query}
     shape |= {"unknown_way": unknown_way, "reference": reference, "seed": seed}
     with stage_bars() as progress:
-        how = RunSettings(out, tasks, pick_device(device), progress=progress)
-        page = report_runs(runs, dataset, how, shlex.join(again), shape)
+        settings = RunSettings(out, tasks, pick_device(device), progress=progress)
+        page = report_runs(runs, dataset, settings, shlex.join(again), shape)
     _finish(page, json)

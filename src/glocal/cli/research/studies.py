@@ -144,12 +144,12 @@ def evaluate(
     check_free(save_tasks, force)
     shape: dict[str, Any] = {"split": split, "way": way, "shot": shot, "query": query, "unknown_way": unknown_way}
     shape |= {"seed": seed, "score": score, "support_views": support_views, "save_tasks": save_tasks}
-    how: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
+    options: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
     with stage_bars() as progress:
-        found = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **how)
-    for bad in found.about["skipped"]:
+        evaluation = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **options)
+    for bad in evaluation.about["skipped"]:
         tell(f"left out {bad['where']}: {bad['reason']}")
-    show(found.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, found))
+    show(evaluation.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, evaluation))
 
 
 def compare(
@@ -191,21 +191,21 @@ def compare(
     shares = None if unknown_share is None else parse_numbers("--unknown-share", unknown_share, float, "0.1,0.5")
     shape: dict[str, Any] = {"split": split, "shots": parse_shots(shots), "unknown_shares": shares, "way": way}
     shape |= {"query": query, "unknown_way": unknown_way, "support_views": support_views, "seed": seed}
-    how: dict[str, Any] = {"reference": reference, "keep": None if out is None else out / "rows"}
-    how |= {"skip_bad": skip_bad, "workers": workers, "device": device}
+    options: dict[str, Any] = {"reference": reference, "keep": None if out is None else out / "rows"}
+    options |= {"skip_bad": skip_bad, "workers": workers, "device": device}
     with stage_bars() as progress:
-        found = run(runs, dataset, tasks=tasks, progress=progress, **shape, **how)
-    for bad in found.data.skipped:
+        comparison = run(runs, dataset, tasks=tasks, progress=progress, **shape, **options)
+    for bad in comparison.data.skipped:
         tell(f"left out {bad.where}: {bad.reason}")
     if out is not None and FIRST:
-        write_comparison(found, out, runs)
+        write_comparison(comparison, out, runs)
     show(
-        comparison_json(found) | {"runs": runs},
+        comparison_json(comparison) | {"runs": runs},
         as_json=json or format is Format.json,
         otherwise=lambda: (
-            to_text(format.value, tables_of(found)).rstrip("\n")
+            to_text(format.value, tables_of(comparison)).rstrip("\n")
             if format.value in SUFFIXES
-            else _terminal(tables_of(found), out)
+            else _terminal(tables_of(comparison), out)
         ),
     )
 
@@ -228,26 +228,26 @@ def parse_numbers(option: str, text: str, kind: Any, example: str) -> list[Any]:
         raise RecipeError(f"{option} must be numbers such as {example}, got {text!r}") from error
 
 
-def _table(checkpoint: str, found: Evaluation) -> Any:
+def _table(checkpoint: str, evaluation: Evaluation) -> Any:
     """One line per metric, with its meaning: a single model needs no columns to compare."""
     from rich.markup import escape
     from rich.table import Table
 
     from glocal.research.metrics import METRICS
 
-    about = found.about
+    about = evaluation.about
     spec = about["spec"]
     title = f"{checkpoint}: {spec['way']}-way {spec['shot']}-shot on {about['dataset']}/{about['split']}"
     skipped = f"; {len(about['skipped'])} pictures left out" if about["skipped"] else ""
     caption = (
         f"Mean ± 95 % interval over {about['tasks']} tasks, in percent. "
-        f"Open score: {about['open_score']}; tasks {found.tasks[:12]}{skipped}."
+        f"Open score: {about['open_score']}; tasks {evaluation.tasks[:12]}{skipped}."
     )
     table = Table(title=escape(title), caption=escape(caption), box=None, title_justify="left", caption_justify="left")
     table.add_column("metric")
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("meaning", style="dim")
-    for name, interval in found.summary().items():
+    for name, interval in evaluation.summary().items():
         metric = METRICS[name]
         arrow = "↑" if metric.higher_is_better else "↓"
         value = f"{100 * interval.mean:.2f} ± {100 * interval.half:.2f}"

@@ -62,11 +62,11 @@ class Trials:
         or all); photo ``asked[i]`` is of a class of which ``shots[i]`` are enrolled."""
         aside = self.aside if aside is None else aside
         ask = self._enroll(np.concatenate([kept, aside]), np.concatenate([classes, np.full(len(aside), UNKNOWN)]))
-        shots, found = np.broadcast_to(shots, len(asked)), []
+        shots, rows = np.broadcast_to(shots, len(asked)), []
         for start in range(0, len(asked), AT_ONCE):
             some = slice(start, start + AT_ONCE)
-            found += _rows(ask(asked[some]), asked[some], self._class_of[asked[some]], shots[some])
-        return found
+            rows += _rows(ask(asked[some]), asked[some], self._class_of[asked[some]], shots[some])
+        return rows
 
 
 def measure(
@@ -108,12 +108,12 @@ def leave_one_out(trials: Trials, only: Collection[int] | None = None) -> list[L
     places = np.argsort(label, kind="stable")
     start = np.cumsum(shots) - shots
     turns = [spread(places[start[c] : start[c] + shots[c]], ROUNDS) for c in wanted if shots[c] > 1]
-    found: list[LeftOut] = []
+    left_out: list[LeftOut] = []
     for r in range(max(map(len, turns), default=0)):
         out = np.array([rows[r] for rows in turns if r < len(rows)])
         kept = np.delete(np.arange(len(label)), out)
-        found += trials.scored(kept, label[kept], out, shots[label[out]] - 1)
-    return found
+        left_out += trials.scored(kept, label[kept], out, shots[label[out]] - 1)
+    return left_out
 
 
 def strangers(trials: Trials) -> list[LeftOut]:
@@ -122,13 +122,13 @@ def strangers(trials: Trials) -> list[LeftOut]:
     n_way = int(label.max()) + 1
     if n_way - 1 < max(1, trials.min_way):
         return []
-    found = []
+    left_out = []
     for c in spread(np.arange(n_way), CLASSES).tolist():
         kept, rows = np.flatnonzero(label != c), np.flatnonzero(label == c)
         others = label[kept] - (label[kept] > c)
         scored = trials.scored(kept, others, rows, 0)
-        found += [each._replace(nearest=each.nearest + (each.nearest >= c)) for each in scored]
-    return found
+        left_out += [each._replace(nearest=each.nearest + (each.nearest >= c)) for each in scored]
+    return left_out
 
 
 def unknown_scores(trials: Trials, head: Head, views: Features, aside: Features) -> list[LeftOut]:
@@ -137,11 +137,11 @@ def unknown_scores(trials: Trials, head: Head, views: Features, aside: Features)
     if not head.takes_unknown:
         rows = np.arange(len(aside))
         return _rows(head.compare(head.enroll(views, label), aside), rows, np.full(len(rows), UNKNOWN), 0 * rows)
-    found = []
+    left_out = []
     for fold in range(min(FOLDS, len(aside))):
         part = trials.aside[fold::FOLDS]
-        found += trials.scored(every, label, part, 0, np.setdiff1d(trials.aside, part))
-    return [each._replace(photo=each.photo - len(views)) for each in found]
+        left_out += trials.scored(every, label, part, 0, np.setdiff1d(trials.aside, part))
+    return [each._replace(photo=each.photo - len(views)) for each in left_out]
 
 
 def left_out_scores(

@@ -145,7 +145,7 @@ def _mean_scores(names: Sequence[str], decision: Decision) -> dict[str, float]:
     scores: dict[str, list[float]] = {}
     for each, score in zip(decision.left_out, decision.levelled(decision.left_out).tolist(), strict=True):
         scores.setdefault(names[each.label], []).append(score)
-    return {name: float(np.mean(found)) for name, found in scores.items()}
+    return {name: float(np.mean(values)) for name, values in scores.items()}
 
 
 def _near_duplicates(support: Support) -> Iterator[Finding]:

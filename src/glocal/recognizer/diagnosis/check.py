@@ -131,16 +131,16 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
         answers.append(answer)
         if progress is not None:
             progress(len(answers), len(filed))
-    found = judged(recognizer.classes, filed, answers)
-    if not found.pictures:
-        bad = found.unreadable
+    checked = judged(recognizer.classes, filed, answers)
+    if not checked.pictures:
+        bad = checked.unreadable
         raise DataError(
             f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
         )
-    return replace(found, trade_off=trade_off(recognizer, found))
+    return replace(checked, trade_off=trade_off(recognizer, checked))
 
 
-def trade_off(recognizer: Recognizer, found: Check) -> tuple[Traded, ...]:
+def trade_off(recognizer: Recognizer, checked: Check) -> tuple[Traded, ...]:
     """False and caught unknowns among the labelled pictures at each target rate; empty where no rate can be set."""
     now = recognizer.contents
     rows = []
@@ -150,21 +150,21 @@ def trade_off(recognizer: Recognizer, found: Check) -> tuple[Traded, ...]:
         )
         if threshold.expected is None:
             return ()
-        false, caught = (found.above(threshold.value, known=known) for known in (True, False))
+        false, caught = (checked.above(threshold.value, known=known) for known in (True, False))
         rows.append(Traded(target, threshold.value, false, caught))
     return tuple(rows)
 
 
-def best_target(found: Check) -> float | None:
+def best_target(checked: Check) -> float | None:
     """The target rate with which false and missed unknowns are fewest together; None without labelled unknowns."""
-    rows = [each for each in found.trade_off if each.caught.n and each.false_unknown.n]
+    rows = [each for each in checked.trade_off if each.caught.n and each.false_unknown.n]
     return min(rows, key=lambda each: each.false_unknown.value - each.caught.value).target if rows else None
 
 
-def learn(recognizer: Recognizer, found: Check) -> int:
+def learn(recognizer: Recognizer, checked: Check) -> int:
     """Let the labelled pictures of the classes join the leave-one-out scores; how many did."""
     before = len(recognizer.contents.decision.measured.confirmed)
-    recognizer.confirm((each.answer, each.truth) for each in found.pictures)
+    recognizer.confirm((each.answer, each.truth) for each in checked.pictures)
     return len(recognizer.contents.decision.measured.confirmed) - before
 
 

@@ -106,8 +106,7 @@ def _verdict(
             "add a second class, or other things as one"
         )
     if named is None:
-        told = "cannot be judged from one photo per class: add a second and third photo of each"
-        return None, told
+        return None, "cannot be judged from one photo per class: add a second and third photo of each"
     if weak:
         return True, (
             "usable for naming, but it hardly notices unknown things: the classes look as much like other things as "
@@ -125,5 +124,5 @@ def _verdict(
 def _like_guessing(named: Rate, way: int) -> bool:
     """Whether guessing would give such a count more easily than naming that is better than ``CHANCE``, all alike."""
     better = CHANCE / way + (1 - CHANCE / way) * (np.arange(200) + 0.5) / 200
-    guessed, told = (named.k * np.log(p) + (named.n - named.k) * np.log1p(-p) for p in (1 / way, better))
-    return named.value <= CHANCE / way or bool(np.exp(told - guessed).mean() <= 1)
+    guessing, naming = (named.k * np.log(p) + (named.n - named.k) * np.log1p(-p) for p in (1 / way, better))
+    return named.value <= CHANCE / way or bool(np.exp(naming - guessing).mean() <= 1)

@@ -72,13 +72,13 @@ class Encoder:
 
     def __call__(self, images: Pixels) -> Features:
         """(B, size, size, 3) uint8, as ``preprocess`` says."""
-        found = [member(_scaled(images, member.preprocess)) for member in self.members]
-        if len(found) == 1:
-            return found[0]
-        scale = np.float32(len(found) ** -0.5)
+        features = [member(_scaled(images, member.preprocess)) for member in self.members]
+        if len(features) == 1:
+            return features[0]
+        scale = np.float32(len(features) ** -0.5)
         return Features(
-            np.concatenate([each.vec * scale for each in found], axis=1),
-            tuple(local for each in found for local in each.local),
+            np.concatenate([each.vec * scale for each in features], axis=1),
+            tuple(local for each in features for local in each.local),
         )
 
     @cached_property

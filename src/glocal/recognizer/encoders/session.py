@@ -56,13 +56,13 @@ class Graph:
         """The outputs in that order; inputs that the graph does not have are left out."""
         taken = {name: each for name, each in feeds.items() if name in self._inputs}
         try:
-            found: list[Array] = self._session.run(outputs, taken)
+            arrays: list[Array] = self._session.run(outputs, taken)
         except Exception as error:  # onnxruntime has no common error class
             raise self.damaged(error) from error
-        for name, each in zip(outputs, found, strict=True):
+        for name, each in zip(outputs, arrays, strict=True):
             if not isinstance(each, np.ndarray):
                 raise self.damaged(f"its output {name} is no array")
-        return found
+        return arrays
 
     @cached_property
     def outputs(self) -> tuple[str, ...]:

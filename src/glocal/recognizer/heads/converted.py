@@ -46,8 +46,8 @@ class ConvertedHead:
         names = [name for name in self._enroll.outputs if name.startswith(STATE)]
         if not names:
             raise self._enroll.damaged(f"it has no output {STATE}0")
-        found = self._enroll({"label": one_hot, **_inputs(support)}, names)
-        return dict(zip(names, found, strict=True)) | {"n_way": np.array(one_hot.shape[1])}
+        state = self._enroll({"label": one_hot, **_inputs(support)}, names)
+        return dict(zip(names, state, strict=True)) | {"n_way": np.array(one_hot.shape[1])}
 
     def compare(self, state: Mapping[str, Array], query: Features) -> Scores:
         n_way, step = int(state["n_way"]), QUERIES

@@ -105,10 +105,10 @@ class Ridge:
 
         0 without cells.
         """
-        found = np.zeros(shape, np.float32)
+        similarity = np.zeros(shape, np.float32)
         for a, b in zip(some, others, strict=False):  # a state without photos has no cells
-            found += _match_member(a, b) / np.float32(len(some))
-        return found
+            similarity += _match_member(a, b) / np.float32(len(some))
+        return similarity
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.name, "open_score": self.open_score}
@@ -163,7 +163,7 @@ def _cells(features: Features) -> Cells:
 
 def _match_member(a: Array, b: Array) -> Array:
     """(A, P, C), (B, P, C) -> (A, B), a few photos at a time."""
-    found = np.empty((len(a), len(b)), np.float32)
+    similarity = np.empty((len(a), len(b)), np.float32)
     pairs = a.shape[1] * b.shape[1]
     columns = max(1, min(len(b), PAIRS // pairs))
     rows = max(1, PAIRS // (pairs * columns))
@@ -173,7 +173,7 @@ def _match_member(a: Array, b: Array) -> Array:
             y = b[left : left + columns]
             flat = x.reshape(-1, x.shape[2]) @ y.reshape(-1, y.shape[2]).T
             cosine = flat.reshape(*x.shape[:2], *y.shape[:2])  # (A, P, B, P)
-            found[top : top + rows, left : left + columns] = (
+            similarity[top : top + rows, left : left + columns] = (
                 cosine.max(axis=3).mean(axis=1) + cosine.max(axis=1).mean(axis=2)
             ) / 2
-    return found
+    return similarity

@@ -173,8 +173,8 @@ def check_outline(build: Callable[[], torch.nn.Module], there: Iterable[Tensor],
     """Refuse settings of a larger module than the weights are of, before it takes any memory: it is built of shapes."""
     with torch.device("meta"):
         needed = sum(each.numel() for each in build().state_dict().values())
-    if needed > (found := sum(each.numel() for each in there)) + SLACK:
-        raise WeightsError(f"the {what} that it describes has {needed:,} numbers, and it holds {found:,} of them")
+    if needed > (held := sum(each.numel() for each in there)) + SLACK:
+        raise WeightsError(f"the {what} that it describes has {needed:,} numbers, and it holds {held:,} of them")
 
 
 def _brings_weights(name: str) -> bool:

@@ -167,9 +167,9 @@ def evaluate(
         drawn = tasks if isinstance(tasks, TaskList) else TaskList.load(tasks, data)
     if save_tasks:
         drawn.save(save_tasks)
-    how: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
+    options: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
     with joined(device) as where:
-        (found,) = evaluate_models([named], data, [drawn], keep_answers=True, device=where, **how)
+        (evaluations,) = evaluate_models([named], data, [drawn], keep_answers=True, device=where, **options)
     about = {
         "checkpoint": named.name,
         "method": named.method,
@@ -185,7 +185,7 @@ def evaluate(
         "seed": drawn.seed,
         "tasks": len(drawn),
     }
-    return replace(found[named.name], about=about)
+    return replace(evaluations[named.name], about=about)
 
 
 def evaluate_models(
@@ -211,28 +211,28 @@ def evaluate_models(
     plugins.load(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
     store, hashes = store or RowStore(None), [tasks.fingerprint() for tasks in lists]
-    found: list[dict[str, Evaluation]] = [{} for _ in lists]
+    results: list[dict[str, Evaluation]] = [{} for _ in lists]
     if not keep_answers:
         for i, tasks in enumerate(hashes):
             for each in models:
                 rows = store.read(each, tasks, support_views)
                 if rows is not None:
-                    found[i][each.name] = Evaluation(rows, tasks)
+                    results[i][each.name] = Evaluation(rows, tasks)
     for encoder in dict.fromkeys(each.encoder for each in models):
-        todo = {i: [m for m in models if m.encoder == encoder and m.name not in found[i]] for i in range(len(lists))}
+        todo = {i: [m for m in models if m.encoder == encoder and m.name not in results[i]] for i in range(len(lists))}
         todo = {i: missing for i, missing in todo.items() if missing}
         if not todo:
             continue
         alike = [each for each in models if each.encoder == encoder]
         backbone = alike[0].model.backbone
         encoding = None if progress is None else partial(progress, "encode")
-        how: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
+        options: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
         pooled = all(each.model.method.pooled for missing in todo.values() for each in missing)
-        how |= {"support_views": support_views, "pooled": pooled}
-        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **how)
+        options |= {"support_views": support_views, "pooled": pooled}
+        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **options)
         for i, missing in todo.items():
             with computing_with(threads):
-                found[i] |= run_tasks(
+                results[i] |= run_tasks(
                     {each.name: (each.model.method, each.score) for each in missing},
                     lists[i],
                     plain,
@@ -244,11 +244,11 @@ def evaluate_models(
                 )
             for each in missing:
                 if world().first:
-                    store.write(each, hashes[i], support_views, found[i][each.name].rows)
+                    store.write(each, hashes[i], support_views, results[i][each.name].rows)
         if world().first and not keep_maps and all(each.fine_tuned for each in alike):
             for bank in (plain, *more):
                 bank.drop()
-    return [{each.name: evaluations[each.name] for each in models} for evaluations in found]
+    return [{each.name: evaluations[each.name] for each in models} for evaluations in results]
 
 
 def evaluate_tasks(

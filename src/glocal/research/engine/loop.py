@@ -91,15 +91,15 @@ class Validator:
         bank = self._frozen
         if bank is None:
             wanted, backbone = self.tasks.images(), model.backbone
-            how: dict[str, Any] = {"wanted": wanted, "device": self.device, "workers": self.recipe.data.workers}
+            options: dict[str, Any] = {"wanted": wanted, "device": self.device, "workers": self.recipe.data.workers}
             means = model.method.pooled and is_large(backbone, len(wanted), self.device)
             encoder = Pooled(backbone) if means else backbone
             if backbone.trainable:
-                bank = FeatureBank.in_memory(encoder, self.data, **how)
+                bank = FeatureBank.in_memory(encoder, self.data, **options)
             else:
-                bank = self._frozen = FeatureBank.build(encoder, self.data, **how)
-        found = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
-        return {name: interval.mean for name, interval in found.summary().items()}
+                bank = self._frozen = FeatureBank.build(encoder, self.data, **options)
+        evaluation = evaluate_tasks(model.method, self.tasks, bank, device=self.device)
+        return {name: interval.mean for name, interval in evaluation.summary().items()}
 
 
 def run_stage(
@@ -223,7 +223,7 @@ def _step(
     losses: nn.Module, recipe: Recipe, optimizer: torch.optim.Optimizer, step: int, folder: Path, *, parts: int = 1
 ) -> dict[str, float]:
     optimizer.zero_grad(set_to_none=True)
-    found: dict[str, float] = {}
+    values: dict[str, float] = {}
     for part in range(parts):
         # Ranks exchange gradients once, with the last part.
         with getattr(losses, "no_sync", nullcontext)() if part + 1 < parts else nullcontext():
@@ -233,13 +233,13 @@ def _step(
                 listed = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
                 raise _not_finite(f"the loss ({listed})", recipe, step, folder)
             total.backward()  # type: ignore[no-untyped-call]
-        found = {name: found.get(name, 0.0) + value.item() for name, value in terms.items()}
+        values = {name: values.get(name, 0.0) + value.item() for name, value in terms.items()}
     learning = [p for group in optimizer.param_groups for p in group["params"]]
     norm = nn.utils.clip_grad_norm_(learning, recipe.optimizer.clip or math.inf)
     if not torch.isfinite(norm):  # one step with it would spoil the weights for good
         raise _not_finite(f"the gradient (norm {norm.item():g})", recipe, step, folder)
     optimizer.step()
-    return found
+    return values
 
 
 def _not_finite(what: str, recipe: Recipe, step: int, folder: Path) -> TrainingStopped:

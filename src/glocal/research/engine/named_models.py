@@ -60,7 +60,7 @@ def load_models(named: Iterable[str] | Mapping[str, TrainedModel | str]) -> list
         models = {k: copy.deepcopy(m) if isinstance(m, TrainedModel) else load_model(m) for k, m in named.items()}
         return [name_model(name, model, backbones=backbones) for name, model in models.items()]
     loaded: dict[str, NamedModel] = {}  # by run: one named twice is read once
-    found: list[NamedModel] = []
+    chosen: list[NamedModel] = []
     for text in named:
         label, run, wanted = parse_name(text)
         if run not in loaded:
@@ -73,8 +73,8 @@ def load_models(named: Iterable[str] | Mapping[str, TrainedModel | str]) -> list
                     f"{run} ({known.method}) has the open scores {', '.join(scores)}, got {score!r} in {text!r}",
                     code="open-score",
                 )
-            found.append(replace(known, name=label, score=score))
-    return _different_names(found)
+            chosen.append(replace(known, name=label, score=score))
+    return _different_names(chosen)
 
 
 def name_model(
@@ -99,10 +99,10 @@ def check_reference(reference: str | None, models: Sequence[NamedModel]) -> str:
     return names[0] if reference is None else reference
 
 
-def _different_names(found: Sequence[NamedModel]) -> list[NamedModel]:
+def _different_names(models: Sequence[NamedModel]) -> list[NamedModel]:
     """Several scores of one label become label:score; what is still the same twice is refused."""
-    labels = Counter(each.name for each in found)
-    named = [replace(each, name=f"{each.name}:{each.score}") if labels[each.name] > 1 else each for each in found]
+    labels = Counter(each.name for each in models)
+    named = [replace(each, name=f"{each.name}:{each.score}") if labels[each.name] > 1 else each for each in models]
     twice = [name for name, count in Counter(each.name for each in named).items() if count > 1]
     if twice:
         raise RecipeError(

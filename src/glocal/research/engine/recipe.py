@@ -269,8 +269,8 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
     if not isinstance(parent, str):
         raise RecipeError(f"extends of recipe {source} must be a shipped recipe's name or a path, got {shown(parent)}")
     beside = path.parent / parent  # a path is meant from where the file lies
-    found = beside.resolve() if path.is_file() and beside.is_file() else parent
-    return _merged(_read(found, (*below, str(path.resolve() if path.is_file() else source))), fields)
+    base = beside.resolve() if path.is_file() and beside.is_file() else parent
+    return _merged(_read(base, (*below, str(path.resolve() if path.is_file() else source))), fields)
 
 
 def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:

@@ -37,11 +37,11 @@ class RowStore:
             return None
         record, file = self._record(self._folder, model, tasks, support_views)
         try:
-            found = json.loads(file.read_text("utf-8"))
-            rows = {str(name): np.asarray(values, np.float64) for name, values in found.pop("rows").items()}
+            stored = json.loads(file.read_text("utf-8"))
+            rows = {str(name): np.asarray(values, np.float64) for name, values in stored.pop("rows").items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
             return None
-        return rows if found == record else None
+        return rows if stored == record else None
 
     def write(self, model: NamedModel, tasks: str, support_views: int, rows: Rows) -> None:
         if self._folder is not None:

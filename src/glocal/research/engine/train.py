@@ -46,8 +46,8 @@ class TrainStage:
         large = is_large(self.model.backbone.eval(), len(rows) * settings.views, device)
         self.pooled = frozen and large and self.model.method.pooled
         if self.model.method.needs_base:
-            how: dict[str, Any] = {"device": device, "workers": recipe.data.workers}
-            base = base_classes(self.model, data, rows, pooled=large or not frozen, **how)
+            options: dict[str, Any] = {"device": device, "workers": recipe.data.workers}
+            base = base_classes(self.model, data, rows, pooled=large or not frozen, **options)
             with torch.random.fork_rng(devices=[]):  # encoding drew numbers or not, as the cache had it
                 torch.manual_seed(step_seed(recipe.seed, 0, salt=BASE))
                 self.model.method.set_base(base)

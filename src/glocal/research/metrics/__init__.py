@@ -135,16 +135,16 @@ def _answers(logits: ArrayLike, open_score: ArrayLike, label: ArrayLike, *, ndim
 
 
 def _measure(answers: Answers) -> dict[str, FloatArray]:
-    found = {}
+    values = {}
     for name, metric in METRICS.items():
         defined = np.asarray(answers.n_known > 0)
         if metric.needs_unknown:
             defined &= answers.n_unknown > 0
         if defined.all():
-            found[name] = metric.compute(answers)
+            values[name] = metric.compute(answers)
         elif defined.any():
             raise DataError(
                 f"{name} is defined for {defined.sum()} of {defined.size} tasks only, the others lack known or unknown "
                 f"queries; measure them apart or draw every task with both"
             )
-    return found
+    return values

@@ -100,7 +100,7 @@ def results(
     fingerprint: str,
 ) -> list[Result]:
     """The inductive table, then the transductive one, as far as there are such methods."""
-    found = []
+    measured = []
     for transductive in (False, True):
         group = [each for each in models if each.model.method.transductive == transductive]
         if not group:
@@ -108,8 +108,8 @@ def results(
         guest = [each for each in models if each.name == reference and each not in group]
         table = _table([*guest, *group], rows, on, reference, fingerprint, transductive)
         count = len(next(iter(rows[group[0].name].values())))
-        found.append(Result(table, on, count, seed, fingerprint, transductive))
-    return found
+        measured.append(Result(table, on, count, seed, fingerprint, transductive))
+    return measured
 
 
 def _table(
@@ -180,12 +180,12 @@ def _seen(each: NamedModel, on: Conditions) -> str:
     return f"was trained on {len(seen)} of these {len(on.classes)} classes" if seen else ""
 
 
-def to_text(kind: str, found: Sequence[Result]) -> str:
+def to_text(kind: str, tables: Sequence[Result]) -> str:
     """All tables; ``kind`` is a key of SUFFIXES."""
     if kind == "csv":
-        return to_csv([(result.table, _front(result)) for result in found])
+        return to_csv([(result.table, _front(result)) for result in tables])
     make = {"markdown": to_markdown, "latex": to_latex}[kind]
-    return "\n".join(make(result.table) for result in found)
+    return "\n".join(make(result.table) for result in tables)
 
 
 def _front(result: Result) -> dict[str, Any]:

@@ -88,9 +88,9 @@ def _line(size: int) -> int:
 @cache
 def _font(size: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """matplotlib's DejaVu Sans, which has Greek and Cyrillic too; without it the Latin letters inside Pillow."""
-    found = find_spec("matplotlib")
-    if found is not None and found.origin is not None:
-        path = Path(found.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
+    spec = find_spec("matplotlib")
+    if spec is not None and spec.origin is not None:
+        path = Path(spec.origin).parent / "mpl-data" / "fonts" / "ttf" / "DejaVuSans.ttf"
         if path.is_file():
             return ImageFont.truetype(str(path), size)
     return ImageFont.load_default(size)

@@ -168,8 +168,8 @@ def _value(value: Interval | None) -> str:
 def _difference(row: Row, metric: str) -> str:
     if metric not in row.difference:
         return EMPTY
-    found = row.difference[metric]
-    mean, low, high = (points(x) for x in (found.mean, found.low, found.high))
+    gap = row.difference[metric]
+    mean, low, high = (points(x) for x in (gap.mean, gap.low, gap.high))
     return f"{mean} [{low}, {high}]"
 
 
@@ -285,8 +285,8 @@ def _csv_lines(table: Table) -> Iterator[dict[str, Any]]:
     for row in table.rows:
         line: dict[str, Any] = {"name": row.name} | ({"open_score": row.open_score} if scored else {})
         for title, metric, attribute, kind in columns:
-            found = getattr(row, kind).get(metric, math.nan)
-            number = found if kind == "rank" else getattr(found, attribute, math.nan)
+            cell = getattr(row, kind).get(metric, math.nan)
+            number = cell if kind == "rank" else getattr(cell, attribute, math.nan)
             line[title] = number if math.isfinite(number) else ""
         yield line | {"note": row.note}
 
@@ -302,8 +302,8 @@ def to_json(table: Table) -> dict[str, Any]:
     def line(row: Row) -> dict[str, Any]:
         parts: dict[str, Any] = {"open_score": row.open_score}
         for kind, numbers in NUMBERS.items():
-            found = getattr(row, kind)
-            parts[numbers.key] = {metric: plain(found[metric]) for metric in table.metrics if metric in found}
+            cells = getattr(row, kind)
+            parts[numbers.key] = {metric: plain(cells[metric]) for metric in table.metrics if metric in cells}
         given = {key: part for key, part in parts.items() if part or key in ("values", "difference")}
         return {"name": row.name, "note": row.note, **given}
 

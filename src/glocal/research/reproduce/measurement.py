@@ -72,17 +72,17 @@ class Measurement:
 
 
 def measure(
-    dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], how: RunSettings
+    dataset: str, shot: int, lines: Iterable[Line], folders: Mapping[Run, Path], settings: RunSettings
 ) -> Measurement:
     """``lines`` may repeat runs and scores; each pair is measured once, each model loaded once."""
     data = open_dataset(dataset, "test")
     spec = EpisodeSpec(shot=shot)
-    tasks = EpisodeSampler(data, spec, seed=SEED).take(how.tasks)
+    tasks = EpisodeSampler(data, spec, seed=SEED).take(settings.tasks)
     backbones: dict[str, Backbone] = {}
     loaded: dict[Run, NamedModel] = {}
     asked: dict[tuple[Run, str | None], NamedModel] = {}
     for line in lines:
-        for run in (line.run.seeded(seed) for seed in range(how.seeds)):
+        for run in (line.run.seeded(seed) for seed in range(settings.seeds)):
             if run not in loaded:
                 folder = folders[run]
                 loaded[run] = name_model(folder.name, load_model(folder), backbones=backbones)
@@ -90,50 +90,52 @@ def measure(
             score = line.score or model.score
             asked[run, line.score] = replace(model, name=f"{model.name}:{score}", score=score)
     different = list({each.name: each for each in asked.values()}.values())
-    store = RowStore(how.out / "rows")
-    (found,) = evaluate_models(different, data, [tasks], keep_maps=False, store=store, **how.testing)
-    rows = {name: each.rows for name, each in found.items()}
+    store = RowStore(settings.out / "rows")
+    (evaluations,) = evaluate_models(different, data, [tasks], keep_maps=False, store=store, **settings.testing)
+    rows = {name: each.rows for name, each in evaluations.items()}
     on = Conditions(dataset, "test", tuple(data.classes), spec)
-    return Measurement(data, tasks, shot, on, found[different[0].name].tasks, folders, asked, rows, how.seeds)
+    return Measurement(
+        data, tasks, shot, on, evaluations[different[0].name].tasks, folders, asked, rows, settings.seeds
+    )
 
 
 def answers_of(
-    model: NamedModel, data: ClassDataset, tasks: TaskList, how: RunSettings, *, keep_maps: bool = True
+    model: NamedModel, data: ClassDataset, tasks: TaskList, settings: RunSettings, *, keep_maps: bool = True
 ) -> tuple[TaskScores, ...]:
     """What a model says about every query; rows of metrics alone do not tell."""
-    quiet = how.testing | {"progress": None}
-    (found,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
-    return found[model.name].answers
+    quiet = settings.testing | {"progress": None}
+    (evaluations,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
+    return evaluations[model.name].answers
 
 
-def histogram(line: Line, found: Measurement, how: RunSettings) -> ScoreHistogram:
+def histogram(line: Line, measurement: Measurement, settings: RunSettings) -> ScoreHistogram:
     """Open scores of the density figure: scaled to [0, 1] in each test task, pooled; read when made before."""
-    model, store = found.models[line.run, line.score], RowStore(how.out / "densities")
+    model, store = measurement.models[line.run, line.score], RowStore(settings.out / "densities")
     world().largest(0)  # all find the same there
-    counts = store.read(model, found.fingerprint, 1)
+    counts = store.read(model, measurement.fingerprint, 1)
     if counts is None:
-        answers = answers_of(model, found.data, found.tasks, how, keep_maps=False)
+        answers = answers_of(model, measurement.data, measurement.tasks, settings, keep_maps=False)
         pooled = score_histogram((answer.open_score, answer.label >= 0) for answer in answers)
         counts = {"known": pooled.known.astype(np.float64), "unknown": pooled.unknown.astype(np.float64)}
-        store.write(model, found.fingerprint, 1, counts)
+        store.write(model, measurement.fingerprint, 1, counts)
     known, unknown = (counts[side].astype(np.int64) for side in ("known", "unknown"))
     return ScoreHistogram(np.arange(BINS + 1) / BINS, known=known, unknown=unknown)
 
 
-def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: str) -> Result:
+def table_of(plan: TablePlan, lines: list[Line], measurement: Measurement, *, beside: str) -> Result:
     """The paper's table again: ours, the difference to its reference row, and the published number.
 
     Published numbers are always there; notes and caption say what ours are.
     """
     (result,) = results(
-        [found.named(line) for line in lines],
-        {line.label: found.row(line) for line in lines},
-        found.on,
+        [measurement.named(line) for line in lines],
+        {line.label: measurement.row(line) for line in lines},
+        measurement.on,
         reference=plan.reference,
         seed=SEED,
-        fingerprint=found.fingerprint,
+        fingerprint=measurement.fingerprint,
     )
-    theirs = {line.label: published_row(plan, line, beside, found.shot) for line in lines}
+    theirs = {line.label: published_row(plan, line, beside, measurement.shot) for line in lines}
     beside_ours = {
         label: {m: v for m, v in row.values.items() if m in plan.metrics} for label, row in theirs.items() if row
     }
@@ -143,19 +145,19 @@ def table_of(plan: TablePlan, lines: list[Line], found: Measurement, *, beside: 
     rows = [
         replace(
             row,
-            spread=_spreads(found, by_label[row.name], plan.metrics),
-            difference_spread=_spreads(found, by_label[row.name], row.difference, base),
+            spread=_spreads(measurement, by_label[row.name], plan.metrics),
+            difference_spread=_spreads(measurement, by_label[row.name], row.difference, base),
             note="; ".join(part for part in (notes[row.name], row.note) if part),
             rank={},
             published=beside_ours.get(row.name, {}),
         )
         for row in result.table.rows
     ]
-    spec = found.on.spec
-    title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {found.on.name}"
+    spec = measurement.on.spec
+    title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {measurement.on.name}"
     own = result.table.caption.removesuffix(f" {CAPTION}")
     theirs_on = CAPTION.replace("the GEL paper", f"the GEL paper on {beside}")
-    caption = f"{own} {theirs_on}{_whose_seeds(lines, found.seeds)}"
+    caption = f"{own} {theirs_on}{_whose_seeds(lines, measurement.seeds)}"
     shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
     return replace(result, table=shown)
 
@@ -166,8 +168,10 @@ def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:
     return " Seeds are those of the heads: the backbone is the same for all." if given else ""
 
 
-def _spreads(found: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None) -> dict[str, Spread]:
-    every = {metric: found.over_seeds(line, metric, other) for metric in metrics}
+def _spreads(
+    measurement: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None
+) -> dict[str, Spread]:
+    every = {metric: measurement.over_seeds(line, metric, other) for metric in metrics}
     return {metric: value for metric, value in every.items() if value is not None}
 
 

@@ -69,13 +69,14 @@ class _Candidate(NamedTuple):
     place: tuple[int, int, int]
 
 
-def examples(line: Line, found: Measurement, how: RunSettings) -> Examples:
+def examples(line: Line, measurement: Measurement, settings: RunSettings) -> Examples:
     """Chosen by the rule above; fewer when the rule finds fewer."""
-    model = found.models[line.run, line.score]
+    model = measurement.models[line.run, line.score]
     scores = [replace(model, name=score, score=score) for score in ("E_c", "E_f", "E")]
-    tasks = EpisodeSampler(found.data, found.on.spec, seed=SEED).take(min(LOOKED_AT, len(found.tasks)))
-    testing = how.testing | {"progress": None}
-    (evaluated,) = evaluate_models(scores, found.data, [tasks], keep_answers=True, **testing)
+    data, count = measurement.data, min(LOOKED_AT, len(measurement.tasks))
+    tasks = EpisodeSampler(data, measurement.on.spec, seed=SEED).take(count)
+    testing = settings.testing | {"progress": None}
+    (evaluated,) = evaluate_models(scores, data, [tasks], keep_answers=True, **testing)
     candidates: list[_Candidate] = []
     counts = dict.fromkeys(("E right, E_c wrong", "E_c right, E wrong", "E right, E_f wrong", "E_f right, E wrong"), 0)
     unknown = 0
@@ -92,11 +93,12 @@ def examples(line: Line, found: Measurement, how: RunSettings) -> Examples:
             for q in np.flatnonzero(gained).tolist():
                 place = (int(places[score][q]), int(places["E"][q]), cut)
                 candidates.append(_Candidate(kind, place[0] - place[1], task, q, place))
-    (bank,) = build_banks(model.model.backbone, found.data, [tasks], device=how.device or "cpu", workers=how.workers)
+    device, workers = settings.device or "cpu", settings.workers
+    (bank,) = build_banks(model.model.backbone, data, [tasks], device=device, workers=workers)
 
     def example(chosen: _Candidate) -> Example:
         logits = evaluated["E"].answers[chosen.task].logits[chosen.query]
-        return _example(chosen, tasks[chosen.task], logits, model.model, bank, found.data)
+        return _example(chosen, tasks[chosen.task], logits, model.model, bank, data)
 
     shown = _choose(sorted(candidates, key=lambda c: (-c.gain, c.task, c.query)), example)
     world().largest(0)  # all have seen it

@@ -132,7 +132,7 @@ class Question:
     table: str
     row: str
     against: str
-    how: str  # what the difference tells
+    contrast: str  # what the difference tells
     paper_row: str  # rows whose published difference answers the same question
     paper_against: str
 
@@ -163,35 +163,35 @@ QUESTIONS = (
 )
 
 
-def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], found: Found) -> list[str]:
+def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], measurements: Found) -> list[str]:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
     A difference counts as significant when its paired 95 % interval over tasks leaves out 0, and its interval over
     training seeds does so too.  With one seed nothing is significant: the sentence says that it is over tasks alone.
     """
     return [
-        _answer(question, scale, datasets, found)
+        _answer(question, scale, datasets, measurements)
         if question.table in asked
         else f"{question.subject}: not asked for here; it takes `{question.table}`."
         for question in QUESTIONS
     ]
 
 
-def _answer(question: Question, scale: Scale, datasets: Sequence[str], found: Found) -> str:
+def _answer(question: Question, scale: Scale, datasets: Sequence[str], measurements: Found) -> str:
     ours: list[PairedDifference | Spread] = []
-    sentences, seeds = [], max(each.seeds for each in found.values())
+    sentences, seeds = [], max(each.seeds for each in measurements.values())
     for dataset in datasets:
         parts = []
         for shot in SHOTS:
             lines = _lines(question.table, scale, dataset, shot)
-            gap = found[dataset, shot].difference(lines[question.row], lines[question.against])
-            over = found[dataset, shot].over_seeds(lines[question.row], "auroc", lines[question.against])
+            gap = measurements[dataset, shot].difference(lines[question.row], lines[question.against])
+            over = measurements[dataset, shot].over_seeds(lines[question.row], "auroc", lines[question.against])
             ours.append(_both(gap, over))
             part = f"{points(gap.mean)} [{points(gap.low)}, {points(gap.high)}]"
             part += f", over seeds [{points(over.low)}, {points(over.high)}]," if over else ""
             parts.append(f"{part} at {shot}-shot")
         sentences.append(f"{' and '.join(parts)} on {dataset}{_paper(question, scale, dataset)}")
-    changes = f"against {question.how}, points of AUROC change by"
+    changes = f"against {question.contrast}, points of AUROC change by"
     alone = " (over tasks alone: one training seed settles nothing)" if seeds == 1 else ""
     return f"{question.subject} {_verdict(ours)}{alone}: {changes} {'; '.join(sentences)}."
 

@@ -19,33 +19,38 @@ from glocal.research.reproduce.report_folder import Drawing, Report, ReportPart,
 from glocal.research.reproduce.runs import RunSettings, environment, in_words
 
 
-def report_runs(models: Sequence[str], dataset: str, how: RunSettings, command: str, shape: dict[str, Any]) -> Path:
+def report_runs(
+    models: Sequence[str], dataset: str, settings: RunSettings, command: str, shape: dict[str, Any]
+) -> Path:
     """Measure what is new, write the report; returns the page.  Figures show the first of the shots.
 
     ``shape``: split, shots, way, query, unknown_way, reference and seed of ``compare``.
     """
-    where: dict[str, Any] = {"keep": how.out / "rows", "device": str(how.device or "cpu"), "workers": how.workers}
-    found = compare(models, dataset, tasks=how.tasks, **shape, progress=how.progress, **where)
-    name, made, on, tables = Path(dataset).name, environment(how.device), found.conditions[0], tables_of(found)
+    options: dict[str, Any] = {"keep": settings.out / "rows", "progress": settings.progress}
+    options |= {"device": str(settings.device or "cpu"), "workers": settings.workers}
+    comparison = compare(models, dataset, tasks=settings.tasks, **shape, **options)
+    name, made = Path(dataset).name, environment(settings.device)
+    on, tables = comparison.conditions[0], tables_of(comparison)
     numbers = {
         "environment": made,
         "dataset": name,
         "split": on.split,
-        "data": found.data.manifest,
+        "data": comparison.data.manifest,
         "seed": shape["seed"],
-        "tasks": how.tasks,
-        "reference": found.reference,
-        "models": {each.name: _about(each) for each in found.models},
+        "tasks": settings.tasks,
+        "reference": comparison.reference,
+        "models": {each.name: _about(each) for each in comparison.models},
     }
     conditions = {
-        "Data": f"{name}/{on.split} {found.data.manifest[:12]}",
-        "Test": f"{how.tasks} tasks per table, seed {shape['seed']}",
+        "Data": f"{name}/{on.split} {comparison.data.manifest[:12]}",
+        "Test": f"{settings.tasks} tasks per table, seed {shape['seed']}",
         "Made with": in_words(made),
     }
-    parts = [table_part(f"Runs on {name}", "runs", tables, {"what": "runs"}), _figures(found, how, shape["seed"])]
-    title = f"{counted(len(found.models), 'row')} on {name}"
+    parts = [table_part(f"Runs on {name}", "runs", tables, {"what": "runs"})]
+    parts.append(_figures(comparison, settings, shape["seed"]))
+    title = f"{counted(len(comparison.models), 'row')} on {name}"
     opening = [_leader(result) for result in tables]
-    return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), how.out)
+    return write_report(Report(title, opening, conditions, parts, command, numbers=numbers), settings.out)
 
 
 def _leader(result: Result) -> str:
@@ -62,12 +67,12 @@ def _leader(result: Result) -> str:
     return f"{sentence}, {mean} [{low}, {high}] against {table.reference}, which is {significant} over tasks."
 
 
-def _figures(found: ModelComparison, how: RunSettings, seed: int) -> ReportPart:
-    spec = found.conditions[0].spec
-    tasks = EpisodeSampler(found.data, spec, seed=seed).take(how.tasks)
+def _figures(comparison: ModelComparison, settings: RunSettings, seed: int) -> ReportPart:
+    spec = comparison.conditions[0].spec
+    tasks = EpisodeSampler(comparison.data, spec, seed=seed).take(settings.tasks)
     scores = {
-        each.name: [(a.open_score, a.label >= 0) for a in answers_of(each, found.data, tasks, how)]
-        for each in found.models
+        each.name: [(a.open_score, a.label >= 0) for a in answers_of(each, comparison.data, tasks, settings)]
+        for each in comparison.models
     }
     drawings = [Drawing("roc", plots.roc(scores, title=f"{spec.way}-way {spec.shot}-shot"), "ROC of every row")]
     panels = []

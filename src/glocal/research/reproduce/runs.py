@@ -113,31 +113,31 @@ def make_runs(runs: Sequence[Run], settings: RunSettings) -> None:
         waiting = busy
 
 
-def ensure_run(run: Run, how: RunSettings, *, wait: bool = True) -> Path | None:
+def ensure_run(run: Run, settings: RunSettings, *, wait: bool = True) -> Path | None:
     """The folder of the finished run; None when another process is at it and ``wait`` is False."""
     start = None
     if isinstance(run.init, Run):
-        start = ensure_run(run.init, how, wait=wait)
+        start = ensure_run(run.init, settings, wait=wait)
         if start is None:
             return None
-    folder = folder_of(run, how.runs)
+    folder = folder_of(run, settings.runs)
     if _agreed((folder / DONE).is_file()):
         return folder
-    lock = FileLock(how.runs / LOCKS / f"{folder.name}.lock", timeout=-1 if wait else 0)
+    lock = FileLock(settings.runs / LOCKS / f"{folder.name}.lock", timeout=-1 if wait else 0)
     # One run over several processes: the first of them holds the lock for all, and says what there is to do.
     if not _agreed(world().first and _taken(lock)):
         return None
     try:
         if not _agreed((folder / DONE).is_file()):  # somebody may have been quicker
-            _make(run.resolved(start), folder, how, start)
+            _make(run.resolved(start), folder, settings, start)
     finally:
         lock.release()
     return folder
 
 
-def _agreed(found: bool) -> bool:
+def _agreed(done: bool) -> bool:
     """What the first process of this run found."""
-    return bool(world().largest(int(found and world().first)))
+    return bool(world().largest(int(done and world().first)))
 
 
 def _taken(lock: FileLock) -> bool:
@@ -149,19 +149,19 @@ def _taken(lock: FileLock) -> bool:
     return True
 
 
-def _make(recipe: Recipe, folder: Path, how: RunSettings, start: Path | None) -> None:
+def _make(recipe: Recipe, folder: Path, settings: RunSettings, start: Path | None) -> None:
     begun = _agreed((folder / LAST).exists())
     if _agreed(begun and read_checkpoint(folder / LAST)[1]["recipe"]["init"] != recipe.init):
         if world().first:
             shutil.rmtree(folder)  # all of it was moved to another place since; half a run cannot follow
         begun = _agreed(False)
-    STAGES[recipe.stage](recipe, folder, resume=begun, device=how.device, callback=how.callback(folder.name))
+    STAGES[recipe.stage](recipe, folder, resume=begun, device=settings.device, callback=settings.callback(folder.name))
     if world().first:
-        _finish(recipe, folder, how, start)
+        _finish(recipe, folder, settings, start)
     world().largest(0)  # what the first has written is there for all
 
 
-def _finish(recipe: Recipe, folder: Path, how: RunSettings, start: Path | None) -> None:
+def _finish(recipe: Recipe, folder: Path, settings: RunSettings, start: Path | None) -> None:
     best = read_checkpoint(folder / BEST)[1]
     about = {
         "recipe": recipe.model_dump(mode="json") | {"init": recipe.init if start is None else start.name},
@@ -169,15 +169,15 @@ def _finish(recipe: Recipe, folder: Path, how: RunSettings, start: Path | None) 
         "data": {name: best["data"][name] for name in ("dataset", "manifest")},
         "step": best["step"],
         "validation": best["validation"],
-        "environment": environment(how.device, recipe.speed.threads),
+        "environment": environment(settings.device, recipe.speed.threads),
     }
     write_text(folder / DONE, json.dumps(about, indent=1) + "\n")
 
 
 def about_run(folder: Path) -> dict[str, Any]:
     """Recipe, seed, data and environment of a finished run, without paths of this machine."""
-    found: dict[str, Any] = json.loads((folder / DONE).read_text("utf-8"))
-    return found | {"seed": found["recipe"]["seed"]}
+    record: dict[str, Any] = json.loads((folder / DONE).read_text("utf-8"))
+    return record | {"seed": record["recipe"]["seed"]}
 
 
 def _identity(recipe: Recipe, start: Path | None) -> str | None:

@@ -89,13 +89,13 @@ class Scale(ABC):
         """Runs of GEL over M_u - M_k, centred where the recipe's margins are."""
         settings = self.gel(dataset, shot).resolved(start="?").method.settings
         low, high = settings.get("m_known", -1.0), settings.get("m_unknown", 1.0)
-        middle, found = (low + high) / 2, []
+        middle, runs = (low + high) / 2, []
         for factor in SWEPT_MARGINS:
             half = factor * (high - low) / 2
             margins = (f"method.m_known={middle - half}", f"method.m_unknown={middle + half}")
             # At the recipe's own margins it is the run of the tables, not a second one.
-            found.append((2 * half, self.gel(dataset, shot, "ahead", *(margins if factor != 1 else ()))))
-        return found
+            runs.append((2 * half, self.gel(dataset, shot, "ahead", *(margins if factor != 1 else ()))))
+        return runs
 
     def top_ks(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
         """Runs of GEL over k."""
