@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from glocal.research.data import DATASETS, loader, open_dataset, prepared_writer
+from glocal.research.data import DATASETS, loader, open_dataset, prepared
 from glocal.research.data.prepare import work_folder
 from glocal.research.data.splits import CATALOGUE
 from glocal.research.engine.checkpoint import save_model
@@ -201,7 +201,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(
     glocal: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """That the finished splits are not read again is ``test_prepared``'s."""
-    source, write = make_dataset(tmp_path / "folder"), prepared_writer.content_digest
+    source, write = make_dataset(tmp_path / "folder"), prepared.content_digest
 
     def interrupt(pixels: np.ndarray) -> bytes:
         if work_folder(home / "slow").joinpath("data", "index.json").exists():  # the first split is finished
@@ -210,7 +210,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(
 
     command = ["data", "prepare", "slow", "--from", source]
     with monkeypatch.context() as patch:
-        patch.setattr(prepared_writer, "content_digest", interrupt)
+        patch.setattr(prepared, "content_digest", interrupt)
         code, shown, err = glocal(*command)
     assert (code, shown) == (130, "")
     assert err == f"glocal: stopped; nothing is in {home / 'slow'} yet, the same command goes on from here\n"

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from glocal.common.errors import DataError
-from glocal.research.data import unpack
-from glocal.research.data.unpack import unpacked
+from glocal.research.data import prepare as unpack
+from glocal.research.data.prepare import unpacked
 from refusal import refused
 
 NAMES = ("a/1.png", "a/2.png", "b/1.png")

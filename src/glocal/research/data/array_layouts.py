@@ -22,7 +22,7 @@ from glocal.common.errors import DataError
 from glocal.recognizer.photos.images import UnusableImage, decode
 from glocal.research.data.layouts import SPLIT_OF, SPLITS, WHOLE, Content, Part, common_side
 from glocal.research.data.pickles import read_pickle
-from glocal.research.data.prepared_writer import Sample
+from glocal.research.data.prepared import Sample
 from glocal.research.data.splits import CIFAR100
 
 _EXTRA = ("train_phase_val", "train_phase_test")  # further images of training classes, in no published split

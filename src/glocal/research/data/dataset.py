@@ -8,21 +8,22 @@ seed draws the same tasks from all of them.
 
 from __future__ import annotations
 
+import csv
 import hashlib
+import io
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from glocal.common.errors import DataError
 from glocal.common.words import bad_pictures, listed, nearest
-from glocal.recognizer.photos.folders import ImageSource, Listing, list_classes
+from glocal.recognizer.photos.folders import FileSource, ImageSource, Listing, list_classes
 from glocal.recognizer.photos.images import ArraySource, Pixels
 from glocal.research.data.digests import BadImage, content_digest, digest_all
-from glocal.research.data.lists import list_csv
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,3 +208,56 @@ def in_content_order(
         skipped=skipped,
         ignored=ignored,
     )
+
+
+CSV_COLUMNS = (("filename", "file", "path", "image"), ("label", "class"))
+
+
+def list_csv(path: Path) -> Listing:
+    """Rows ``filename,label``; file names count from the folder the CSV lies in."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
+    first_seen: dict[tuple[str, str], int] = {}
+    for row in csv_rows(path):
+        if (earlier := first_seen.setdefault((row.filename, row.label), row.line)) != row.line:
+            raise DataError(f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every image once")
+    source = FileSource([str(path.parent / filename) for filename, _ in first_seen])
+    return Listing(source, [label for _, label in first_seen], 0)
+
+
+class ListedImage(NamedTuple):
+    line: int
+    filename: str
+    label: str
+
+
+def csv_rows(path: Path) -> list[ListedImage]:
+    """Rows ``filename,label``; a first row that names the columns is a header."""
+    try:
+        text = path.read_text("utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"{path}: not a CSV in UTF-8 ({error}); save it as comma-separated UTF-8 text") from error
+    rows: list[ListedImage] = []
+    columns = [0, 1]
+    reader = csv.reader(io.StringIO(text, newline=""))
+    try:
+        for cells in ([cell.strip() for cell in row] for row in reader):
+            if not any(cells):
+                continue
+            lower = [cell.lower() for cell in cells]
+            header = [next((lower.index(name) for name in names if name in lower), -1) for names in CSV_COLUMNS]
+            if not rows and min(header) >= 0:
+                columns = header
+                continue
+            file, label = (cells[c] if c < len(cells) else "" for c in columns)
+            if not file or not label:
+                row = ",".join(cells)[:80]
+                raise DataError(f"{path}: line {reader.line_num} must give a file name and a label, got {row!r}")
+            if "\0" in file + label:
+                raise DataError(f"{path}: line {reader.line_num} holds a zero byte, which no file name and label has")
+            rows.append(ListedImage(reader.line_num, file, label))
+    except csv.Error as error:
+        raise DataError(f"{path}: not a CSV ({error}); save it as comma-separated text") from error
+    if not rows:
+        raise DataError(f"{path}: no rows; it must hold one row filename,label per image")
+    return rows

@@ -150,8 +150,9 @@ class EpisodeSampler:
         """
         if n < 1:
             raise DataError(f"a task list needs at least 1 task, got {n}")
-        draws = Redrawn(self, range(start, start + n))
-        return TaskList(tuple(draws) if keep else draws, self.spec, self.seed, self.dataset.manifest, start)
+        tasks = range(start, start + n)
+        draws = tuple(map(self.__getitem__, tasks)) if keep else Redrawn(self, tasks)
+        return TaskList(draws, self.spec, self.seed, self.dataset.manifest, start)
 
     def _check(self) -> None:
         """Every class may be drawn as known or as unknown, so each must be large enough for both."""

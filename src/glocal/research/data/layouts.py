@@ -10,8 +10,8 @@ from pathlib import Path
 from glocal.common.errors import DataError
 from glocal.recognizer.photos.folders import LARGEST_MEMBER, FileSource, is_litter, list_classes, top_folders
 from glocal.recognizer.photos.images import UnusableImage, decode, is_picture
-from glocal.research.data.lists import csv_rows
-from glocal.research.data.prepared_writer import Sample
+from glocal.research.data.dataset import csv_rows
+from glocal.research.data.prepared import Sample
 
 SPLITS = ("train", "val", "test")
 WHOLE = ""  # the split of images that are not divided
@@ -93,7 +93,7 @@ def csv_per_split(root: Path) -> Content | None:
     parts, seen = {}, dict[str, Path]()
     for split, table in sorted((SPLIT_OF[path.stem.lower()], path) for path in lists):
         class_of = {}
-        for row in csv_rows(_text(table), str(table)):
+        for row in csv_rows(table):
             paths = by_name.get(Path(row.filename).name, [])
             paths = paths if len(paths) < 2 else [path for path in paths if Path(path).parent.name == row.label]
             if len(paths) != 1:
@@ -158,15 +158,11 @@ def _class_of(root: Path, inside: str = "") -> dict[str, str]:
     return dict(zip(listing.source.paths, listing.class_of, strict=True))
 
 
-def _text(path: Path) -> str:
+def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8-sig")
+        return [line.strip() for line in path.read_text("utf-8-sig").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
         raise DataError(f"{path}: not text in UTF-8 ({error}); save it as such") from error
-
-
-def _lines(path: Path) -> list[str]:
-    return [line.strip() for line in _text(path).splitlines() if line.strip()]
 
 
 def _numbered(path: Path) -> dict[str, str]:

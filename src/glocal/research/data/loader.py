@@ -142,7 +142,7 @@ def encode(
         raise DataError(
             "the backbone is in training mode, where a map depends on its batch; call backbone.eval() first"
         )
-    batch_size = min(batch_size, at_once(encoder.preprocess, batch_size))
+    batch_size = at_once(encoder.preprocess, batch_size)
     loader = ImageLoader(dataset, encoder.preprocess, workers=workers, verify=verify)
     for indices, images in loader.batches(wanted, batch_size):
         missing = batch_size - len(images)

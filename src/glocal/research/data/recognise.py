@@ -26,7 +26,7 @@ from glocal.research.data.layouts import (
     inner_folder,
     listed_classes,
 )
-from glocal.research.data.prepared_writer import Sample
+from glocal.research.data.prepared import Sample
 from glocal.research.data.splits import (
     CIFAR100,
     PUBLISHED,

@@ -80,7 +80,13 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     if str(name) in DATASETS:
         if split not in SPLITS:
             raise DataError(f"{name} has the splits {', '.join(SPLITS)}, got {split!r}", code="no-such-split")
-        return _open_registered(str(name), split, skip_bad)
+        opener = DATASETS[str(name)]
+        if not skip_bad:
+            return opener(split)
+        if "skip_bad" not in inspect.signature(opener).parameters:
+            message = f"data set {str(name)!r} cannot leave out bad images: its function does not take skip_bad"
+            raise DataError(f"{message}; open it without", code="skip-bad")
+        return opener(split, skip_bad=True)
     home = os.environ.get("GLOCAL_DATA")
     candidates = ([Path(home) / name] if home else []) + [Path(name)]
     for folder in candidates:
@@ -99,18 +105,6 @@ def open_dataset(name: str | Path, split: str, *, skip_bad: bool = False) -> Cla
     else:
         message = f"dataset {str(name)!r} is none of those by name, and there is {where}; {meant(str(name), DATASETS)}"
     raise DataError(message, code="no-such-dataset")
-
-
-def _open_registered(name: str, split: str, skip_bad: bool) -> ClassDataset:
-    opener = DATASETS[name]
-    if not skip_bad:
-        return opener(split)
-    if "skip_bad" not in inspect.signature(opener).parameters:
-        raise DataError(
-            f"data set {name!r} cannot leave out bad images: its function does not take skip_bad; open it without",
-            code="skip-bad",
-        )
-    return opener(split, skip_bad=True)
 
 
 def _open_folder(folder: Path, split: str, skip_bad: bool) -> ClassDataset:

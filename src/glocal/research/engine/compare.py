@@ -146,7 +146,7 @@ def compare(
             data,
             lists,
             support_views=support_views,
-            store=RowStore(None if keep is None else Path(keep)),
+            store=None if keep is None else RowStore(Path(keep)),
             device=where,
             workers=workers,
             progress=progress,

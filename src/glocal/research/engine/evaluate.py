@@ -210,9 +210,9 @@ def evaluate_models(
     """
     plugins.load(plugins.METRICS, METRICS)
     world().largest(0)  # all find the same rows in the store: what the first wrote last is there
-    store, hashes = store or RowStore(None), [tasks.fingerprint() for tasks in lists]
+    hashes = [tasks.fingerprint() for tasks in lists]
     results: list[dict[str, Evaluation]] = [{} for _ in lists]
-    if not keep_answers:
+    if store is not None and not keep_answers:
         for i, tasks in enumerate(hashes):
             for each in models:
                 rows = store.read(each, tasks, support_views)
@@ -242,8 +242,8 @@ def evaluate_models(
                     device=device,
                     progress=None if progress is None else partial(progress, "tasks"),
                 )
-            for each in missing:
-                if world().first:
+            if store is not None and world().first:
+                for each in missing:
                     store.write(each, hashes[i], support_views, results[i][each.name].rows)
         if world().first and not keep_maps and all(each.fine_tuned for each in alike):
             for bank in (plain, *more):

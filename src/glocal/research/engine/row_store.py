@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +26,13 @@ FORMAT = "glocal-rows-1"
 Rows = dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
 
 
+@dataclass(frozen=True)
 class RowStore:
-    """``folder=None`` keeps nothing."""
-
-    def __init__(self, folder: Path | None):
-        self._folder = folder
+    folder: Path
 
     def read(self, model: NamedModel, tasks: str, support_views: int) -> Rows | None:
         """The rows, or None when they are not there; a file that is not whole counts as not there."""
-        if self._folder is None:
-            return None
-        record, file = self._record(self._folder, model, tasks, support_views)
+        record, file = self._record(model, tasks, support_views)
         try:
             stored = json.loads(file.read_text("utf-8"))
             rows = {str(name): np.asarray(values, np.float64) for name, values in stored.pop("rows").items()}
@@ -44,12 +41,10 @@ class RowStore:
         return rows if stored == record else None
 
     def write(self, model: NamedModel, tasks: str, support_views: int, rows: Rows) -> None:
-        if self._folder is not None:
-            record, file = self._record(self._folder, model, tasks, support_views)
-            write_text(file, json.dumps(record | {"rows": {name: values.tolist() for name, values in rows.items()}}))
+        record, file = self._record(model, tasks, support_views)
+        write_text(file, json.dumps(record | {"rows": {name: values.tolist() for name, values in rows.items()}}))
 
-    @staticmethod
-    def _record(folder: Path, model: NamedModel, tasks: str, support_views: int) -> tuple[dict[str, Any], Path]:
+    def _record(self, model: NamedModel, tasks: str, support_views: int) -> tuple[dict[str, Any], Path]:
         record = {
             "format": FORMAT,
             "version": __version__,
@@ -62,7 +57,7 @@ class RowStore:
             "metrics": sorted(METRICS),
         }
         key = hashlib.sha256(json.dumps(record, sort_keys=True).encode()).hexdigest()
-        return record, folder / f"{key[:32]}.json"
+        return record, self.folder / f"{key[:32]}.json"
 
 
 def code_hash(model: NamedModel) -> str:
