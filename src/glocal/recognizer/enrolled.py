@@ -163,10 +163,8 @@ class Enrolled:
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
         """In the order of the batch."""
-        readable = iter(self._predictions(batch, decision) if batch.readable else ())
-        return [each if isinstance(each, Unreadable) else next(readable) for each in batch.pictures]
-
-    def _predictions(self, batch: Batch, decision: Decision) -> list[Prediction]:
+        if not batch.readable:
+            return [each for each in batch.pictures if isinstance(each, Unreadable)]
         names = (*self.support.names, UNKNOWN_NAME)
         compared = self.compare(batch.features)
         best = compared.logits.argmax(axis=1)
@@ -176,12 +174,17 @@ class Enrolled:
         p = shares.tolist()
         scores, threshold = decision.threshold.levelled(compared.open_score, best).tolist(), decision.threshold.value
         patches, duplicates = self._patches(batch.features.stored().full(), best), self._duplicates(batch)
-        predictions = []
-        for i, (picture, n, score) in enumerate(zip(batch.readable, best.tolist(), scores, strict=True)):
+        answers: list[Prediction | Unreadable] = []
+        rows = enumerate(zip(best.tolist(), scores, strict=True))
+        for picture in batch.pictures:
+            if isinstance(picture, Unreadable):
+                answers.append(picture)
+                continue
+            i, (n, score) = next(rows)
             is_unknown = score > threshold
             own_parts = {name: float(values[i]) for name, values in compared.parts.items()}
             evidence = Evidence(names[n], p[i][n], is_unknown, score, threshold, own_parts, patches[i])
-            predictions.append(
+            answers.append(
                 Prediction(
                     path=picture.name,
                     label=UNKNOWN_NAME if is_unknown else names[n],
@@ -194,7 +197,7 @@ class Enrolled:
                     warning=duplicates[i],
                 )
             )
-        return predictions
+        return answers
 
     def matching_patches(self, features: Features, name: str) -> set[int] | None:
         """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
@@ -208,7 +211,8 @@ class Enrolled:
         """How many patches match the nearest class, of how many."""
         if self._maps is None or features.map is None:
             return [None] * len(features)
-        return [(n, self._maps.n_patches) for n in self._maps.match(features.map, best).sum(axis=1).tolist()]
+        match = self._maps.match(features.map, best)  # (Q, P)
+        return [(n, match.shape[1]) for n in match.sum(axis=1).tolist()]
 
     def _duplicates(self, batch: Batch) -> list[str]:
         """For each picture the support photo that it (nearly) is, in words, or nothing."""

@@ -56,7 +56,9 @@ class Features:
 
     def stored(self) -> Features:
         """As they are kept: maps in half precision, unless that would cut large numbers off."""
-        return Features(self.vec.astype(np.float32, copy=False), tuple(map(_half, self.local)))
+        small = [not x.size or float(np.abs(x).max()) < LARGEST_HALF for x in self.local]
+        local = tuple(x.astype(np.float16) if fits else x for x, fits in zip(self.local, small, strict=True))
+        return Features(self.vec.astype(np.float32, copy=False), local)
 
 
 def join(some: Sequence[Features]) -> Features:
@@ -64,11 +66,6 @@ def join(some: Sequence[Features]) -> Features:
         raise DataError("an encoder gives photos features of different shapes; use another", code="damaged-file")
     maps = zip(*(each.local for each in some), strict=True)
     return Features(np.concatenate([each.vec for each in some]), tuple(np.concatenate(each) for each in maps))
-
-
-def _half(local: Array) -> Array:
-    small = not local.size or float(np.abs(local).max()) < LARGEST_HALF
-    return local.astype(np.float16) if small else local
 
 
 @dataclass(frozen=True)
@@ -85,13 +82,13 @@ class ClassMaps:
 
     def match(self, local: Array, of: Array) -> Array:
         """(Q, P) bool: the patches of each map (Q, D', H, W) that match the class ``of`` (Q,)."""
-        return best_cosine(local, self.mean[of]) >= self.level
+        return cosines(local, self.mean[of]).max(axis=2) >= self.level
 
     def match_without(self, local: Array, of: Array) -> Array:
         """The same for support photos, each against its class without it (two photos or more)."""
         n = self.shots[of].astype(local.dtype).reshape(-1, 1, 1, 1)
         rest = (self.mean[of] * n - local) / (n - 1).clip(1)
-        return best_cosine(local, rest) >= self.level
+        return cosines(local, rest).max(axis=2) >= self.level
 
 
 def class_maps(features: Features, label: Array) -> ClassMaps | None:
@@ -104,7 +101,7 @@ def class_maps(features: Features, label: Array) -> ClassMaps | None:
     photos, classes = spread(np.arange(len(label)), SAMPLE_PHOTOS), spread(np.arange(len(shots)), SAMPLE_CLASSES)
     sample = local[photos]
     foreign = [
-        best_cosine(some, np.broadcast_to(mean[c], some.shape)).ravel()
+        cosines(some, np.broadcast_to(mean[c], some.shape)).max(axis=2).ravel()
         for c in classes.tolist()
         if len(some := sample[label[photos] != c])
     ]
@@ -127,24 +124,16 @@ def class_likeness(vec: Array, label: Array) -> float:
     return float((np.square(mean.sum(axis=0)).sum() - np.square(mean).sum()) / max(n_way * (n_way - 1), 1))
 
 
-def best_cosine(local: Array, other: Array) -> Array:
-    """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P) the largest cosine of each patch with a patch of the other."""
-    return cosines(local, other).max(axis=2)
-
-
 def cosines(local: Array, other: Array) -> Array:
-    """(Q, P, P')."""
-    return _unit(local).swapaxes(1, 2) @ _unit(other)
+    """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P, P') the cosine of each patch with each of the other."""
+    a, b = (unit(maps.reshape(*maps.shape[:2], -1), axis=1) for maps in (local, other))  # (Q, D', P)
+    return a.swapaxes(1, 2) @ b
 
 
 def unit(x: Array, axis: int = -1) -> Array:
     """Divided by its length along the axis; a vector of nearly no length stays short, one of too much becomes 0."""
     with np.errstate(over="ignore"):
         return x / np.sqrt(np.square(x).sum(axis=axis, keepdims=True)).clip(1e-12)
-
-
-def _unit(maps: Array) -> Array:
-    return unit(maps.reshape(*maps.shape[:2], -1), axis=1)  # (Q, D', P)
 
 
 def spread(rows: Labels, most: int) -> Labels:

@@ -66,56 +66,39 @@ class Evidence:
 
 def reason(evidence: Evidence, usual: Mapping[str, Range]) -> str:
     """One line: "nearest class bolt (41 %), but local match is weak: 3 of 49 patches match (usually 20 to 45)"."""
-    percent = f"{100 * evidence.probability:.0f} %"
-    weak = [name for name, value in evidence.parts.items() if name in usual and value > usual[name][1]]
-    head = f"{'nearest class ' if evidence.is_unknown else ''}{evidence.nearest} ({percent})"
+    unknown, parts = evidence.is_unknown, evidence.parts
+    head = f"{'nearest class ' if unknown else ''}{evidence.nearest} ({100 * evidence.probability:.0f} %)"
+    judged = [name for name in parts if name in usual]
+    weak = [name for name in judged if parts[name] > usual[name][1]]
+    patches, few = _patches(evidence, usual)
     if weak:
-        head += f", {'but' if evidence.is_unknown else 'though'} {_weak(weak, evidence, usual)}"
-    elif evidence.is_unknown:
-        numbers = f"open score {evidence.open_score:.3g}, above the threshold {evidence.threshold:.3g}"
-        head += f", but it is not like it enough: {numbers}"
+        head += f", {'but' if unknown else 'though'} {' and '.join(KINDS[name] for name in weak)} match "
+        head += f"{'are' if len(weak) > 1 else 'is'} weak{f': {patches}' if few and 'E_f' in weak else ''}"
+    elif unknown:
+        head += ", but it is not like it enough: "
+        head += f"open score {evidence.open_score:.3g}, above the threshold {evidence.threshold:.3g}"
     else:
-        head += f": {_good(evidence, usual)}"
-    return "; ".join([head, *_details(evidence, usual)])
+        head += f": {' and '.join(KINDS[name] for name in judged)} match as usual" if judged else ": it matches"
+        head += f", {patches}" if patches and not few else ""
+    if not parts and unknown:
+        known = [f"known photos score {_span(usual['open_score'])}"] if "open_score" in usual else []
+        return "; ".join([head, *known])
+    numbers = [(name, f"{KINDS[name]} energy", value) for name, value in parts.items()]
+    numbers = numbers or [("open_score", "open score", evidence.open_score)]
+    ranges = {name: f" (usually {_span(range_)})" for name, range_ in usual.items()}
+    return "; ".join([head, *(f"{what} {value:.3g}{ranges.get(name, '')}" for name, what, value in numbers)])
 
 
-def _good(evidence: Evidence, usual: Mapping[str, Range]) -> str:
-    judged = [KINDS[name] for name in evidence.parts if name in usual]
-    match = f"{' and '.join(judged)} match as usual" if judged else "it matches"
-    return f"{match}{'' if _few(evidence, usual) else _patches(evidence, usual, ', ')}"
+def _patches(evidence: Evidence, usual: Mapping[str, Range]) -> tuple[str, bool]:
+    """The patches in words, and whether fewer match than usual.
 
-
-def _weak(weak: list[str], evidence: Evidence, usual: Mapping[str, Range]) -> str:
-    verb = "are" if len(weak) > 1 else "is"
-    patches = _patches(evidence, usual, ": ") if "E_f" in weak and _few(evidence, usual) else ""
-    return f"{' and '.join(KINDS[name] for name in weak)} match {verb} weak{patches}"
-
-
-def _few(evidence: Evidence, usual: Mapping[str, Range]) -> bool:
-    """Whether fewer patches match than usual: only then do they speak for a weak match, and only then not for a good
-    one."""
-    return evidence.patches is not None and "patches" in usual and evidence.patches[0] < round(usual["patches"][0])
-
-
-def _patches(evidence: Evidence, usual: Mapping[str, Range], lead: str) -> str:
-    if evidence.patches is None or "patches" not in usual:  # a number without a range says nothing
-        return ""
-    low, high = (round(end) for end in usual["patches"])
+    Only then do they speak for a weak match, and only then not for a good one.  A number without a range says nothing.
+    """
+    if evidence.patches is None or "patches" not in usual:
+        return "", False
+    (found, total), (low, high) = evidence.patches, map(round, usual["patches"])
     range_ = f"{low} to {high}" if high > low else f"{low}"
-    return f"{lead}{evidence.patches[0]} of {evidence.patches[1]} patches match (usually {range_})"
-
-
-def _details(evidence: Evidence, usual: Mapping[str, Range]) -> list[str]:
-    """Each energy against its usual range; for a method without parts that of the open score."""
-    if evidence.parts:
-        return [f"{KINDS[n]} energy {value:.3g}{_usually(usual.get(n))}" for n, value in evidence.parts.items()]
-    if evidence.is_unknown:
-        return [f"known photos score {_span(usual['open_score'])}"] if "open_score" in usual else []
-    return [f"open score {evidence.open_score:.3g}{_usually(usual.get('open_score'))}"]
-
-
-def _usually(range_: Range | None) -> str:
-    return "" if range_ is None else f" (usually {_span(range_)})"
+    return f"{found} of {total} patches match (usually {range_})", found < low
 
 
 def _span(range_: Range) -> str:

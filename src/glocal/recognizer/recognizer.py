@@ -307,7 +307,7 @@ class Recognizer:
         list of Prediction
             One for each photo.
         """
-        return [_readable(answer) for answer in self.stream(sources_of(images))]
+        return [_readable(answer) for answered in self.batches(sources_of(images)) for answer in answered.answers]
 
     def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
         """Answer any number of photos, one after the other; an unreadable one stops nothing.
@@ -339,7 +339,7 @@ class Recognizer:
             A batch and its answers.
         """
         for batch in self.embedder.batches(as_source(image, f"(picture {i})") for i, image in enumerate(images)):
-            yield Answered(batch, self.answer(batch))
+            yield Answered(batch, self.enrolled.answer(batch, self.contents.decision))
 
     def answer(self, batch: Batch) -> list[Prediction | Unreadable]:
         """Answer photos that were encoded before.
