@@ -18,6 +18,7 @@ from glocal.research.engine.recipe import load_recipe, parse_recipe
 from glocal.research.engine.run_folder import Callbacks
 from glocal.research.engine.train import train
 from glocal.research.methods import METHODS, build_method
+from refusal import refused
 from tiny_runs import fields, make_dataset
 
 ONE_CACHE = True
@@ -40,8 +41,10 @@ def pretrained(home: Path, dataset: Path) -> Path:
     return home / "pretrained"
 
 
-@pytest.mark.parametrize("backbone", ["frozen", "fine-tuned"])
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    ("case", "backbone"),
+    [(case, "frozen") for case in CASES] + [(case, "fine-tuned") for case in CASES if case != "ridge"],
+)
 def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: Path, case: str, backbone: str) -> None:
     method, full = CASES[case], case == "peeler, full"
     steps = 2 if METHODS[method["name"]].card.learns or backbone == "fine-tuned" else 0
@@ -63,6 +66,13 @@ def test_it_trains_and_is_evaluated(dataset: Path, pretrained: Path, tmp_path: P
         assert moved == (backbone == "fine-tuned")
     rows = evaluate(after, dataset, split="val", way=2, query=2, tasks=3, device="cpu").rows
     assert all(torch.from_numpy(values).isfinite().all() for values in rows.values())
+
+
+def test_a_method_without_a_gradient_trains_no_backbone(dataset: Path, pretrained: Path, tmp_path: Path) -> None:
+    task = {"backbone": "fine-tuned", "tasks": 2, "way": 2, "query": 2, "unknown_way": 2}
+    recipe = fields(dataset, "train", method=CASES["ridge"], train=task, init=str(pretrained), backbone=None)
+    with refused("nothing-to-train", "ridge", "train.tasks = 0"):
+        train(parse_recipe(recipe), tmp_path / "run")
 
 
 class Killed(Exception):

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from glocal.cli.console import check_free, screen, show
+from glocal.cli.console import check_free, show
 from glocal.cli.options import Force, Json
+from glocal.cli.printing import tell
 
 
 def convert(
@@ -76,5 +77,5 @@ def model_of(source: str) -> str | ConvertedModel:
 
     if not source.startswith(TIMM):
         find_checkpoint(source)  # a misspelt name is refused before anything is said
-    screen().print(f"{source} becomes ONNX graphs; `glocal convert {source} -o FILE` keeps them.", highlight=False)
+    tell(f"{source} becomes ONNX graphs; `glocal convert {source} -o FILE` keeps them.")
     return convert(source)

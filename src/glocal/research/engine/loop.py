@@ -232,6 +232,12 @@ def _step(
             if not torch.isfinite(total):
                 listed = ", ".join(f"{name} = {value.item():g}" for name, value in terms.items())
                 raise _not_finite(f"the loss ({listed})", recipe, step, folder)
+            if not total.requires_grad:
+                raise RecipeError(
+                    f"nothing to train: the loss of method {recipe.method.name} has no gradient; "
+                    "set train.tasks = 0 to put the method on the backbone as it is",
+                    code="nothing-to-train",
+                )
             total.backward()  # type: ignore[no-untyped-call]
         values = {name: values.get(name, 0.0) + value.item() for name, value in terms.items()}
     learning = [p for group in optimizer.param_groups for p in group["params"]]
