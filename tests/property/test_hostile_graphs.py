@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from refusal import refused
 
 FLOAT = TensorProto.FLOAT
 IN_MEMORY = "*/_ORT_MEM_ADDR_/*"  # by which onnxruntime itself means an address
-X, Y, W = (helper.make_tensor_value_info(name, FLOAT, None) for name in "xyw")
+X, Y, O = (helper.make_tensor_value_info(name, FLOAT, None) for name in "xyo")
 ADD = helper.make_node("Add", ["x", "w"], ["y"])
 PIXELS = np.random.default_rng(0).integers(0, 256, (40, 8, 8, 3), dtype=np.uint8)
 many = pytest.mark.parametrize("cases", [50, pytest.param(500, marks=pytest.mark.long)])
@@ -36,54 +36,36 @@ def outside(place: str, offset: int = 0) -> TensorProto:
     return weight
 
 
-def sparse(weight: TensorProto) -> SparseTensorProto:
-    indices = helper.make_tensor("i", TensorProto.INT64, [2], [0, 1])
-    return SparseTensorProto(dims=[2], values=weight, indices=indices)
-
-
 def model(*nodes: NodeProto) -> ModelProto:
-    return helper.make_model(
-        helper.make_graph(nodes, "g", [X], [Y]),
-        opset_imports=[helper.make_opsetid("", 17), helper.make_opsetid("own", 1)],
-        ir_version=9,
-    )
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+    return helper.make_model(helper.make_graph(nodes, "g", [X], [Y]), opset_imports=opsets, ir_version=9)
 
 
-def initializer(weight: TensorProto) -> ModelProto:
+def holding(weight: TensorProto, place: str) -> bytes:
     made = model(ADD)
-    made.graph.initializer.append(weight)
-    return made
+    indices = helper.make_tensor("i", TensorProto.INT64, [2], [0, 1])
+    sparse = SparseTensorProto(dims=[2], values=weight, indices=indices)
+    constant = helper.make_node("Constant", [], ["w"], value=weight)
+    if place == "initializer":
+        made.graph.initializer.append(weight)
+    elif place == "sparse initializer":
+        made.graph.sparse_initializer.append(sparse)
+    elif place == "constant":
+        made = model(constant, ADD)
+    elif place == "sparse constant":
+        made = model(helper.make_node("Constant", [], ["w"], sparse_value=sparse), ADD)
+    elif place == "branch":
+        true = helper.make_node("Constant", [], ["t"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
+        branch = helper.make_graph([helper.make_node("Identity", ["w"], ["o"])], "b", [], [O], [weight])
+        made = model(true, helper.make_node("If", ["t"], ["w"], then_branch=branch, else_branch=branch), ADD)
+    else:
+        made = model(helper.make_node("F", ["x"], ["y"], domain="own"))
+        opsets = [helper.make_opsetid("", 17)]
+        made.functions.append(helper.make_function("own", "F", ["x"], ["y"], [constant, ADD], opsets))
+    return made.SerializeToString()
 
 
-def sparse_initializer(weight: TensorProto) -> ModelProto:
-    made = model(ADD)
-    made.graph.sparse_initializer.append(sparse(weight))
-    return made
-
-
-def constant(weight: TensorProto) -> ModelProto:
-    return model(helper.make_node("Constant", [], ["w"], value=weight), ADD)
-
-
-def sparse_constant(weight: TensorProto) -> ModelProto:
-    return model(helper.make_node("Constant", [], ["w"], sparse_value=sparse(weight)), ADD)
-
-
-def branch(weight: TensorProto) -> ModelProto:
-    true = helper.make_node("Constant", [], ["t"], value=helper.make_tensor("t", TensorProto.BOOL, [], [True]))
-    out = helper.make_tensor_value_info("o", FLOAT, None)
-    taken = helper.make_graph([helper.make_node("Identity", ["w"], ["o"])], "b", [], [out], [weight])
-    return model(true, helper.make_node("If", ["t"], ["w"], then_branch=taken, else_branch=taken), ADD)
-
-
-def function(weight: TensorProto) -> ModelProto:
-    made = model(helper.make_node("F", ["x"], ["y"], domain="own"))
-    body = [helper.make_node("Constant", [], ["w"], value=weight), ADD]
-    made.functions.append(helper.make_function("own", "F", ["x"], ["y"], body, [helper.make_opsetid("", 17)]))
-    return made
-
-
-PLACES = (initializer, sparse_initializer, constant, sparse_constant, branch, function)
+PLACES = ("initializer", "sparse initializer", "constant", "sparse constant", "branch", "function")
 
 
 @many
@@ -98,8 +80,8 @@ def test_weights_outside_of_a_graph_are_refused_wherever_they_hide(
 
     @settings(max_examples=cases)
     @given(st.sampled_from(PLACES), locations, st.sampled_from([0, 4, numbers.ctypes.data]))
-    def holds(hidden: Callable[[TensorProto], ModelProto], location: str, offset: int) -> None:
-        graph = Graph(hidden(outside(location, offset)).SerializeToString(), "m.onnx")
+    def holds(place: str, location: str, offset: int) -> None:
+        graph = Graph(holding(outside(location, offset), place), "m.onnx")
         with pytest.raises(DataError, match=r"its tensor 'w' is not inside of the graph") as error:
             graph({"x": np.zeros((1, 2), np.float32)}, ["y"])
         assert error.value.code == "damaged-file"
@@ -108,9 +90,9 @@ def test_weights_outside_of_a_graph_are_refused_wherever_they_hide(
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_weights_inside_of_a_graph_are_taken(place: Callable[[TensorProto], ModelProto]) -> None:
+def test_weights_inside_of_a_graph_are_taken(place: str) -> None:
     weight = helper.make_tensor("w", FLOAT, [2], [7, 9])
-    [y] = Graph(place(weight).SerializeToString(), "m.onnx")({"x": np.zeros((1, 2), np.float32)}, ["y"])
+    [y] = Graph(holding(weight, place), "m.onnx")({"x": np.zeros((1, 2), np.float32)}, ["y"])
     assert y.tolist() == [[7, 9]]
 
 
@@ -119,7 +101,7 @@ def test_the_format_of_onnxruntime_is_not_taken(tmp_path: Path) -> None:
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = str(tmp_path / "m.ort")
     options.add_session_config_entry("session.save_model_format", "ORT")
-    inside = initializer(helper.make_tensor("w", FLOAT, [2], [7, 9])).SerializeToString()
+    inside = holding(helper.make_tensor("w", FLOAT, [2], [7, 9]), "initializer")
     onnxruntime.InferenceSession(inside, options, providers=["CPUExecutionProvider"])
     with refused("damaged-file", "m.onnx"):
         Graph((tmp_path / "m.ort").read_bytes(), "m.onnx")({"x": np.zeros((1, 2), np.float32)}, ["y"])
@@ -221,7 +203,7 @@ def test_outputs_of_any_shape_and_type_are_an_answer_or_a_sentence(cases: int, t
         else:
             code = "damaged-file"
             assert np.isfinite([each.open_score for each in answers]).all()
-        assert code == "damaged-file"
+        assert code in ("damaged-file", "not-finite")
 
     holds()
 
@@ -237,7 +219,7 @@ def test_every_graph_of_a_model_is_looked_at(place: str, tmp_path: Path) -> None
     option = {"encoder": path} if place == "encoder" else {"model": path}
     made_up(graphs).write(path)
     assert len(Recognizer.enroll(photos, **option).predict(photos["a"])) == 3
-    graphs[EMBED if place == "encoder" else place] = initializer(outside("secret")).SerializeToString()
+    graphs[EMBED if place == "encoder" else place] = holding(outside("secret"), "initializer")
     made_up(graphs).write(path)
     with refused("damaged-file", "its tensor 'w' is not inside of the graph"):
         Recognizer.enroll(photos, **option).predict(photos["a"])

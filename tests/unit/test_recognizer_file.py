@@ -111,6 +111,8 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         (lambda m: edit(m, surprise=1), "damaged-file", "surprise"),
         (lambda m: edit(m, threshold={"value": "x", "target_rate": 0.05}), "damaged-file", "x"),
         (lambda m: edit_threshold(m, target_rate=7), "damaged-file", "target_rate"),
+        (lambda m: edit_threshold(m, interval=[0.9, 0.1]), "damaged-file", "interval"),
+        (lambda m: edit_threshold(m, spread=-5.0), "damaged-file", "spread"),
         (lambda m: edit(m, promise={"target_rate": float("nan"), "with_unknown": None}), "damaged-file", "NaN"),
         (lambda m: edit(m, schema_version=3), "damaged-file", "its schema is 3"),
         (lambda m: edit(m, schema_version=4.0), "damaged-file", "schema_version"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import full, killed
+from faults import full, killed, noted
 from glocal.serve import history
 from glocal.serve.history import History
 from refusal import refused
@@ -37,6 +37,12 @@ def copies(file: Path) -> list[str]:
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "parts.glocal"
+
+
+def test_new_folders_are_on_the_disk_before_anything_is_in_them(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = noted(monkeypatch)
+    History(file)
+    assert done[:2] == [f"sync {file.parent.name}", "sync parts.glocal.history"]
 
 
 def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Path) -> None:

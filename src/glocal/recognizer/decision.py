@@ -67,6 +67,10 @@ class Threshold:
             rates = rate if isinstance(rate, tuple) else (rate,)
             if not all(each is None or 0 <= each <= 1 for each in rates):
                 raise RecipeError(f"{name} of a threshold must lie between 0 and 1, got {rate}", code="bad-rate")
+        if self.interval is not None and self.interval[0] > self.interval[1]:
+            raise RecipeError(f"interval of a threshold must go up, got {self.interval}", code="bad-rate")
+        if self.spread is not None and self.spread < 0:
+            raise RecipeError(f"spread of a threshold must not be negative, got {self.spread}", code="bad-rate")
 
     def levelled(self, score: Any, nearest: Any) -> Array:
         """Open scores (Q,) without the levels of their nearest classes (Q,)."""
