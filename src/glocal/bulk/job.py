@@ -1,9 +1,9 @@
 """A folder of results in parts, which can be worked on, left, and taken up again.
 
-    _photos.parquet       the uri of every photo, each once; a group of its rows is one part
-    _job.json             the task and the recognizer; written when the list is whole
-    part-00000.parquet    the rows of one part, in the order of the list
-    _SUCCESS              written last: how many photos, answers, errors
+    _photos.parquet       the uri of every photo, each once; a group of its rows is one part.
+    _job.json             the task and the recognizer; written when the list is whole.
+    part-00000.parquet    the rows of one part, in the order of the list.
+    _SUCCESS              written last: how many photos, answers, errors.
 
 The list is made once: a photo that vanishes afterwards is an error in the results, and a continued job cuts its parts
 as before.  A part is whole or absent.  Its rows follow from the list, so two processes may make the same part.

@@ -1,7 +1,7 @@
 """One self-contained HTML page: no script, no outside resource, light and dark, readable on a phone.
 
-What is ready markup has the type ``Html``; every other string is text and is escaped on its way in, so a class
-called ``<script>`` stays a name.
+Ready markup has the type ``Html``.  Every other string is text and is escaped on its way in, so a class called
+``<script>`` stays a name.
 
 >>> page("Result", [Section("What we saw", ["a < b"])]).count("<p>a &lt; b</p>")
 1

@@ -1,6 +1,6 @@
-"""What a stranger's file says, held against what it should be, before anything relies on it.
+"""Validate what an untrusted file holds before anything relies on it.
 
-Records are checked by the types of their own fields: a field that is added to one is checked without a word here.
+The types of its own fields validate a record, so a new field needs no code here.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A trained method with its backbone as three ONNX graphs, in one file.
 
-    embed.onnx    images (B, size, size, 3) uint8 -> vec (B, D), and local (B, C, h, w) of methods with maps
+    embed.onnx    images (B, size, size, 3) uint8 -> vec (B, D), and local (B, C, h, w) of methods with maps.
     enroll.onnx   one-hot label (S, N), vec, local of the support -> state_0, state_1, ...
-    score.onnx    the state, and vec, local of queries -> logits (Q, N), and (Q,) for each open score by its name
+    score.onnx    the state, and vec, local of queries -> logits (Q, N), and (Q,) for each open score by its name.
 
 The numbers of photos and classes are free.  A row of zeros is the label of a known unknown.
 """

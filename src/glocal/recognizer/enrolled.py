@@ -120,7 +120,7 @@ class Enrolled:
         return class_maps(self.support.features(), self._label)
 
     def compare(self, features: Features) -> Scores:
-        """Features of queries, rounded as those of the support are: whoever asks gets the same scores."""
+        """Scores of queries; their features are rounded like those of the support."""
         if features.shape != self.support.shape:
             raise DataError(
                 f"features of shape {features.shape} cannot be compared with those of the photos, "
@@ -132,7 +132,7 @@ class Enrolled:
                 compared = self._head.compare(self._state, features.stored().full())
         except GlocalError:
             raise
-        except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers that a stranger made up
+        except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers of a made-up file
             raise DataError(
                 f"the model and the photos of this recognizer do not belong together ({error}); copy it again",
                 code="damaged-file",

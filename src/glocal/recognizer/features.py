@@ -1,7 +1,7 @@
 """What is kept of a photo, as arrays: a vector, and from encoders that look at patches a map of local vectors.
 
-A patch is one pixel of the local map.  It matches a class when it is more like its best patch of the class's mean map
-than 9 of 10 patches of the other classes' photos are; the cosine from which on that holds is the ``level``.
+A patch is one pixel of the local map.  It matches a class when its cosine with the best patch of the class's mean map
+reaches the ``level``.  Of the patches of other classes' photos 9 of 10 stay below the level.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def join(some: Sequence[Features]) -> Features:
 
 @dataclass(frozen=True)
 class ClassMaps:
-    """The mean local map of each class, and the cosine from which on a patch counts as matching."""
+    """The mean local map of each class, and the least cosine of a patch that matches."""
 
     mean: Array  # (N, D', H, W)
     shots: Array  # (N,)

@@ -1,12 +1,12 @@
 """The ``.glocal`` file: one zip, no pickle, replaced as a whole.
 
-    manifest.json           classes, model, hashes, threshold and how it came about
-    model/<hash>.onnx       graphs of the model, but for those that come with the package
-    support.safetensors     features and signatures of the support photos, the known unknowns and the probes
-    thumbnails/0.jpg ...    of every support photo, then of the known unknowns
-    probes/0.png ...        pictures whose scores are in the manifest
+    manifest.json           classes, model, hashes, threshold and how it came about.
+    model/<hash>.onnx       graphs of the model, but for those that come with the package.
+    support.safetensors     features and signatures of the support photos, the known unknowns and the probes.
+    thumbnails/0.jpg ...    of every support photo, then of the known unknowns.
+    probes/0.png ...        pictures whose scores are in the manifest.
 
-What is read is believed to come from a stranger: names, sizes, hashes and shapes are checked before they are used.
+The reader trusts nothing in a file: it checks names, sizes, hashes and shapes before it uses them.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a recognizer keeps of its photos: their features by class, a thumbnail, and a way to know them again.
 
 A signature is a picture in 16 x 16 grey cells.  Two pictures are near duplicates when their signatures correlate:
-another size, JPEG quality or brightness leaves that at 0.99 and more, while two photos of one object stay well below.
+another size, JPEG quality or brightness leaves that at 0.99 and more.  Two photos of one object stay well below.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Photo:
 class Bank:
     """K photos of one class, or of the known unknowns; row i of every array belongs to photo i.
 
-    Maps are rounded to half precision when they come in, not when they are saved: a recognizer answers the same before
-    and after it went through a file.
+    Maps are rounded to half precision when they come in, not when they are saved.  So a recognizer that was saved and
+    loaded gives the same answers.
     """
 
     photos: tuple[Photo, ...]
@@ -60,7 +60,7 @@ class Bank:
 
     @classmethod
     def of(cls, batches: Iterable[Batch]) -> Bank:
-        """Batches are let go of one by one: the pixels of many photos would not fit into memory."""
+        """Join batches one by one: the pixels of many photos would not fit into memory."""
         photos, features, signatures = [], [], []
         for batch in batches:
             photos += [Photo(each.name, each.digest, thumbnail(each.pixels)) for each in batch.readable]

@@ -1,7 +1,7 @@
 """The values that travel between layers.  Letters used in every shape comment:
 
-S support images, Q query images, B images of a batch, N known classes (ways), K shots, C channels of a map,
-H W size of a map, P = H * W pixels of a map, D size of an embedding.
+S support images; Q query images; B images of a batch.  N known classes (ways); K shots.  C channels of a map;
+H W size of a map; P = H * W pixels of a map.  D size of an embedding.
 
 One polarity everywhere: a larger ``open_score`` means more unknown; unknown is the positive class.
 """

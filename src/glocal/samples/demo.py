@@ -57,7 +57,7 @@ def run_demo(out: Path, *, device: str = "auto", progress: Progress | None = Non
 
 
 def _free_place(out: Path, recognizer: Recognizer) -> Path:
-    """digits.glocal, or a name beside it: whoever follows the demo's advice has taught that file more."""
+    """digits.glocal, or a name beside it: the user may have taught that file more since."""
     place, n = out / "digits.glocal", 1
     while os.path.lexists(place) and not _holds(place, recognizer):
         n += 1

@@ -1,8 +1,8 @@
 """1,797 handwritten digits that come with the package, to try things with and to be tested on.
 
-They are those of Alpaydin and Kaynak 1998, Optical Recognition of Handwritten Digits (UCI, CC BY 4.0), as scikit-learn
-has them: scanned, stretched to the full height of a 32 x 32 bitmap and counted in blocks, which leaves 8 x 8 numbers.
-Here they are enlarged to 32 x 32 RGB, bright ink on black.
+They are the Optical Recognition of Handwritten Digits by Alpaydin and Kaynak (UCI, CC BY 4.0), as scikit-learn has
+them.  Each was scanned, stretched to a 32 x 32 bitmap and counted in blocks, which leaves 64 numbers.  Here they are
+enlarged to 32 x 32 RGB, bright ink on black.
 """
 
 from __future__ import annotations

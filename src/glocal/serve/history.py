@@ -1,8 +1,8 @@
 """The last versions of a ``.glocal`` file in a folder beside it, and undo and redo over them, also after a restart.
 
-    parts.glocal                        what everybody reads
-    parts.glocal.history/journal.json   which versions there are, and which of them the file is
-                        /parts/         what they consist of: the members of the archive, each kept once
+    parts.glocal                        what everybody reads.
+    parts.glocal.history/journal.json   which versions there are, and which of them the file is.
+                        /parts/         what they consist of: the members of the archive, each kept once.
 
 A change goes into the folder first, then over the file, each step as a whole and on the disk before the next.  A server
 that is killed in between leaves the old file or the new one: the next start reads from the file which it was.

@@ -58,8 +58,9 @@ class Trials:
     def scored(
         self, kept: Labels, classes: Labels, asked: Labels, shots: Labels | int, aside: Labels | None = None
     ) -> list[LeftOut]:
-        """Rows ``kept`` of the support are enrolled as these classes, beside them the known unknowns (rows ``aside``,
-        or all); photo ``asked[i]`` is of a class of which ``shots[i]`` are enrolled."""
+        """Enroll rows ``kept`` of the support as these classes, beside the known unknowns (rows ``aside``, or all).
+
+        Photo ``asked[i]`` is of a class of which ``shots[i]`` are enrolled."""
         aside = self.aside if aside is None else aside
         ask = self._enroll(np.concatenate([kept, aside]), np.concatenate([classes, np.full(len(aside), UNKNOWN)]))
         shots, rows = np.broadcast_to(shots, len(asked)), []
@@ -147,10 +148,9 @@ def unknown_scores(trials: Trials, head: Head, views: Features, aside: Features)
 def left_out_scores(
     trials: Trials, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
 ) -> list[LeftOut]:
-    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``:
-    asking about all photos of thousands of classes takes long, and a new class hardly moves the scores of the old ones.
+    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
 
-    ``before`` counts photos and classes as they are now.
+    A new class hardly moves the scores of old ones.  ``before`` counts photos and classes as they are now.
     """
     label = trials.label
     if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:

@@ -2,7 +2,7 @@
 
 A photo scores less unknown when its class has more photos, and some classes score higher than others as a whole.  So
 the level of the nearest class is taken off every score.  The threshold lies beyond the mean of the leave-one-out scores
-by a factor times their spread, and at their quantile the more of them lie beyond it.  Formulas: docs/threshold.md.  No
+by a factor times their spread, and with more scores beyond it at their quantile.  Formulas: docs/threshold.md.  No
 constant has the unit of a score, so any head and encoder gets its threshold this way.
 """
 

@@ -14,10 +14,10 @@ from glocal.common.words import listed
 from glocal.recognizer.decision import Decision
 from glocal.recognizer.support import NEAR, Support, correlation
 
-ENOUGH = 5  # photos of a class from which on nothing is said
+ENOUGH = 5  # photos of a class that need no remark
 CONFUSED = 1 / 3  # share of the photos of two classes that would get the other's name
 SHOWN = 6  # classes named in one line
-MOVED = 0.1  # of the spread of known photos, from which on a threshold counts as moved
+MOVED = 0.1  # of the spread of known photos; a threshold that moves less counts as unmoved
 ROWS = 512  # photos compared with all others at once
 
 

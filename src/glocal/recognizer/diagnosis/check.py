@@ -122,7 +122,7 @@ class Check:
 def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | None = None) -> Check:
     """Ask about every picture of ``labelled``: class folders as for enroll, and ``unknown`` for other things.
 
-    A folder that is no enrolled class counts as unknown, and is told of: it may be a misspelt one.
+    A folder that is no enrolled class counts as unknown.  The result names it: it may be misspelt.
     """
     folders = labelled_sources(labelled, check_names=False)
     filed = [folder for folder, sources in folders.items() for _ in sources]

@@ -14,10 +14,10 @@ from glocal.recognizer.decision import Decision
 from glocal.recognizer.diagnosis.rate import Rate
 
 CHANCE = 1.3  # times what guessing would name right, up to which naming counts as guessing
-ENOUGH = 3  # photos of a class from which on naming no better than guessing is held against it
-MISSING = 1.0  # means over thirteen domains, counted and real: 71, 80 % (2 photos); 80, 83 (3); 86, 88 (5); 91, 91 (10)
+ENOUGH = 3  # photos of a class; with fewer, naming no better than guessing may be chance
+MISSING = 1.0  # log odds; means over thirteen domains with 2 photos: 71 % counted, 80 % real
 TELLING = 0.02  # difference between what was counted and what is expected that is worth saying
-MOST, SOME = 0.6, 0.3  # caught unknowns, from which on most are caught, or some
+MOST, SOME = 0.6, 0.3  # least share of caught unknowns that counts as most, or as some
 BASIS = "if unknown things are as like your classes as these are like each other"
 LEVERS = "a higher target rate, more photos of each class, or known unknowns (--unknown DIR) catch more"
 BLIND = 2.0  # times the false unknowns, up to which catching unknown things counts as chance
@@ -74,8 +74,10 @@ def outlook(shots: Sequence[int], decision: Decision) -> Outlook:
 
 
 def _expected(named: Rate | None, left: Sequence[LeftOut]) -> float | None:
-    """A photo left out is missing from its class: the log odds of a right name are lower by ``MISSING`` over the photos
-    of the class.  Few photos say little, so half a photo is counted on each side."""
+    """What is expected when no photo is missing: leaving one out costs ``MISSING`` / photos of the class in log odds.
+
+    Half a photo is counted on each side, because few photos say little.
+    """
     if named is None:
         return None
     odds = math.log((named.k + 0.5) / (named.n - named.k + 0.5))

@@ -1,7 +1,7 @@
 """The graphs that ship with the package; ``tools/make_graphs.py`` makes them from public weights.
 
-``fast`` is EfficientNet-Lite0 as the official TensorFlow release prepares photos for it: the centre 224 of 256 pixels,
-bicubic, (x - 127) / 128.  ``better`` has Lite2 beside it, which sees 260 of 297 pixels.  A vector is half the pooled
+``fast`` is EfficientNet-Lite0 with the preparation of the official TensorFlow release: the centre 224 of 256 pixels,
+bicubic.  ``better`` has Lite2 beside it, which sees 260 of 297 pixels.  A vector is half the pooled
 features and half their square roots, whitened by how photos of one class differ.  A map has the cells of a 4 x 4 grid.
 """
 

@@ -68,8 +68,8 @@ class Preprocess:
     """How a picture becomes the tensor a backbone was trained on.  It belongs to the weights, not to the data.
 
     The short side is resized to ``resize`` (``size`` when None), the centre ``size`` x ``size`` is cut out,
-    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel;
-    with it even such a picture is enlarged and cut, because the published programs do that (CIFAR-FS: 40, then 32).
+    then x / 255 is normalised.  With ``resize`` None a picture of the right size stays as it is, pixel for pixel.
+    Otherwise it too is enlarged and cut, as in the published programs (CIFAR-FS: 40, then 32).
     """
 
     size: int
@@ -250,10 +250,10 @@ def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
 
 
 def _resized_middle(image: Pixels, shape: tuple[int, int], preprocess: Preprocess) -> Pixels:
-    """What is left of a long banner after resizing to ``shape`` and cutting; all of it could take any amount of memory.
+    """Resize a long banner to ``shape`` and cut out the middle, without the memory that all of it would take.
 
-    Only a part around the middle is resized, at the same places and by the same factor as in the whole: the same pixels
-    up to the rounding of those places.
+    Only a part around the middle is resized, by the same factor as the whole.  Its pixels are those of the whole, up to
+    the rounding of their places.
     """
     size, (width, height) = preprocess.size, shape
     left, top = round((width - size) / 2), round((height - size) / 2)

@@ -17,7 +17,7 @@ class Backbone(nn.Module):
 
     A subclass sets ``stage_channels`` and ``preprocess`` and returns one map per stage from ``stages_of``.
     ``backbone.trainable = False`` freezes it: no gradients, and batch norm and dropout stay in evaluation mode even
-    when the module around it trains.  ``preprocess`` belongs to the weights: whoever loads other weights replaces it.
+    when the module around it trains.  ``preprocess`` belongs to the weights and is replaced with them.
 
     Examples
     --------

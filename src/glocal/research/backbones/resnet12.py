@@ -1,7 +1,7 @@
-"""ResNet-12, the backbone of the few-shot literature (Oreshkin et al. 2018; 64-160-320-640 from Lee et al. 2019).
+"""ResNet-12, the backbone of the few-shot literature of Oreshkin et al. (2018), with the widths of Lee et al. (2019).
 
 Four residual blocks, each halves the side: 84 px -> 5x5, 64 px -> 4x4, 32 px -> 2x2.
-Widths 64-160-320-640 make 12,424,320 parameters.
+The published widths make 12,424,320 parameters.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class ResidualBlock(nn.Module):
 
 
 class ResNet12(Backbone):
-    """Names of the weights: ``layer{1-4}.conv{1-3}.weight``, ``layer{1-4}.bn{1-3}.*``, the shortcut's convolution
-    ``layer{1-4}.downsample.0.weight`` and batch norm ``layer{1-4}.downsample.1.*``, and DropBlock's ramp counters
-    ``layer{3,4}.drop.step``, the only entries that published files lack.  FEAT, SnaTCHer and GEL write
+    """Names of the weights: ``layer{1-4}.conv{1-3}.weight`` and ``layer{1-4}.bn{1-3}.*``.  The shortcut has the
+    convolution ``layer{1-4}.downsample.0.weight`` and the batch norm ``layer{1-4}.downsample.1.*``.  Published files
+    lack only DropBlock's ramp counters ``layer{3,4}.drop.step``.  FEAT, SnaTCHer and GEL write
     ``layer1.0.conv1`` where this has ``layer1.conv1``.
 
     ``width``: channels of the first block, the others follow as 2.5, 5 and 10 times it; or the four widths themselves.
-    ``dropblock_size``: side of a dropped block; None takes the side of the last map, at most 5 (5 / 4 / 2 at
-    84 / 64 / 32 px).  ``dropblock_steps``: the published ramp; a short run sets a third of its own length.
+    ``dropblock_size``: side of a dropped block; None takes the side of the last map, at most 5.
+    ``dropblock_steps``: the published ramp; a short run sets a third of its own length.
     ``stages``: [3, 4] packs the map of stage 3 behind the last one (``ops.packing``); None gives the last alone.
     """
 

@@ -35,7 +35,7 @@ class TimmBackbone(Backbone):
             raise RecipeError(f"timm cannot build {model!r} as a feature extractor: {error}") from error
         self.stage_channels = tuple(self.net.feature_info.channels())
         self.preprocess = preprocess_of(timm.data.resolve_model_data_config(self.net))
-        # A few transformers hand out (B, H, W, C).
+        # A few transformers return (B, H, W, C).
         self.channels_come_last = getattr(self.net, "output_fmt", "NCHW") == "NHWC"
 
     @property

@@ -1,4 +1,4 @@
-"""A converted model held against the modules that it was traced from, on a few pictures."""
+"""Compare a converted model with the modules that it was traced from, on a few pictures."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def int8_layers(graph: bytes, images: Pixels) -> bytes:
 
 
 class _Batches:
-    """Hands out the images as quantize_static asks for them."""
+    """The images in the form that quantize_static reads."""
 
     def __init__(self, images: Pixels) -> None:
         self._batches = iter([{"images": images[start : start + BATCH]} for start in range(0, len(images), BATCH)])

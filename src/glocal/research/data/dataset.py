@@ -2,8 +2,8 @@
 
 Digest of an image = sha256 of its shape and RGB pixels.  Images of a class are ordered by digest, classes by the
 sha256 over their images' digests, and the manifest is the sha256 over those.  File names, class names and layout do
-not enter.  So a folder, a zip, a CSV and an array of the same images give the same image at every index, and one
-seed draws the same tasks from all of them.
+not enter.  So a folder, a zip, a CSV and an array of the same images have the same image at every index.  One seed
+draws the same tasks from all of them.
 """
 
 from __future__ import annotations

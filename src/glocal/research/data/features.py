@@ -3,9 +3,9 @@
 A bank is named by everything its numbers depend on.  Every image is compared with its digest while it is encoded, so
 that a map cannot get under the name of another image.  A bank is a folder of the cache:
 
-    maps.npy   (n, C, H, W) float32: row i is the map of dataset image i
-    done.bin   n bytes: 1 where the row is there
-    lock       held while building
+    maps.npy   (n, C, H, W) float32: row i is the map of dataset image i.
+    done.bin   n bytes: 1 where the row is there.
+    lock       held while building.
 
 Rows are marked after they are written.  The system frees the lock when its holder dies.
 """

@@ -135,8 +135,8 @@ def encode(
 ) -> Iterator[tuple[Indices, Tensor]]:
     """Yield (indices, maps) batch by batch, each image decoded and encoded once.
 
-    The last batch is filled up to full size: kernels choose their order of summation by the batch size, and the map of
-    an image must not depend on the number of others.  ``verify``: see ImageLoader.
+    The last batch is filled up to full size: kernels choose their order of summation by the batch size.  The map of an
+    image must not depend on the number of others.  ``verify``: see ImageLoader.
     """
     if getattr(encoder, "training", False):
         raise DataError(

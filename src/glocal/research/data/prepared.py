@@ -1,8 +1,8 @@
 """The package's own form of a data set: prepared once from whatever people have, opened at once, read fast.
 
-    index.json        what it is, and for each split its classes, counts, manifest and checksums
-    train.images.bin  images one after the other: pixels (H, W, 3) of small ones, files of large ones
-    train.tables.npz  begin, side, label, digest, order: a row for each image
+    index.json        what it is, and for each split its classes, counts, manifest and checksums.
+    train.images.bin  images one after the other: pixels (H, W, 3) of small ones, files of large ones.
+    train.tables.npz  begin, side, label, digest, order: a row for each image.
 
 ``begin`` (n + 1,) is where an image begins.  ``side`` (n, 2) is its height and width, or 0 for a file.  ``order`` (n,)
 lists the rows in content order; the rows themselves are in the order in which the images came.  Opening compares the

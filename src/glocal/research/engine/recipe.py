@@ -1,7 +1,7 @@
 """Recipes: one small TOML file per training stage, checked before anything is computed.
 
-An unknown or misspelt key is refused with a suggestion, also inside ``[backbone]`` and ``[method]``, whose keys are
-the keyword arguments of the class they name.  ``extends`` names the recipe that one differs from, section by section.
+An unknown or misspelt key is refused with a suggestion.  The keys of ``[backbone]`` and ``[method]`` are the keyword
+arguments of the class they name.  ``extends`` names the recipe that one differs from, section by section.
 The resolved recipe travels in every checkpoint.
 """
 

@@ -1,4 +1,4 @@
-"""The folder of a run: what lies in it, whether a run may start or go on there, and who is told of its progress."""
+"""The folder of a run: its files, whether a run may start or go on there, and callbacks for its progress."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@ With GEL's attended prototypes :math:`p_n` and the mean maps :math:`F_n` of the 
 
 .. math:: p^*_n = p_n + 0.1\,\sigma\Big(\sum_m w_{nm} F_{n,u_{nm}}\Big)
 
-Everything else is GEL's, with s_f of the raw maps, and a third loss, ``similarity_weight`` times :math:`L_x`, on all
-embeddings of the task, unknown classes and their support included.  With cosines c, :math:`D = (2 - 2c)_+` and
+Everything else is GEL's, with s_f of the raw maps.  A third loss, ``similarity_weight`` times :math:`L_x`, is taken on
+all embeddings of the task, unknown classes and their support included.  With cosines c, :math:`D = (2 - 2c)_+` and
 :math:`D_i^{(k)}` the k-th smallest of row i:
 
 .. math:: M_{ij} = [D_{ij} \le D_i^{(\kappa)} + 0.05], \quad H_{ij} = [D_{ij} \le D_i^{(\lfloor\kappa/2\rfloor)} + 0.05]
@@ -122,7 +122,7 @@ def salient(proto: Tensor, class_map: Tensor) -> Tensor:
 
 
 def labelled(episode: Episode) -> tuple[Tensor, Tensor]:
-    """Embeddings and classes of a task's images whose class is told; the unknown classes come behind the others."""
+    """Embeddings and classes of a task's images of known class; the unknown classes come behind the others."""
     label = episode.query_label
     if episode.mirror_query_label is not None:
         label = torch.where(episode.known, label, episode.n_way + episode.mirror_query_label)

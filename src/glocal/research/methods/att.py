@@ -1,28 +1,28 @@
 r"""Huang et al. 2022, Task-Adaptive Negative Envision (ATT, ATT-G): a task imagines one more class, what it is not.
 
 With a memory M and one head, :math:`\mathrm{Att}(x; M) = x + W_o\,\mathrm{softmax}(W_q x (W_k M)^T / \sqrt D)\,W_v M`,
-two such layers turn the class means :math:`s_n` into prototypes and into a negative of each, and their mean stands for
-everything unknown:
+two such layers turn the class means :math:`s_n` into prototypes and negatives.  The mean negative stands for everything
+unknown:
 
 .. math:: p_n = \mathrm{Att}_{cal}(s_n; M), \quad u_n = \mathrm{Att}_{neg}(p_n; M), \quad p_- = \frac1N \sum_n u_n
 
 .. math:: s(q) = \tau \cos(q, [p_1 .. p_N, p_-]), \qquad \mathrm{open}(q) = \mathrm{softmax}(s)_{N+1}
 
-Loss: cross-entropy over N + 1 classes, unknown queries in the last, and the binary cross-entropy of
-:math:`\sigma(1 - \tau \cos(q, u_n))` with 1[y = n], which keeps u_n away from its own class and near all else.  Both
+Loss: cross-entropy over N + 1 classes, unknown queries in the last.  The binary cross-entropy of
+:math:`\sigma(1 - \tau \cos(q, u_n))` with 1[y = n] keeps u_n away from its own class and near all else.  Both
 are added once more for the mirrored task, in which the unknown classes are enrolled and the known ones unknown.
 
 ``att``: M is the task's own class means (``memory="cross"``).  ``memory="single"`` is what the released program does:
-every class sees itself alone, so the softmax is over one key, and :math:`p_n`, not :math:`s_n`, is what u_n sees.
+every class sees itself alone, so the softmax is over one key.  There u_n sees :math:`p_n`, not :math:`s_n`.
 ``att-g``: M is the rows of the base classifier; in training those of the classes drawn for the task are hidden.
-``rows="means"`` (ours) remembers the mean embedding of each base class instead: the rows of a classifier sum to almost
-nothing, and where they are short against the embeddings the attention over them stays flat and teaches little.
+``rows="means"`` (ours) remembers the mean embedding of each base class instead.  The rows of a classifier sum to almost
+nothing; where they are short against the embeddings the attention over them stays flat and teaches little.
 ``negative="mlp"`` sends the mean of the u_n through two linear layers.  Open score: "negative" as above, or any of
 ``OPEN_SCORES`` on the logits of the N classes.
 
-Differs from the paper: the mirrored support is never among the queries, as in the released program it may be; a task
+Differs from the paper: the mirrored support is never among the queries, as in the released program it may be.  A task
 without a mirrored side is learnt from one side.  The published numbers were chosen on the test classes and average five
-augmented views of each support image; here validation chooses, and the method takes the support it is given.  Base rows
+augmented views of each support image.  Here validation chooses, and the method takes the support as given.  Base rows
 are not learned, and are the class means when the backbone came without its classifier.
 
 >>> import torch

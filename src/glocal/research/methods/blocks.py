@@ -58,7 +58,7 @@ class SetAttention(nn.Module):
     def swapped(self, x: Tensor, other: Tensor, at: Tensor) -> Tensor:
         """``self(x with row at[i] replaced by other[i])`` for every i: x (N, D), other (Q, D), at (Q,) -> (Q, N, D).
 
-        Every set shares N - 1 of its rows with the others, so the linear layers see N + Q rows and not N * Q;
+        The sets share N - 1 of their rows, so the linear layers see N + Q rows and not N * Q.
         W_o is linear and goes onto the values before attention mixes them.
         """
         n, q = x.shape[0], other.shape[0]  # len() would fix them in an exported graph

@@ -11,8 +11,8 @@ Every base class has a vector :math:`c_b` near its images and :math:`o_b` far fr
 
 Logits: :math:`l_1 .. l_N`.  Open score "negative": the last of softmax(:math:`l_1 .. l_N, l_-`).
 
-Loss, over both sides of the task: cross-entropy over N + 1 classes, the binary cross-entropy of
-:math:`\sigma(1 - \tau_3 \cos(q, r_n))` with 1[y = n], and, of one side's negatives and the other's prototypes,
+Loss, over both sides of the task: cross-entropy over N + 1 classes.  Then the binary cross-entropy of
+:math:`\sigma(1 - \tau_3 \cos(q, r_n))` with 1[y = n].  Then, of one side's negatives and the other's prototypes,
 
 .. math:: L_{SA} = -\tfrac12 \sum_{\text{directions}} \Big(\operatorname{mean}_j \max_n \cos(m'_j, p_n)
     + \operatorname{mean}_n \max_j \cos(p_n, m'_j)\Big)
@@ -176,8 +176,8 @@ def swap_alignment(one: Any, other: Any) -> Tensor:
 class BaseFit(nn.Module):
     """What each base class is like, c_b, and unlike, four rows a_bj whose mean is o_b, learned from embeddings x.
 
-    Cross-entropy of softmax over b of -||x - c_b||² / (0.07 D) and 0.05 times the mean square of x - c_y; cross-entropy
-    of +mean_j ||x - a_bj||² / (0.07 D) and 0.1 (mean square of x - a_yj, less a learned radius)².
+    For c: cross-entropy of softmax over b of -||x - c_b||² / (0.07 D), and 0.05 times the mean square of x - c_y.
+    For a: cross-entropy of +mean_j ||x - a_bj||² / (0.07 D), and 0.1 (mean square of x - a_yj, less a learned radius)².
     """
 
     def __init__(self, n_class: int, dim: int, *, rows: int = 4):

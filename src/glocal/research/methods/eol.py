@@ -1,7 +1,7 @@
 r"""Ochal et al. 2024, EOL: prototypes, scales and shifts fitted to all queries of a task at once.  Transductive.
 
 Embeddings are centred by the base mean and normalised.  Every class has a prototype (at first its mean), a scale and a
-shift (at first :math:`\eta = \delta = 0`); being none of them has a constant logit, so that the N + 1 probabilities are
+shift (at first :math:`\eta = \delta = 0`).  Being none of them has a constant logit.  So the N + 1 probabilities are
 
 .. math:: l_n = \tau (e^{\eta_n} \cos(x, \mu_n) + \delta_n), \qquad p = \mathrm{softmax}(l_1, .., l_N, \log N - \log b)
 
@@ -17,9 +17,9 @@ Open score "outlier": :math:`p_o` before they moved; any other of ``OPEN_SCORES`
 
 Differs from the paper: unequal shots have K = S / N.  The published program writes :math:`1 - p_o = \sigma(-o)` with
 the outlier logit :math:`o = \log N - \log b - \log\sum_n e^{l_n}`, which is the softmax above.  The gradient is written
-out below and not left to autograd: evaluation runs where there is none, and a step is several times faster.
-Ours: ``balance="ways"`` has w = N / (1 - b), for which the marginal terms with b = 0.5 rest where half of the queries
-are unknown and the classes divide the others.  With the program's K they do so only if K = N, as in 5-way 5-shot tasks.
+out below and not left to autograd: evaluation runs where there is none, and a step is several times faster.  Ours:
+``balance="ways"`` has w = N / (1 - b).  With b = 0.5 its marginal terms rest where half of the queries are unknown and
+the classes divide the others.  With the program's K they do so only if K = N, as in 5-way 5-shot tasks.
 
 >>> import torch
 >>> from glocal.research.types import BaseClasses, Episode

@@ -3,7 +3,7 @@ r"""Ye et al. 2020, FEAT: prototypes look at each other before queries are compa
 .. math:: P^* = \mathrm{LN}(P + W_o\,\mathrm{Attn}(P)), \qquad s_n(q) = -\lVert q - p^*_n \rVert^2 / T
 
 Loss: CE(s) on known queries + β CE_reg.  CE_reg runs the same attention over all support and query embeddings of each
-class, takes their mean as centre :math:`c_n` and classifies all of them by :math:`-\lVert x - c_n \rVert^2 / T_2`.
+class.  Their mean is the centre :math:`c_n`; all are classified by :math:`-\lVert x - c_n \rVert^2 / T_2`.
 Open score: entropy of softmax(s), as published; any other of ``OPEN_SCORES`` by name.
 
 Published settings (β, T, T2): miniImageNet .01, 64, 64 (1-shot) and .1, 64, 32 (5-shot); tieredImageNet .1, 64, 64 and
@@ -11,8 +11,8 @@ Published settings (β, T, T2): miniImageNet .01, 64, 64 (1-shot) and .1, 64, 32
 
 Differs from the paper: classes may have unequal numbers of images, and unknown queries take no part in the loss.
 ``adapter`` adds x + W x, W = 0 at the start, to the embedding: the one freedom that helps on a frozen backbone.
-``gentle_attention`` leaves LN out and starts with W_o = 0: prototypes at first, which a few hundred tasks improve on;
-after so few the random start of the published form still decides the result.
+``gentle_attention`` leaves LN out and starts with W_o = 0, that is, with prototypes.  A few hundred tasks improve on
+these; after so few the random start of the published form still decides the result.
 
 >>> import torch
 >>> from glocal.research.types import Episode

@@ -152,8 +152,8 @@ class FrozenGEL(GEL):
 class ChannelGains(nn.Module):
     """A learned positive factor per channel: maps (B, C, H, W) -> the same shape.  1 each until ``fill``.
 
-    Filled with the inverse of the channel's usual size m_c over the base pictures, 1 / sqrt(m_c² + mean(m²)): few
-    channels that are large on every picture else outvote the many that tell classes apart.
+    ``fill`` sets 1 / sqrt(m_c² + mean(m²)), with m_c the channel's usual size over the base pictures.  Otherwise few
+    channels that are large on every picture outvote the many that tell classes apart.
     """
 
     def __init__(self, dim: int):
@@ -184,8 +184,8 @@ class LearnedScale(nn.Module):
 class Background(nn.Module):
     """What a cosine owes to what all pictures share: share * (cos(q, B) + cos(p, B)), the mean over base classes B.
 
-    query (Q, D), proto (N, D) -> (Q, N), to be taken away from cos(q, p): a picture that is like everything is then not
-    like this class.  0 until ``fill``.  Not learned: a margin loss would use it to move all energies at once.
+    query (Q, D), proto (N, D) -> (Q, N), to be subtracted from cos(q, p).  A picture that is like everything is then
+    not like this class.  0 until ``fill``.  Not learned: a margin loss would use it to move all energies at once.
     """
 
     mean: Tensor

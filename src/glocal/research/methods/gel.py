@@ -26,19 +26,18 @@ ahead        E                   E           + Combine = Ahead Combine: the full
 is the energy of the maps as they are, neither calibrated nor compared pixel by pixel; ``map_temperature`` is T_m, 640
 as published for 640 channels.
 
-The authors' program prints three numbers of each run: its energy, the smallest distance (with their flag SnaTCHer's
-movement in its place), and the sum of the two.  Every variant reports them: energy-maps E_m, distance, E_m+distance;
+The authors' program prints three numbers of each run: its energy, the smallest distance and the sum of the two.  With
+a flag, SnaTCHer's movement replaces the distance.  Every variant reports them: energy-maps E_m, distance, E_m+distance;
 pixel E_f, distance, delay; ahead E, distance, E+distance; and snatcher beside each, E_m+snatcher and so on.
 ``open_score`` names one of these, E_c, or any of ``OPEN_SCORES``.  ``reduce``: a stride-2 1x1 convolution and BN before
-the maps are compared, for the 11x11 maps that ResNet-18 makes of 84 pixels; the embedding is the mean of the unreduced
-map.
+the maps are compared, for the 11x11 maps of ResNet-18 at 84 pixels.  The embedding is the mean of the unreduced map.
 ``coefficients`` of ahead: a = b = 1 fixed; two learnable numbers; or task-adaptive, a linear layer on the mean of the
-prototypes.  All three start at 1.  ``top_k`` as the authors set it (1-shot, 5-shot): miniImageNet 10, 1;
-tieredImageNet 2, 5; CIFAR-FS 1, 1.
+prototypes.  All three start at 1.  ``top_k`` as the authors set it for 1 and 5 shots.  MiniImageNet: 10, 1.
+TieredImageNet: 2, 5.  CIFAR-FS: 1, 1.
 
-Differs from the paper: where its text and its Algorithm 2 disagree (sign, square and mean of the energy loss) the
-algorithm is followed; attention has the output layer, residual and LayerNorm that eq. 3 leaves out; maps are calibrated
-before the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``frozen-gel``.
+Differs from the paper: where its text and Algorithm 2 disagree on the energy loss (sign, square, mean), we follow the
+algorithm.  Attention has the output layer, residual and LayerNorm that eq. 3 leaves out.  Maps are calibrated before
+the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``frozen-gel``.
 
 >>> import torch
 >>> from glocal.research.types import Episode

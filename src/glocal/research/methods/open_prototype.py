@@ -4,14 +4,14 @@ Beside the class means :math:`p_1 .. p_N` of ProtoNet stands a learned u of D nu
 
 .. math:: s_n(q) = \mathrm{sim}(q, p_n) / T, \qquad s_{N+1}(q) = \mathrm{sim}(q, u) / T
 
-``calibrated`` learns two numbers more, a factor on T and an offset of s_{N+1}: without them (D parameters alone)
-features that lie around the origin leave u no place from which all queries are equally far, so no threshold to learn.
+``calibrated`` learns two numbers more, a factor on T and an offset of s_{N+1}.  Without them, features around the
+origin leave u no place that is equally far from all queries, so there is no threshold to learn.
 
 Loss: cross-entropy of softmax over all N + 1, unknown queries belonging to the last; it needs unknown queries to learn.
 Logits: the first N.  Open score: the probability of the last, ``p_open``; any of ``OPEN_SCORES`` by name.
 
-Differs from the paper: there is none.  It is the smallest method that learns what unknown looks like, and so the
-yardstick for those that generate such a prototype from the task (ATT).
+Differs from the paper: there is none.  It is the smallest method that learns what unknown looks like, a reference for
+those that generate such a prototype from the task (ATT).
 
 >>> import torch
 >>> from glocal.research.types import Views

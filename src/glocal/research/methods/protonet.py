@@ -3,10 +3,10 @@ r"""Snell et al. 2017, ProtoNet: a class is the mean of its support embeddings.
 .. math:: p_n = \frac1{K_n} \sum_{i: y_i = n} e_i, \qquad s_n(q) = -\lVert q - p_n \rVert^2 / T
 
 Loss: cross-entropy of softmax(s) on known queries; unknown queries are not used.
-Open score: entropy of softmax(s), as the GEL paper scores it; any other of ``OPEN_SCORES`` by name, or ``nearest``, the
-distance to the nearest support image, :math:`\min_i \lVert q - e_i \rVert^2 / T`, whatever its class.
+Open score: entropy of softmax(s), as the GEL paper scores it, or any other of ``OPEN_SCORES`` by name.  ``nearest`` is
+the distance to the nearest support image of any class, :math:`\min_i \lVert q - e_i \rVert^2 / T`.
 
-Differs from the paper: the temperature T = 64 comes from the ResNet-12 line of work (640 channels), and plain Euclid
+Differs from the paper: the temperature T = 64 comes from the ResNet-12 line of work (640 channels).  Plain Euclid
 (T = 1) and cosine similarity (T = 0.1) are offered beside the squared distance.
 
 >>> import torch

@@ -11,8 +11,8 @@ What the base classes b say about a vector, and how much class n stands out agai
 
 Centres :math:`w_b` start at the base-class means, keys :math:`k_b` at N(0, √(2/D)), both scales at 1, F1 and F2 near
 the identity; all are learned.  While training, the task's own classes are hidden from the base memory.
-Loss: cross-entropy of softmax(s) on known queries + 0.5 (mean relu(2 - s_y) over known queries
-+ mean relu(s_n + 2) over unknown queries and classes).
+Loss: cross-entropy of softmax(s) on known queries + 0.5 (A + B).  A is the mean of relu(2 - s_y) over known queries,
+B the mean of relu(s_n + 2) over unknown queries and classes.
 Open score: -max_n s_n, ``distance`` in ``OPEN_SCORES``; any other of them by name.
 
 Published training: SGD .1, momentum .9, weight decay 1e-4, 12,000 tasks, x.1 every 2,000, features frozen.

@@ -1,11 +1,11 @@
 r"""The recognizer's own head among the methods: its vectors and cells by torch, its decisions by numpy.
 
-A photo is a vector e of length 1, half of it the pooled features and half their square roots, whitened by how photos of
-one class differ (``fit``), and cells :math:`c_u` of a coarse grid over earlier stages of the encoder, or over the last
-one where the encoder hands out no other.  ``glocal.recognizer.heads.ridge`` has the formulas of what follows.
+A photo has a vector e of length 1: half of it the pooled features, half their square roots.  ``fit`` whitens it by how
+photos of one class differ.  It also has cells :math:`c_u` of a coarse grid over earlier stages of the encoder, or over
+the last one if there is no other.  ``glocal.recognizer.heads.ridge`` has the formulas of what follows.
 
-Differs from the paper: in how both similarities come about, in that nothing is trained (``fit`` takes a covariance of
-labelled vectors), and in that classes are named by both energies, not by that of the whole photo alone.
+Differs from the paper: both similarities have other formulas.  Nothing is trained; ``fit`` takes a covariance of
+labelled vectors.  Both energies name classes, not that of the whole photo alone.
 
 >>> import torch
 >>> method = KernelRidge(3, patch_channels=[1])
@@ -78,8 +78,10 @@ class KernelRidge(Method):
         self.choose_score(open_score)
 
     def fit(self, covariance: Tensor, *, shrink: float = 0.5) -> None:
-        """Whiten by the covariance (D, D) of square-root vectors within classes, drawn ``shrink`` of the way to its
-        mean variance; in the ``rank`` directions of most variance, the others alike."""
+        """Whiten by the covariance (D, D) of square-root vectors within classes.
+
+        It is drawn ``shrink`` of the way to its mean variance.  Beyond the ``rank`` directions of most variance all
+        directions count alike."""
         variance, vectors = torch.linalg.eigh(covariance.double())
         drawn = (1 - shrink) * variance / variance.mean() + shrink
         rank = len(self.gains)

@@ -163,7 +163,7 @@ def swapped_row_moments(x: Tensor, other: Tensor, at: Tensor) -> Moments:
 def swapped_task_moments(x: Tensor, other: Tensor, at: Tensor) -> Moments:
     """Of every channel over the rows of each swapped stack: (Q, 1, D), from those of x (N, D) by one step of Welford's.
 
-    With δ = (new - old) / N the mean moves by δ and the variance by δ ((new - new mean) + (old - old mean)).
+    With δ = (new - old) / N the mean moves by δ.  The variance moves by δ ((new - new mean) + (old - old mean)).
     """
     mean, variance = moments_over(x, -2)  # (1, D)
     step = (other - x[at]) / x.shape[0]  # (Q, D)

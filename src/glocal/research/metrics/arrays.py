@@ -1,4 +1,4 @@
-"""What comes in: tensors, arrays or lists become checked numpy arrays, once, at the door."""
+"""Validate tensors, arrays and lists once, and turn them into numpy arrays."""
 
 from __future__ import annotations
 

@@ -146,9 +146,9 @@ def f1_at(score: ArrayLike, known: ArrayLike, threshold: float) -> float:
 def oscr(score: ArrayLike, known: ArrayLike, correct: ArrayLike) -> float:
     """Area under correct-classification rate against false-positive rate (Dhamija et al. 2018), ties one half.
 
-    Both rates are of queries accepted as known: right ones among the known, all among the unknown.  Equal to the share
-    of pairs (known, unknown) in the right order whose known query also got the right name: at most ACC, at most AUROC.
-    ``correct`` (Q,) bool; what it says about unknown queries is ignored.
+    Both rates are of queries accepted as known: right ones among the known, all among the unknown.  It is the
+    share of pairs (known, unknown) in the right order whose known query got the right name: at most ACC and AUROC.
+    ``correct`` (Q,) bool; its values for unknown queries are ignored.
     """
     answers = _two_sided(score, known)
     right = as_mask(correct, "correct", answers.score) & answers.known
@@ -192,8 +192,8 @@ class ScoreHistogram:
     def iou(self) -> float:
         """Σ min / Σ max of the two shares: 0 = apart, 1 = the same.
 
-        Shares, not counts: on the paper's tasks, half known and half unknown, that is the same number, and elsewhere
-        it does not move with the mixture.
+        Shares, not counts, so that it does not move with the mixture.  On the paper's tasks, half known and half
+        unknown, both give the same number.
         """
         known, unknown = self.known_share, self.unknown_share
         return float(np.minimum(known, unknown).sum() / np.maximum(known, unknown).sum())

@@ -1,7 +1,7 @@
 """Batch norm that is right on the maps of a training on a CPU.
 
-PyTorch adds up a whole map in one float32 number per channel where channels lie side by side in memory: the variance
-comes out too small, by 0.3 % with 512 pictures of 84 pixels.  Here each pixel has a sum of its own over the batch.
+Where channels lie side by side in memory, PyTorch adds up a whole map in one float32 number per channel.  So its
+variance is too small, by 0.3 % with 512 pictures of 84 pixels.  Here each pixel has a sum of its own over the batch.
 """
 
 from __future__ import annotations

@@ -51,7 +51,7 @@ def in_turns(work: Callable[..., Tensor], *rows: Tensor, step: Callable[[], int]
     >>> in_turns(lambda x: x - x.mean(), torch.arange(4.0), step=lambda: 2)
     tensor([-0.5000,  0.5000, -0.5000,  0.5000])
     """
-    if torch.compiler.is_exporting():  # a graph has one shape of work; whoever runs it hands it rows in turns
+    if torch.compiler.is_exporting():  # a graph has one shape of work; its caller takes rows in turns
         return work(*rows)
     parts = (torch.split(each, max(1, step())) for each in rows)
     return torch.cat([work(*part) for part in zip(*parts, strict=True)], dim=dim)
@@ -66,8 +66,8 @@ def class_mean(x: Tensor, one_hot: Tensor) -> Tensor:
 def neg_sq_euclidean(query: Tensor, proto: Tensor) -> Tensor:
     """-||q - p||²: query (..., Q, D), proto (..., N, D) -> (..., Q, N).
 
-    One matrix product, by ||q||² - 2 q·p + ||p||²; both sides are first moved by the mean prototype,
-    because that expansion loses digits when the vectors are far from the origin and close to each other.
+    One matrix product, by ||q||² - 2 q·p + ||p||².  Both sides are first moved by the mean prototype, because that
+    expansion loses digits when vectors are far from the origin and close to each other.
     """
     centre = proto.mean(dim=-2, keepdim=True)
     q, p = query - centre, proto - centre
@@ -92,9 +92,9 @@ def pixel_similarity(query: Tensor, class_map: Tensor, top_k: int) -> Tensor:
     .. math:: s_f(i, n) = \frac1k \sum_u \sum_{v \in topk} \cos(f_{i,u}, f_{n,v})
 
     query (Q, C, H, W), class_map (N, C, H', W') -> (Q, N).  Pixels are normalised once, then one matrix product gives
-    every cosine; the paper's Algorithm 1 broadcasts both maps to (Q, N, P, C, P') instead and is kept as a test.
-    At most ``PIXEL_PAIRS`` cosines exist at a time: more queries or classes are taken in turns, also in training,
-    because the backward pass keeps the winners' positions and not the cosines.
+    every cosine.  The paper's Algorithm 1 broadcasts both maps to (Q, N, P, C, P') instead and is kept as a test.
+    At most ``PIXEL_PAIRS`` cosines exist at a time; more queries or classes are taken in turns.  That works in training
+    too, because the backward pass keeps the winners' positions and not the cosines.
     """
     n_class, channels, height, width = class_map.shape
     if query.shape[1] != channels:

@@ -1,7 +1,7 @@
 """A result table as a value, and how it looks in a terminal, Markdown, LaTeX, CSV and JSON; ``html`` has it for a page.
 
-The formats people read share one grid of short texts, each with its own escaping; the formats programs read (CSV,
-JSON) carry the plain fractions with every digit.
+The formats for people share one grid of short texts, each with its own escaping.  The formats for programs (CSV, JSON)
+have the plain fractions with every digit.
 
 >>> rows = [Row("GEL", {"auroc": Interval(0.737, 0.0072, 600)})]
 >>> print(to_markdown(Table("miniImageNet, 1-shot", ["auroc"], rows)).splitlines()[4])

@@ -3,7 +3,7 @@
 A score calls the n queries with the largest values unknown, n being how many there are (the paper's cut).  Two kinds,
 the two errors of the paper's first figure:
 
-- look-alike: the class branch takes it for a known class (wrong by E_c), the energies together do not (right by E);
+- look-alike: the class branch takes it for a known class (wrong by E_c), the energies together do not (right by E).
 - shared background: the pixel branch takes it for one (wrong by E_f), the energies together do not (right by E).
 
 Shown are those whose place among the queries of their task changes most, no two of the same pair of classes.

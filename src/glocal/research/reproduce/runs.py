@@ -1,8 +1,8 @@
 """Make sure that a run exists: what is there is reused, what was interrupted goes on, what is missing is made.
 
-The folder of a run is named by a hash of what its recipe differs in from the defaults, of the pictures it learns from
-and of the run it starts from, so the name says whether it is the run that is wanted.  Nothing else is remembered.
-Several processes may work in one folder: a run has a lock, and whoever finds it taken goes on with another one.
+The name of a run's folder is a hash of the changes in its recipe, of its pictures and of the run that it starts from.
+So the name identifies the run, and nothing else is remembered.  Several processes may work in one folder: each run has
+a lock, and a process that finds it taken makes another run.
 """
 
 from __future__ import annotations
