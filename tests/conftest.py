@@ -19,6 +19,7 @@ from hypothesis import settings
 from glocal.cli import main
 from glocal.research.data.benchmarks import embedded
 from glocal.research.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet
+from glocal.research.engine import loop
 from tiny_runs import make_dataset
 
 settings.register_profile("glocal", deadline=None)
@@ -70,6 +71,12 @@ def few_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     """A dozen printed characters to learn from and a dozen to validate with: all of them take ten seconds to draw."""
     of_val = {val: [each for each in alphabet() if (each.script in VAL_SCRIPTS) == val] for val in (True, False)}
     monkeypatch.setattr(embedded, "alphabet", lambda: [*of_val[True][:12], *of_val[False][:12]])
+
+
+@pytest.fixture
+def saved_always(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A training saves after every step, as if each took as long as usually many."""
+    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,6 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 from apart import PROCESSES
-from glocal.research.metrics import PairedDifference
 from glocal.research.reproduce.runs import Run
 from glocal.research.reproduce.scales import EmbeddedScale
 from tiny_runs import make_dataset, run_cli
@@ -60,7 +59,3 @@ def _reproduce(home: str, arguments: tuple[str, ...], output: str, cache: str) -
     os.environ["GLOCAL_DATA"] = home
     scales.SCALES["embedded"] = tiny_scale()
     run_cli(("reproduce", *arguments), output, cache, 0.02)
-
-
-def gap(low: float, high: float) -> PairedDifference:
-    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable
 
@@ -14,16 +13,3 @@ def wait_for(come: Callable[[], object], *, every: float = 0.01) -> None:
     while not come():
         assert time.monotonic() < until, "it never happened"
         time.sleep(every)
-
-
-def wait_until_closed(place: tuple[str, int]) -> None:
-    """Until nobody new is let in."""
-
-    def is_closed() -> bool:
-        try:
-            socket.create_connection(place, timeout=PATIENCE).close()
-        except ConnectionRefusedError:
-            return True
-        return False
-
-    wait_for(is_closed)

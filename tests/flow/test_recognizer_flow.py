@@ -22,6 +22,7 @@ from faults import full
 from glocal.bulk.results import ResultFile
 from glocal.cli.main import app
 from glocal.recognizer import explanation as explain
+from glocal.recognizer.batches import BATCH
 from glocal.recognizer.file import read_manifest
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
@@ -142,17 +143,16 @@ HALF_A_ROW = "half a row,"
 STOPS = f"""
 import time
 from glocal.cli.main import main
-from glocal.bulk.results import ResultFile
-append, batches = ResultFile._append, []
-def stopping(self, file, answers):
-    batches.append(append(self, file, answers))
-    if len(batches) == 4:
-        file.write({HALF_A_ROW!r})
-        file.flush()
+from glocal.recognizer.batches import Embedder
+batch, batches = Embedder.batch, []
+def stopping(self, pictures):
+    batches.append(pictures)
+    if len(batches) == 5:
         time.sleep({PATIENCE})
-ResultFile._append = stopping
+    return batch(self, pictures)
+Embedder.batch = stopping
 main()
-"""  # the command, which stops after four batches and half a row
+"""  # the command, which stops after four batches
 
 
 def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
@@ -167,9 +167,11 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     alike = os.environ | {"OMP_NUM_THREADS": str(torch.get_num_threads())}  # sums differ with the number of threads
     with subprocess.Popen(command, env=alike, stderr=subprocess.DEVNULL) as process:
         try:
-            wait_for(lambda: partial.exists() and partial.read_text().endswith(HALF_A_ROW))
+            wait_for(lambda: partial.exists() and len(partial.read_text().splitlines()) > 4 * BATCH)
         finally:
             process.send_signal(signal.SIGKILL)
+    with partial.open("a") as rows:
+        rows.write(HALF_A_ROW)
     assert not out.exists()
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()

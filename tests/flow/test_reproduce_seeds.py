@@ -16,7 +16,7 @@ from glocal.research.reproduce.reproduction import findings, reproduce
 from glocal.research.reproduce.runs import Run, RunSettings
 from glocal.research.reproduce.scales import SCALES
 from refusal import refused
-from tiny_reproduction import NAME, gap, make_data, tiny_scale
+from tiny_reproduction import NAME, make_data, tiny_scale
 
 Bounds = tuple[float, float]
 
@@ -27,6 +27,10 @@ def test_the_spread_over_seeds_is_students() -> None:
     assert (found.low, found.high) == (pytest.approx(0.6703, abs=1e-4), pytest.approx(0.7697, abs=1e-4))
     with refused("data", "got 1"):
         spread([0.7])
+
+
+def gap(low: float, high: float) -> PairedDifference:
+    return PairedDifference((low + high) / 2, low, high, 0.5, 3, 2, 5)
 
 
 class Measured:

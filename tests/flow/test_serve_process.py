@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from multiprocessing.context import ForkServerProcess
@@ -22,7 +23,7 @@ from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
 from refusal import refused
 from serving import HERE, PAGE, connect, everything, place, tiny_file, uploads
-from waiting import PATIENCE, wait_for, wait_until_closed
+from waiting import PATIENCE, wait_for
 
 
 @contextmanager
@@ -43,6 +44,19 @@ def serving(
         assert "Traceback" not in log.read_text()
     finally:
         process.kill()
+
+
+def wait_until_closed(place: tuple[str, int]) -> None:
+    """Until nobody new is let in."""
+
+    def is_closed() -> bool:
+        try:
+            socket.create_connection(place, timeout=PATIENCE).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    wait_for(is_closed)
 
 
 def test_it_finishes_what_it_accepted_and_then_ends(tmp_path: Path) -> None:

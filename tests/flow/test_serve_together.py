@@ -189,22 +189,6 @@ def test_what_another_program_writes_right_after_reading_is_not_lost(
     assert Recognizer.load(file, device="cpu").classes == (first, "uno", "two", "three")
 
 
-def test_a_file_that_never_rests_is_a_sentence_and_taken_in_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    file = tiny_file(tmp_path)
-    served = Workspace(file, device="cpu")
-    with monkeypatch.context() as patch:
-        elsewhere(file, lambda other: other.set_threshold(value=1.0))
-        written_after_reading(patch, file, times=6)
-        with refused("changed-meanwhile", str(file)):
-            rename(served, "one", "uno")
-    assert not served.is_current
-    assert served.take_in().classes[:3] == ("zero", "one", "two")
-    rename(served, "one", "uno")
-    served.close()
-
-
 def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "new.glocal"
     theirs = tiny_file(tmp_path).read_bytes()

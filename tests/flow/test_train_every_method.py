@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from glocal.research.backbones import build_backbone
-from glocal.research.engine import loop
 from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.research.engine.evaluate import evaluate
 from glocal.research.engine.pretrain import pretrain
@@ -85,6 +84,7 @@ class Kill(Callbacks):
             raise Killed
 
 
+@pytest.mark.usefixtures("saved_always")
 @pytest.mark.parametrize(
     "case",
     [
@@ -93,11 +93,8 @@ class Kill(Callbacks):
         if METHODS[method["name"]].card.learns
     ],
 )
-def test_killed_and_resumed_it_learns_the_same(
-    dataset: Path, pretrained: Path, tmp_path: Path, case: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_killed_and_resumed_it_learns_the_same(dataset: Path, pretrained: Path, tmp_path: Path, case: str) -> None:
     """Whatever parameters a method has, those that a checkpoint brings are those that the optimizer goes on with."""
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0)  # after every step
     start = {"backbone": {"stages": [3, 4]}} if case == "peeler, full" else {"init": str(pretrained), "backbone": None}
     task = {"backbone": "fine-tuned", "tasks": 4, "way": 2, "query": 2, "unknown_way": 2}
     sections = {"method": CASES[case], "train": task, "optimizer": {"average": 0.5}} | start

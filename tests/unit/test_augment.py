@@ -138,17 +138,3 @@ def test_a_view_moves_every_pixel_and_repeats_the_border(view: View) -> None:
             expected = images[:, :, from_h, 3 - from_w if view.flip else from_w]
             assert torch.equal(out[:, :, h, w], expected)
     assert torch.equal(shift(images, 0, 0), images)
-
-
-@pytest.mark.parametrize(
-    ("settings", "sentence"),
-    [
-        ({"crop_padding": -1}, "crop_padding must be 0 or more pixels, got -1"),
-        ({"jitter": 1.0}, "jitter must be in [0, 1), got 1.0"),
-        ({"jitter": -0.1}, "jitter must be in"),
-        ({"rotate": "two"}, "none, one or four, got 'two'"),
-    ],
-)
-def test_settings_out_of_range_are_refused(settings: dict[str, object], sentence: str) -> None:
-    with refused("recipe", sentence):
-        Augment(**settings)  # type: ignore[arg-type]

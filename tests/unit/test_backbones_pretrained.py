@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from PIL import Image
 from sklearn.datasets import load_sample_image
-from torch import Tensor, nn
+from torch import Tensor
 
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.research.backbones import build_backbone
@@ -74,41 +73,48 @@ def test_damaged_efficientnet_weights_are_named(tmp_path: Path, monkeypatch: pyt
             build_backbone("efficientnet-lite0")
 
 
-class StandInNet(nn.Module):
-    """What timm's ``features_only`` networks offer to the adapter."""
+TIMM = '''"""What the networks and functions of timm offer to the adapter."""
+from types import SimpleNamespace
+import torch
+from torch import nn
 
-    def __init__(self, output_fmt: str):
+class Net(nn.Module):
+    def __init__(self, output_fmt):
         super().__init__()
         self.output_fmt = output_fmt
         self.feature_info = SimpleNamespace(channels=lambda: [4, 8])
         self.stem, self.body = nn.Conv2d(3, 4, 3, 2, 1), nn.Conv2d(4, 8, 3, 2, 1)
 
-    def forward(self, x: Tensor) -> list[Tensor]:
+    def forward(self, x):
         first = self.stem(x)
         maps = [first, self.body(first)]
         return [x.permute(0, 2, 3, 1) for x in maps] if self.output_fmt == "NHWC" else maps
 
+def create_model(name, *, pretrained, features_only):
+    assert features_only and not pretrained
+    if name == "resnet49":
+        raise RuntimeError("Unknown model (resnet49)")
+    torch.manual_seed(0)
+    return Net("NHWC" if name == "swin" else "NCHW")
+'''
+DATA = """
+def resolve_model_data_config(model):
+    return {"input_size": (3, 40, 40), "interpolation": "bicubic", "crop_pct": 0.875, "crop_mode": "center",
+            "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}
+"""
+
 
 @pytest.fixture
-def timm(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    def create_model(name: str, *, pretrained: bool, features_only: bool) -> StandInNet:
-        assert features_only
-        assert not pretrained
-        if name == "resnet49":
-            raise RuntimeError("Unknown model (resnet49)")
-        torch.manual_seed(0)
-        return StandInNet("NHWC" if name == "swin" else "NCHW")
-
-    config: dict[str, Any] = {
-        "input_size": (3, 40, 40), "interpolation": "bicubic", "crop_pct": 0.875,
-        "mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25), "crop_mode": "center",
-    }  # fmt: skip
-    timm, data = ModuleType("timm"), ModuleType("timm.data")
-    data.resolve_model_data_config = lambda model: config  # type: ignore[attr-defined]
-    timm.create_model, timm.data = create_model, data  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "timm", timm)
-    monkeypatch.setitem(sys.modules, "timm.data", data)
-    return timm
+def timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    if find_spec("timm") is not None:
+        pytest.skip("timm is installed")
+    (tmp_path / "timm").mkdir()
+    (tmp_path / "timm" / "__init__.py").write_text(TIMM)
+    (tmp_path / "timm" / "data.py").write_text(DATA)
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("timm", "timm.data"):
+        sys.modules.pop(name, None)
 
 
 @pytest.mark.usefixtures("timm")

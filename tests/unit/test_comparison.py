@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -19,7 +17,7 @@ from glocal.research.engine.compare import Conditions
 from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import build_method
 from glocal.research.metrics import METRICS, mean_ranks, paired_difference
-from glocal.research.report.comparison import COMPARED, results, to_text
+from glocal.research.report.comparison import COMPARED, results
 from glocal.research.report.published import CAPTION, about, published, published_beside
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
@@ -164,21 +162,6 @@ def test_a_model_that_knows_the_test_classes_and_tasks_without_unknown(full: Bac
     (found,) = results([made(full), made(full, "gel")], only, on, reference="protonet", seed=0, fingerprint="f" * 64)
     assert list(found.table.metrics) == ["acc"]
     assert set(found.table.rows[1].difference) == {"acc"}
-
-
-def test_formats(full: Backbone, measured: Rows) -> None:
-    models = [made(full), made(full, "gel", "my_gel"), made(full, "oslo")]
-    measured["my_gel"] = measured.pop("gel")
-    found = results(models, measured, CIFAR, reference="protonet", seed=0, fingerprint="f" * 64)
-    table = list(csv.DictReader(io.StringIO(to_text("csv", found))))
-    assert [(line["transductive"], line["name"]) for line in table] == [
-        ("0", "protonet"), ("0", "my_gel"), ("1", "protonet"), ("1", "oslo"),
-    ]  # fmt: skip
-    assert float(table[1]["auroc"]) == measured["my_gel"]["auroc"].mean()
-    assert float(table[1]["auroc_diff_p"]) == found[0].table.rows[1].difference["auroc"].p_value
-    assert float(table[1]["auroc_published"]) == pytest.approx(0.7867)
-    assert table[3]["auroc_published"] == ""
-    assert "transductive: queries see each other" in to_text("markdown", found)
 
 
 def test_what_is_said_about_a_model(full: Backbone) -> None:

@@ -48,14 +48,6 @@ def test_rows_are_classes_and_their_pictures(tmp_path: Path) -> None:
     assert len(contact_sheet(plain(COLOURS), tmp_path / "sheet.png")) == 4, "all, where there are fewer than five"
 
 
-def test_a_seed_draws_the_same_sheet_and_another_one_another(tmp_path: Path) -> None:
-    data = plain({f"{i}": (i, 2 * i, 3 * i) for i in range(20)})
-    drawn = {seed: contact_sheet(data, tmp_path / f"{seed}.png", classes=4, seed=seed) for seed in (0, 1)}
-    assert drawn[0] != drawn[1]
-    assert contact_sheet(data, tmp_path / "again.png", classes=4, seed=0) == drawn[0]
-    assert (tmp_path / "again.png").read_bytes() == (tmp_path / "0.png").read_bytes()
-
-
 def test_names_of_every_kind_fit(tmp_path: Path) -> None:
     names = {"x" * 500: (1, 2, 3), "кот": (4, 5, 6), os.fsdecode(b"caf\xe9"): (7, 8, 9), "two\nlines": (9, 9, 9)}
     contact_sheet(plain(names, each=9), tmp_path / "sheet.png", classes=4, per_class=9)

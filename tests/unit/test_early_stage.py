@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.common.errors import DataError
 from glocal.research.backbones import Backbone, build_backbone
 from glocal.research.methods.peeler import Peeler, SecondLastStage
 from glocal.research.ops.packing import unpack
@@ -54,22 +53,6 @@ def test_unpacking_gives_the_maps_of_both_stages(
 
 def last_two(backbone: Backbone, images: Tensor) -> list[Tensor]:
     return list(backbone.stages_of(images))[-2:]
-
-
-def test_layout_and_gradients_reach_through_the_packing() -> None:
-    backbone = (
-        build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4], "drop_rate": 0.0}).on("cpu").train()
-    )
-    maps = backbone(pictures(32, 4).contiguous(memory_format=torch.channels_last))
-    assert maps.is_contiguous(memory_format=torch.channels_last)
-    maps[:, 20:].square().sum().backward()
-    touched = {name.split(".")[0] for name, p in backbone.named_parameters() if p.grad is not None and p.grad.any()}
-    assert touched == {"layer1", "layer2", "layer3"}
-    # Other pictures than those it was built for.
-    backbone = build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4]}).eval()
-    assert backbone(pictures(64)).shape == (2, 20 + 4 * 10, 4, 4)
-    with pytest.raises(DataError, match=r"twice as high and wide as the last .* got 5x5 and 2x2"):
-        backbone(pictures(40))
 
 
 def test_an_early_map_that_lacks_a_row_gives_the_same_after_its_stride() -> None:

@@ -15,8 +15,7 @@ import torch
 
 import glocal
 from glocal.common.cache import bank_sizes, cache_dir, clear_banks
-from glocal.research.backbones import build_backbone
-from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, features, open_dataset
+from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, open_dataset
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
 from glocal.research.engine.named_models import NamedModel, name_model
@@ -139,24 +138,6 @@ def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset) ->
     assert rows["gel"]["auroc"].tolist() != rows["gel, entropy"]["auroc"].tolist()
 
 
-def test_large_banks_keep_means_where_no_method_needs_maps(data: ClassDataset, monkeypatch: pytest.MonkeyPatch) -> None:
-    torch.manual_seed(0)
-    backbone = build_backbone("conv4", {"width": 4, "image_size": 32})  # maps of 2x2
-    heads = {name: METHODS[name](backbone.channels) for name in ("feat", "snatcher-f", "gel")}
-    feat, snatcher, gel = (name_model(name, TrainedModel(backbone, head)) for name, head in heads.items())
-    tasks = EpisodeSampler(data, SPEC).take(5)
-    (whole,) = evaluate_models([feat, snatcher, gel], data, [tasks])
-    assert len(bank_sizes()) == 1
-    monkeypatch.setattr(features, "MAPS_UP_TO", 0)
-    (means,) = evaluate_models([feat, snatcher], data, [tasks])
-    for name in ("feat", "snatcher-f"):
-        assert plain(means[name].rows) == plain(whole[name].rows), "to the last digit"
-    small, large = sorted(np.load(path, mmap_mode="r").nbytes for path in (cache_dir() / "banks").rglob("maps.npy"))
-    assert large == 4 * small
-    evaluate_models([feat, gel], data, [tasks])
-    assert len(bank_sizes()) == 2, "GEL needs the maps that are there"
-
-
 def test_maps_that_no_other_model_has_are_dropped_when_asked(data: ClassDataset) -> None:
     def model(name: str, backbone: str, seed: int, method: str = "protonet") -> NamedModel:
         made = tiny_model(method, seed=seed)
@@ -240,12 +221,6 @@ class TestKeptRows:
             assert plain(again[0]["proto"].rows) == plain(whole[0]["proto"].rows)
             assert file.read_text() == text
         assert len(store.ran) == 5
-
-    def test_rows_of_a_process_that_loaded_less_are_found(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        importlib.import_module("glocal.recognizer.recognizer")
-        with_recognizer = code_hash(name_model("proto", tiny_model()))
-        monkeypatch.delitem(sys.modules, "glocal.recognizer.recognizer")
-        assert code_hash(name_model("proto", tiny_model())) == with_recognizer
 
     def test_an_edited_formula_is_run_again_and_another_ones_is_not(
         self, data: ClassDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -174,11 +174,9 @@ class TestNotFinite:
 
         return Spoilt
 
+    @pytest.mark.usefixtures("saved_always")
     @pytest.mark.parametrize("gradient", [False, True])
-    def test_training_stops_and_the_last_good_state_stays(
-        self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gradient: bool
-    ) -> None:
-        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
+    def test_training_stops_and_the_last_good_state_stays(self, dataset: Path, tmp_path: Path, gradient: bool) -> None:
         recipe, folder = recipe_of(dataset), tmp_path / "run"
         stage = self.nan_at(7, gradient=gradient)
         with pytest.raises(TrainingStopped) as caught:
@@ -210,10 +208,10 @@ class TestNotFinite:
 class TestKilledBetween:
     """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
 
+    @pytest.mark.usefixtures("saved_always")
     @pytest.mark.parametrize(("at", "average"), [(4, 0.0), (12, 0.9)])
     def test_best_is_right_afterwards(self, dataset: Path, tmp_path: Path, monkeypatch, at: int, average: float):
         recipe = recipe_of(dataset, optimizer={"average": average})
-        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         run(recipe, tmp_path / "whole")
         write = loop.write_checkpoint
 

@@ -12,7 +12,6 @@ import torch
 from faults import Stop
 from glocal.research.backbones.resnet12 import DropBlock
 from glocal.research.data.loader import Ahead
-from glocal.research.engine import loop
 from glocal.research.engine.checkpoint import LAST
 from glocal.research.engine.distributed import StepLosses
 from glocal.research.engine.pretrain import PretrainStage, pretrain
@@ -63,14 +62,14 @@ def test_parts_of_a_batch_add_up_to_its_gradient_and_have_all_rotations(dataset:
     assert torch.equal(batch.place[1 :: stage.parts], batch.place[1 :: stage.parts][:2].repeat(4))
 
 
-def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(dataset: Path, tmp_path: Path, monkeypatch):
+@pytest.mark.usefixtures("saved_always")
+def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(dataset: Path, tmp_path: Path):
     recipe = parse_recipe(fields(dataset, "pretrain", pretrain={"epochs": 2, "micro_batch": 4}))
     model = pretrain(recipe, tmp_path / "whole")
     ramps = [part for part in model.backbone.modules() if isinstance(part, DropBlock)]
     steps = 2 * (5 * 8 // 8)
     assert [(part.passes, int(part.step)) for part in ramps] == [(2, 2 * steps)] * 2
     whole = (tmp_path / "whole" / LAST).read_bytes()
-    monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         pretrain(recipe, tmp_path / "run", callback=Stop(3))
     pretrain(recipe, tmp_path / "run", resume=True)

@@ -88,18 +88,6 @@ def test_without_an_early_stage_nothing_is_added_and_gaussian_starts_at_class_me
     torch.testing.assert_close(plain(t).logits, -torch.cdist(t.query.mean(dim=(2, 3)), proto), rtol=0, atol=1e-10)
 
 
-@pytest.mark.parametrize("variant", ["prototype", "gaussian"])
-def test_adapter_begins_as_nothing_and_turns_what_is_measured(variant: str):
-    plain = build(variant=variant, sigma_channels=4)
-    adapted = build(variant=variant, sigma_channels=4, adapter=True)
-    adapted.load_state_dict(plain.state_dict() | {"adapter.weight": torch.zeros(DIM, DIM)})
-    torch.testing.assert_close(adapted(double_task()).logits, plain(double_task()).logits, rtol=0, atol=1e-12)
-    torch.nn.init.eye_(adapted.adapter.weight)  # x + x: every map twice as large
-    t = double_task()
-    doubled = replace(t, support=2 * t.support, query=2 * t.query)
-    torch.testing.assert_close(adapted(t).logits, plain(doubled).logits, rtol=0, atol=1e-10)
-
-
 def test_taking_turns_changes_nothing(monkeypatch: pytest.MonkeyPatch):
     method, t = build(**GAUSSIAN), double_task()
     whole = method(t).logits

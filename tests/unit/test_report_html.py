@@ -98,13 +98,6 @@ def test_page_needs_nothing_from_outside() -> None:
     assert [link["href"] for link in reader.all("a")] == ["#same", "#same-2", "#section"]
 
 
-def test_ready_markup_stays_as_it_is_and_two_sections_need_no_links() -> None:
-    html = page("t", [Section("a", [Html("<em>x</em>"), "<em>y</em>"]), Section("b", [])])
-    assert Reader(html).all("nav") == []
-    assert "<em>x</em>" in html
-    assert "<p>&lt;em&gt;y&lt;/em&gt;</p>" in html
-
-
 def test_broken_file_names_can_be_written() -> None:
     name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
     html = page("t", [Section("a", [name, facts({name: name})])])

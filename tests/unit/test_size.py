@@ -23,11 +23,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (8, 1_200),
     "src/glocal/research/convert": (5, 600),
     "src/glocal/research/reproduce": (15, 2_050),
-    "tests": (187, 24_000),
+    "tests": (187, 23_950),
     "benchmarks": (15, 2_250),
     "tools": (10, 1_300),
 }
-HELPERS = 1_210  # lines of tests/*.py, which hold no tests
+HELPERS = 1_200  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:

@@ -16,7 +16,7 @@ from faults import Stop
 from glocal.common.errors import GlocalError
 from glocal.research.backbones.base import Backbone
 from glocal.research.data import features
-from glocal.research.engine import loop, run_folder
+from glocal.research.engine import run_folder
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.distributed import StepLosses
 from glocal.research.engine.pretrain import PretrainStage, pretrain
@@ -90,10 +90,10 @@ class TestPrecision:
         for name, term in terms.items():
             assert term.item() == pytest.approx(exact[name].item(), abs=1e-5), name
 
+    @pytest.mark.usefixtures("saved_always")
     @pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
-    def test_resume_is_exact(self, dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str):
+    def test_resume_is_exact(self, dataset: Path, tmp_path: Path, backbone: str):
         recipe = gel(dataset, "bfloat16", backbone=backbone)
-        monkeypatch.setattr(loop, "SAVE_SECONDS", 0.0)
         train(recipe, tmp_path / "whole")
         with pytest.raises(KeyboardInterrupt):
             train(recipe, tmp_path / "run", callback=Stop(4))

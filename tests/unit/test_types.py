@@ -159,14 +159,6 @@ def test_preprocess_survives_json_and_its_fingerprint_tells_settings_apart() -> 
     assert len(prints | {prepare.fingerprint()}) == 6
 
 
-@pytest.mark.parametrize(
-    "fields", [None, [84], "84", {}, {"mean": [0, 0, 0]}, {"size": 84, "sise": 1}, {"size": 84, 3: 1}]
-)
-def test_preprocess_from_json_refuses_what_is_no_preprocess(fields: object) -> None:
-    with pytest.raises(RecipeError, match=r"preprocess must be a table with a size and of size, resize, .* only, got"):
-        Preprocess.from_json(fields)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(("logits", "score"), [((4,), (4,)), ((4, 2, 1), (4,)), ((4, 2), (4, 1)), ((4, 2), (2,))])
 def test_output_refuses_shapes_that_do_not_belong_together(logits: tuple[int, ...], score: tuple[int, ...]) -> None:
     with pytest.raises(DataError, match=rf"logits \(Q, N\) and .* got shapes {re.escape(f'{logits} and {score}')}"):
