@@ -94,7 +94,9 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
         held = {name: archive.getinfo(name).file_size for name in archive.namelist()}
     wanted = [
         source / "glocal" / "py.typed",
-        source / "glocal" / "research" / "report" / "page.css",
+        source / "glocal" / "common" / "page.css",
+        *source.glob("glocal/serve/page/*"),
+        *source.glob("glocal/recognizer/graphs/*.onnx"),
         *source.glob("glocal/research/recipes/*.toml"),
         *source.glob("glocal/research/weights/**/*.safetensors"),
         *source.glob("glocal/research/data/class_lists/*.json"),
