@@ -115,12 +115,8 @@ class Decision:
 
     def levelled(self, some: Sequence[LeftOut]) -> Array:
         """Their open scores as they are compared with the threshold."""
-        return levelled(self.threshold, some)
-
-
-def levelled(threshold: Threshold, some: Sequence[LeftOut]) -> Array:
-    nearest = np.array([each.nearest for each in some], dtype=np.int64)
-    return threshold.levelled([each.score for each in some], nearest)
+        nearest = np.array([each.nearest for each in some], dtype=np.int64)
+        return self.threshold.levelled([each.score for each in some], nearest)
 
 
 def check_promise(share: float, name: str = "target_rate") -> float:
@@ -166,7 +162,7 @@ def usual_ranges(
     threshold: Threshold, left: Sequence[LeftOut], features: Features, label: Labels, maps: ClassMaps | None
 ) -> dict[str, Range]:
     """By name: where photos of the enrolled classes lie; without what is not known, or says nothing."""
-    values: dict[str, list[float]] = {"open_score": levelled(threshold, left).tolist()}
+    values: dict[str, list[float]] = {"open_score": Decision(threshold).levelled(left).tolist()}
     for each in left:
         for name, value in each.parts.items():
             values.setdefault(name, []).append(value)

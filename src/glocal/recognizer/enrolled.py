@@ -12,10 +12,10 @@ import numpy as np
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.recognizer.batches import Batch
-from glocal.recognizer.calibration.leave_one_out import LeftOut, enroll, measure
+from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, enroll, measure
 from glocal.recognizer.calibration.probability import probabilities
 from glocal.recognizer.calibration.threshold import class_levels, compute_threshold
-from glocal.recognizer.decision import Decision, Promise, usual_ranges
+from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
 from glocal.recognizer.features import Array, ClassMaps, Features, class_maps
 from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.model import Model
@@ -61,6 +61,13 @@ class Contents:
         if self.unknown is not None and self.model.head.takes_unknown:
             parts.append([photo.digest for photo in self.unknown.photos])
         return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
+
+    def renewed_threshold(self, measured: Measured) -> Threshold:
+        """Computed from what was measured; one that was set by hand stays, but for the levels of the classes."""
+        shots = self.support.shots
+        if self.decision.by_hand:
+            return replace(self.decision.threshold, levels=class_levels(shots, measured))
+        return compute_threshold(self.promise, shots, measured)
 
 
 @dataclass(frozen=True)
@@ -152,11 +159,8 @@ class Enrolled:
         features = self.support.features()
         aside = None if self._aside is None else self._aside.full()
         measured = measure(self._head, features, self._label, aside=aside, before=before, changed=changed)
-        contents, shots = replace(contents, support=self.support), self.support.shots
-        if contents.decision.by_hand:
-            threshold = replace(contents.decision.threshold, levels=class_levels(shots, measured))
-        else:
-            threshold = compute_threshold(contents.promise, shots, measured)
+        contents = replace(contents, support=self.support)
+        threshold = contents.renewed_threshold(measured)
         usual = usual_ranges(threshold, measured.left_out, features, self._label, self._maps)
         probes = contents.probes.scored(self.compare(contents.probes.features))
         return replace(contents, decision=Decision(threshold, measured, usual), probes=probes)

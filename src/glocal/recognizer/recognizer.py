@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
@@ -24,7 +25,7 @@ from glocal.common.words import listed
 from glocal.recognizer.batches import Batch, Embedder, Progress
 from glocal.recognizer.calibration.leave_one_out import LeftOut
 from glocal.recognizer.calibration.probability import probabilities
-from glocal.recognizer.calibration.threshold import class_levels, compute_threshold
+from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.converted import ConvertedModel, is_converted
 from glocal.recognizer.decision import Decision, Promise, Threshold, check_promise
 from glocal.recognizer.diagnosis.advice import Finding, advice, threshold_moved, without_duplicates
@@ -49,7 +50,7 @@ from glocal.recognizer.photos.sources import (
     sources_of,
 )
 from glocal.recognizer.prediction import Prediction
-from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo, Support, check_class_name
+from glocal.recognizer.support import UNKNOWN_NAME, Bank, Support, check_class_name
 
 CHECKPOINT = ".safetensors"  # ending of what training writes
 SHOWN = 5  # classes, and photos of each, in what a notebook shows
@@ -254,9 +255,10 @@ class Recognizer:
 
     def _repr_html_(self) -> str:
         """For notebooks: what to expect, and the classes with their first photos."""
+        small = partial(small_picture, kind="image/jpeg", height=48)
         lines = "".join(f"<li>{text(line)}</li>" for line in self.outlook().lines())
         rows = [
-            (name, len(bank), Html("".join(_small(photo) for photo in bank.photos[:SHOWN])))
+            (name, len(bank), Html("".join(small(each.thumbnail, alt=each.name) for each in bank.photos[:SHOWN])))
             for name, bank in self.contents.support.classes.items()
         ]
         if self.contents.unknown is not None:
@@ -623,10 +625,7 @@ class Recognizer:
                 score = answer.open_score + levels[nearest]
                 confirmed[label, score] = LeftOut(label, shots[label], score, nearest=nearest)
         measured = replace(now.decision.measured, confirmed=tuple(confirmed.values()))
-        if now.decision.by_hand:
-            threshold = replace(now.decision.threshold, levels=class_levels(shots, measured))
-        else:
-            threshold = compute_threshold(now.promise, shots, measured)
+        threshold = now.renewed_threshold(measured)
         self.contents = replace(now, decision=replace(now.decision, threshold=threshold, measured=measured))
         return threshold
 
@@ -770,10 +769,6 @@ def find_model(source: ModelSource, *, score: str | None = None, device: str = "
             f"the open score of this model is {model.head.open_score!r} and cannot be changed to {score!r}"
         )
     return model
-
-
-def _small(photo: Photo) -> Html:
-    return small_picture(photo.thumbnail, "image/jpeg", alt=photo.name, height=48)
 
 
 def _readable(answer: Prediction | Unreadable) -> Prediction:
