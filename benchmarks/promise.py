@@ -1,6 +1,6 @@
 """Is the promise kept on photos nobody has seen?  Thirteen domains, each measured with all that is fitted without it.
 
-    GLOCAL_DATA=DIR python benchmarks/promise.py --out docs/results [--tasks 300] [--work DIR] [--encoder fast]
+    GLOCAL_DATA=DIR python benchmarks/promise.py [--out promise-out] [--tasks 300] [--work DIR] [--encoder fast]
 
 A task is 5 classes (3 where a domain has 6; some tasks have 2) with their support photos, 8 further photos of each and
 8 of as many other classes.  Every task gets its threshold from its own support alone, then is counted: known photos
@@ -249,7 +249,7 @@ def kept_or(kept: Path, measured: Callable[[], Any]) -> Any:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--out", type=Path, default=Path("promise-out"))
     parser.add_argument("--tasks", type=int, default=300)
     parser.add_argument("--work", type=Path, default=Path("promise-work"))
     parser.add_argument("--encoder", default="fast")
