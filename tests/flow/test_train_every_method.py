@@ -24,6 +24,7 @@ ONE_CACHE = True
 FULL = {"name": "peeler", "variant": "gaussian", "early_channels": 8, "sigma_channels": 4}
 CASES: dict[str, dict[str, Any]] = {name: {"name": name} for name in METHODS}
 CASES |= {"peeler": {"name": "peeler", "adapter": True}, "peeler, full": FULL}
+CASES["dnpg"]["epochs"] = 2
 CASES["mahalanobis"]["shrinkage"] = 0.1  # the data set has fewer images than a covariance needs
 
 
