@@ -23,7 +23,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (8, 1_200),
     "src/glocal/research/convert": (5, 600),
     "src/glocal/research/reproduce": (15, 2_050),
-    "tests": (187, 23_950),
+    "tests": (187, 23_920),
     "benchmarks": (15, 2_250),
     "tools": (10, 1_300),
 }
