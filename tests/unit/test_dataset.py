@@ -131,7 +131,7 @@ def test_arrays_grey_names_and_refusals() -> None:
     np.testing.assert_array_equal(data.image(0)[..., 0], grey[row])
     for images, labels, names, words in (
         (grey / 255, [0] * 4, None, "got float64"),
-        (np.zeros((4, 3, 8, 8), np.uint8), [0] * 4, None, "put the channels last"),
+        (np.zeros((4, 3, 8, 8), np.uint8), [0] * 4, None, "put channels last"),
         (grey, [0] * 3, None, "one per image: 4 images"),
         (grey, [0, 1, 2, 0], ["a", "b"], "labels must be in 0..1, got 0..2"),
         (grey, ["a"] * 4, ["a", "b"], "whole numbers"),

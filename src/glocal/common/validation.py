@@ -84,7 +84,7 @@ def check_picture(data: bytes, kind: str, most: int) -> None:
 
 
 def shown(value: Any) -> str:
-    """The beginning of a wrong value, for a sentence; a stranger's may have no text that Python would write."""
+    """The beginning of a wrong value, for a sentence; Python cannot write the text of every value."""
     try:
         text = str(value) if isinstance(value, Exception) else repr(value)
     except (RecursionError, ValueError):  # lists a thousand deep, numbers of a thousand digits

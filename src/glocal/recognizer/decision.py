@@ -135,8 +135,8 @@ def nothing_known(share: float, unknown: Sequence[float]) -> Threshold:
         caution = f"the threshold lets {100 * share:g} % of the known unknowns pass and says nothing about known photos"
         return Threshold(float(np.quantile(unknown, share)), share, None, None, "known unknowns", warnings=(caution,))
     nothing = (
-        "nothing can be promised from so few photos of a single class: add photos, or a second class; until then "
-        "nothing is called unknown, unless known unknowns (--unknown DIR) are given or a threshold is set by hand"
+        "nothing can be promised from so few photos of a single class, so nothing is called unknown. Add photos, a "
+        "second class or known unknowns (--unknown DIR), or set a threshold by hand"
     )
     return Threshold(math.inf, share, None, None, "none", warnings=(nothing,))
 
@@ -146,9 +146,8 @@ def few_photos(shots: Sequence[int], source: str, high: float) -> tuple[str, ...
     if source == "one photo":
         few = "one photo per class" if max(shots) == 1 else "too few photos to measure by"
         return (
-            f"{few}: the threshold rests on how the classes look to each other, and the share of known photos called "
-            f"unknown may be anything up to {100 * high:.0f} %; a second and third photo of each class make it a "
-            "measurement",
+            f"{few}: the threshold rests on how the classes look to each other. Up to {100 * high:.0f} % of known "
+            "photos may be called unknown; a second and third photo of each class make it a measurement",
         )
     if len(shots) > 1 and min(shots) == 1 < max(shots):
         return (

@@ -96,9 +96,9 @@ def _patches(evidence: Evidence, usual: Mapping[str, Range]) -> tuple[str, bool]
     """
     if evidence.patches is None or "patches" not in usual:
         return "", False
-    (found, total), (low, high) = evidence.patches, map(round, usual["patches"])
+    (matched, total), (low, high) = evidence.patches, map(round, usual["patches"])
     range_ = f"{low} to {high}" if high > low else f"{low}"
-    return f"{found} of {total} patches match (usually {range_})", found < low
+    return f"{matched} of {total} patches match (usually {range_})", matched < low
 
 
 def _span(range_: Range) -> str:

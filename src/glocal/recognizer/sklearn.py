@@ -42,7 +42,7 @@ Array = NDArray[Any]
 class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """``fit(X, y)`` with X a list of picture files, or features (n, d).
 
-    Files go through ``encoder`` and ``head``, or ``model``, as in ``Recognizer.enroll``; features are taken as they
+    Files go through ``encoder`` and ``head``, or ``model``, as in ``Recognizer.enroll``.  Features are taken as they
     are and compared with class means by ``distance`` (sq-euclidean, euclidean or cosine).  ``reject``: photos above the
     threshold get ``unknown_label``, which is "unknown" for names and -1 for numbers unless given; without it every
     photo gets a class.

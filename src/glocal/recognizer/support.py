@@ -185,8 +185,8 @@ def check_class_name(name: str) -> str:
         raise _bad_name(f"the name of a class must not be a path, got {name!r}; leave out slashes, '.' and '..'")
     if clean.casefold() == UNKNOWN_NAME:
         raise _bad_name(
-            f"a class cannot be called {name!r}: that is the answer for pictures of no class; give pictures of other "
-            "things with --unknown DIR (unknown=...), or to enroll in a folder unknown/ beside the classes"
+            f"a class cannot be called {name!r}: pictures of no class get that answer; "
+            "give other things with --unknown DIR (unknown=...) or in a folder unknown/"
         )
     return clean
 

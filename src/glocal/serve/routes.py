@@ -62,9 +62,9 @@ def _ask(server: Server) -> APIRouter:
         results = await while_connected(request, server.answers(now, images))
         filed = [each.name.split("/")[0] for each in images]
         answers = [each if isinstance(each, Unreadable) else each.answer for each in results]
-        found = judged(recognizer.classes, filed, answers)
-        found = replace(found, trade_off=await run_in_threadpool(trade_off, recognizer, found))
-        return Json({"version": now.version, **found.to_json()})
+        checked = judged(recognizer.classes, filed, answers)
+        checked = replace(checked, trade_off=await run_in_threadpool(trade_off, recognizer, checked))
+        return Json({"version": now.version, **checked.to_json()})
 
     @router.get("/queries/{id}/thumbnail", response_class=Response, responses=schemas.binary("image/jpeg"))
     async def query_thumbnail(id: schemas.Digest) -> Response:

@@ -100,7 +100,7 @@ def enroll(head: Head, views: Features, label: Labels, aside: Features | None = 
 def leave_one_out(trials: Trials, only: Collection[int] | None = None) -> list[LeftOut]:
     """Of every photo whose class has another one (of a class with very many photos, some); of the classes ``only``.
 
-    Round r leaves the r-th photo out of every such class and scores these photos together, so a support is enrolled as
+    Round r leaves the r-th photo out of every such class and scores these photos together.  So a support is enrolled as
     often as its largest class has photos and not once per photo.
     """
     label = trials.label

@@ -98,14 +98,14 @@ def _verdict(
             return None, f"cannot be told from so few photos: {counted}. Add a second and third photo of each class"
         return False, (
             f"not usable as it is: {counted}. Either the classes differ in something the encoder does not "
-            "see, or photos are in the wrong folders; look at the photos named below, add photos that show the "
+            "see, or photos are in the wrong folders. Look at the photos named below, add photos that show the "
             "difference, crop to it, or try another encoder"
         )
     weak = caught is not None and false is not None and caught.value <= BLIND * false
     if way == 1:
         return None, (
-            "too early to tell: with a single class there is no other name, and nothing shows how others score; "
-            "add a second class, or other things as one"
+            "too early to tell: a single class has no other name, and nothing shows how others score; "
+            "add a second class, or other things"
         )
     if named is None:
         return None, "cannot be judged from one photo per class: add a second and third photo of each"

@@ -1,7 +1,7 @@
 """Whether a graph holds all of its weights.  onnxruntime would read others from files, or from its own memory.
 
-Its bytes are read as protobuf encodes them, because onnx is not installed where photos are answered, and because
-releases of onnxruntime differ in which of these places they refuse.
+Its bytes are read as protobuf encodes them, because onnx is not installed where photos are answered.  Releases of
+onnxruntime differ in which of these places they refuse.
 """
 
 from __future__ import annotations

@@ -118,7 +118,7 @@ class Preprocess:
 
 
 class Room:
-    """So many bytes for all pictures that are being decoded, whoever asked for them; the others wait for their turn."""
+    """So many bytes for all pictures that are being decoded, of all callers; the others wait for their turn."""
 
     def __init__(self, size: int) -> None:
         self._size, self._taken, self._changed = size, 0, threading.Condition()
@@ -283,8 +283,8 @@ class ArraySource:
         grey = images.ndim == 3 or (images.ndim == 4 and images.shape[3] == 1)
         if images.dtype != np.uint8 or not (grey or (images.ndim == 4 and images.shape[3] == 3)):
             raise DataError(
-                f"images must be uint8 of shape (n, H, W, 3), or (n, H, W) for grey, got {images.dtype} "
-                f"{images.shape}; convert with (255 * x).astype('uint8') and put the channels last"
+                f"images must be uint8 of shape (n, H, W, 3) or (n, H, W), got {images.dtype} {images.shape}; "
+                "convert with (255 * x).astype('uint8') and put channels last"
             )
         if len(images):
             check_side(images.shape[1], images.shape[2], "images[0]")

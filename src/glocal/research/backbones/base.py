@@ -110,7 +110,7 @@ class Backbone(nn.Module):
         before, after = sides[-2:]
         if self.early_stage and not fits(before, after):
             raise RecipeError(
-                f"stages = {wanted} of {name} needs an early map that is twice as wide as the last, and images of "
+                f"stages = {wanted} of {name} needs an early map that is twice as wide as the last. Images of "
                 f"{self.preprocess.size} pixels give {before}x{before} and {after}x{after}; "
                 "an image_size that is a multiple of 64 always fits"
             )

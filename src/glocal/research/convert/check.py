@@ -42,7 +42,7 @@ def check(model: TrainedModel, converted: ConvertedModel) -> Agreement:
         shown = ", ".join(f"{name} by {each:.1e}" for name, each in off.items())
         raise WeightsError(
             f"{converted.name} is not converted: its graphs differ from the model by more than {TOLERANCE:g} of the "
-            f"spread ({shown}); a method of your own must not branch on the numbers of photos or classes",
+            f"spread ({shown}). A method of your own must not branch on the numbers of photos or classes",
             code="other-answers",
         )
     return agreement

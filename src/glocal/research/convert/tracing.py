@@ -68,8 +68,8 @@ def trace(model: TrainedModel) -> dict[str, bytes]:
     """The graphs by file name.  The model stays as it is."""
     if model.method.transductive:
         raise RecipeError(
-            "a transductive method cannot be converted: it scores the queries of a task together, so the answer for a "
-            "photo would depend on the photos beside it; convert an inductive method, such as gel",
+            "a transductive method cannot be converted: it scores the queries of a task together. "
+            "Convert an inductive method, such as gel",
             code="transductive",
         )
     model = copy.deepcopy(model).to("cpu").eval()

@@ -69,7 +69,7 @@ class Stage(Protocol):
     model: TrainedModel
     modules: Mapping[str, nn.Module]  # what learns; "backbone" may have a learning rate of its own
     steps: int
-    parts: int  # of a step, one after the other: each is let go of before the next, and their gradients are added up
+    parts: int  # of a step, one after the other: each is freed before the next, and their gradients are added up
 
     def losses(self, step: int, part: int = 0) -> dict[str, Tensor]:
         """Named, weighted terms of one part of a step; the loop adds up all of them."""
@@ -270,8 +270,8 @@ def _optimizer(stage: Stage, recipe: Recipe) -> tuple[torch.optim.SGD, dict[Tens
             groups.append({"params": list(learning.values()), "base_lr": rate})
     if not groups and stage.steps:
         raise RecipeError(
-            f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen; "
-            'set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is',
+            f"nothing to train: method {recipe.method.name} has no weights of its own and the backbone is frozen. "
+            'Set train.backbone = "fine-tuned", or train.tasks = 0 to put the method on the backbone as it is',
             code="nothing-to-train",
         )
     groups = groups or [{"params": [torch.zeros(0, requires_grad=True)], "base_lr": settings.lr}]

@@ -1,8 +1,8 @@
 """The models of a comparison: a model and one of its open scores, under the name of its row.
 
-    RUN                   a run folder, a checkpoint file or a shipped model; the open score it was trained with
-    RUN:SCORE             another open score; several as RUN:E,entropy, every one as RUN:all
-    LABEL=RUN:SCORE       under a name of your own
+    RUN                   A run folder, a checkpoint file or a shipped model; the open score it was trained with.
+    RUN:SCORE             Another open score; several as RUN:E,entropy, every one as RUN:all.
+    LABEL=RUN:SCORE       The same under a name of your own.
 
 A path that itself holds ``=`` or ``:`` is taken as it is when it exists.
 """

@@ -49,8 +49,8 @@ class PretrainStage:
         self.model = start_model(recipe, data, device)
         if self.model.method.needs_base:  # said before hours of training, not at the first validation
             raise RecipeError(
-                f"method {recipe.method.name} as set here remembers the base classes, which pre-training has only just "
-                'to learn; validate it with method.name = "protonet" and train this method on the result',
+                f"method {recipe.method.name} as set here needs the base classes, which pre-training has yet to learn; "
+                'validate with method.name = "protonet" and train this method afterwards',
                 code="needs-base",
             )
         backbone = self.model.backbone
@@ -146,7 +146,7 @@ def start_model(recipe: Recipe, data: ClassDataset, device: torch.device) -> Tra
         if method.early_channels and method.early_channels != backbone.early_channels:
             raise RecipeError(
                 f"method.early_channels must be the {backbone.early_channels} channels of the earlier stage that the "
-                f"backbone hands out (its setting stages), got {method.early_channels}",
+                f"backbone returns (its setting stages), got {method.early_channels}",
                 code="early-channels",
             )
         if before is not None:

@@ -16,7 +16,7 @@ Open scores: "distance", :math:`\min_n d_n / 2`, or "relative", which takes away
 ``shrinkage`` is a; ``normalise = false`` leaves x as it is.  ``correct_shots`` divides :math:`d_n` by
 :math:`1 + 1 / K_n`, by how much a mean of :math:`K_n` images widens the distances.
 
-Differs from the paper: there the known classes are those the network was trained on; here base classes give the
+Differs from the paper: there the known classes are those the network was trained on.  Here base classes give the
 covariance alone, and the means come from the support.  ``shrinkage`` and ``correct_shots`` are ours: without the
 first, fewer images than dimensions have no inverse and are refused.
 

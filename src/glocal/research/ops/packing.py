@@ -27,8 +27,8 @@ PACKED = RATIO * RATIO  # channels that one channel of the early map becomes
 def pack(last: Tensor, early: Tensor) -> Tensor:
     """last (B, C, H, W), early (B, E, 2H, 2W) -> (B, C + 4E, H, W).
 
-    An early map that lacks one row and column (21x21 before 11x11) gets them as zeros: a convolution of stride 2, which
-    is what follows it, pads just there.
+    An early map that lacks one row and column (21x21 before 11x11) gets them as zeros.  The stride-2 convolution that
+    follows it pads just there.
     """
     if not all(fits(*sides) for sides in zip(early.shape[2:], last.shape[2:], strict=True)):
         raise DataError(

@@ -114,8 +114,8 @@ def _threads(runs: Iterable[Run]) -> int | None:
 
 NOTES = {
     "embedded": "At this scale heads learn for a few hundred tasks on a tiny backbone, printed characters teach and "
-    "handwritten digits test: it shows that everything runs, not what the paper's method is worth.",
-    "cpu": "At this scale the backbones are a third as wide as the paper's and frozen; heads learn on the tenth of the "
+    "handwritten digits test. That shows that everything runs, not what the paper's method is worth.",
+    "cpu": "At this scale the backbones are a third as wide as the paper's and frozen. Heads learn on the tenth of the "
     "base pictures that pre-training did not see. Compare rows with each other, not with the published column. Another "
     "training seed is one of the head: all start from the backbone that ships.",
     "paper": "The published training at full width. Where a number may stand beside the paper's, the tables say "
