@@ -18,7 +18,7 @@ from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable
 from glocal.recognizer.support import Bank
 
 BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
-AT_ONCE = BATCH * 256**2  # pixels that go through a model at once: a few large pictures would take all memory
+AT_ONCE = 4 * 256**2  # pixels that go through a model at once: more take more memory, and on a CPU more time
 AHEAD = 2  # batches that are decoded while one is embedded
 PROBES = 4
 
