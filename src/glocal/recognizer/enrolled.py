@@ -156,12 +156,13 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
+        maps = self._maps  # before the features: both take all photos in full precision
         features = self.support.features()
         aside = None if self._aside is None else self._aside.full()
         measured = measure(self._head, features, self._label, aside=aside, before=before, changed=changed)
         contents = replace(contents, support=self.support)
         threshold = contents.renewed_threshold(measured)
-        usual = usual_ranges(threshold, measured.left_out, features, self._label, self._maps)
+        usual = usual_ranges(threshold, measured.left_out, features, self._label, maps)
         probes = contents.probes.scored(self.compare(contents.probes.features))
         return replace(contents, decision=Decision(threshold, measured, usual), probes=probes)
 

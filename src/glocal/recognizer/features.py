@@ -61,11 +61,14 @@ class Features:
         return Features(self.vec.astype(np.float32, copy=False), local)
 
 
-def join(some: Sequence[Features]) -> Features:
+def join(some: Sequence[Features], *, dtype: npt.DTypeLike | None = None) -> Features:
+    """Of all photos, with maps as they are or of ``dtype``."""
     if len({each.shape for each in some}) > 1:
         raise DataError("an encoder gives photos features of different shapes; use another", code="damaged-file")
     maps = zip(*(each.local for each in some), strict=True)
-    return Features(np.concatenate([each.vec for each in some]), tuple(np.concatenate(each) for each in maps))
+    return Features(
+        np.concatenate([each.vec for each in some]), tuple(np.concatenate(each, dtype=dtype) for each in maps)
+    )
 
 
 @dataclass(frozen=True)

@@ -121,7 +121,7 @@ class Support:
 
     def features(self) -> Features:
         """All features in full precision, rows as in ``class_of``."""
-        return join([bank.features for bank in self.classes.values()]).full()
+        return join([bank.features for bank in self.classes.values()], dtype=np.float32)
 
     def having(self, name: str) -> str:
         """The name as it is enrolled, or a sentence that names the classes there are."""
