@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from faults import full, read_only
+from faults import disk_of, read_only
 from glocal.recognizer.features import Features
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source, take
@@ -135,10 +135,9 @@ def test_files_that_are_none_of_ours_are_left_alone(tmp_path: Path) -> None:
     assert {path.name for path in tmp_path.iterdir()} == {"readme", "other.png"}
 
 
-def test_a_full_disk_costs_the_copy_and_not_the_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_costs_the_copy_and_not_the_photo(tmp_path: Path) -> None:
     recent = opened(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+    with disk_of(20):
         recent.add(query(1), "m")
     recent.add(query(2), "m")
     assert ids(recent) == [query(2).id, query(1).id]
