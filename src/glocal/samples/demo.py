@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from glocal import __version__
 from glocal.common.errors import GlocalError
@@ -41,9 +41,11 @@ class Demo(NamedTuple):
 
 def run_demo(out: Path, *, device: str = "auto", progress: Progress | None = None) -> Demo:
     """Write the recognizer and the page below ``out``."""
-    pictures = digits()
-    taught = {name: pictures[name][:TAUGHT] for name in KNOWN}
-    asked = {name: some[TAUGHT : TAUGHT + ASKED] for name, some in pictures.items()}
+    # The pictures stand in the order of their writers. Both parts run over all of it, so that neither is of a few.
+    pictures = {name: _evenly(some, TAUGHT + ASKED) for name, some in digits().items()}
+    place = _evenly(range(TAUGHT + ASKED), TAUGHT)
+    taught = {name: [pictures[name][i] for i in place] for name in KNOWN}
+    asked = {name: [each for i, each in enumerate(some) if i not in place] for name, some in pictures.items()}
     ask = None if progress is None else partial(progress, "ask")
     recognizer = Recognizer.enroll(taught, device=device)
     checked = check(recognizer, asked, progress=ask)
@@ -54,6 +56,10 @@ def run_demo(out: Path, *, device: str = "auto", progress: Progress | None = Non
     sources = {each.name: each for some in asked.values() for each in some}
     write_text(report, _page(recognizer, checked, sources, beside))
     return Demo(report, file, recognizer.outlook().lines(), checked, kept(recognizer, checked))
+
+
+def _evenly(some: Sequence[Any], n: int) -> list[Any]:
+    return [some[(2 * i + 1) * len(some) // (2 * n)] for i in range(n)]
 
 
 def _free_place(out: Path, recognizer: Recognizer) -> Path:
