@@ -19,6 +19,7 @@ from glocal.common.errors import RecipeError
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
+from glocal.research.methods.ridge import KernelRidge
 from glocal.research.types import Views, normalize, to_one_hot
 
 IMAGES = 2  # in the example that is traced; a single one would become a fixed number
@@ -71,6 +72,12 @@ def trace(model: TrainedModel) -> dict[str, bytes]:
             "a transductive method cannot be converted: it scores the queries of a task together. "
             "Convert an inductive method, such as gel",
             code="transductive",
+        )
+    if isinstance(model.method, KernelRidge):
+        raise RecipeError(
+            "the method ridge decides in numpy and needs no graph; "
+            "enroll with --encoder fast or better and --head ridge",
+            code="needs-no-graph",
         )
     model = copy.deepcopy(model).to("cpu").eval()
     backbone, method = model.backbone, model.method
