@@ -123,6 +123,8 @@ def _continued(data: Path, job: str) -> PreparedIndex | None:
         if index.job == job:
             for split, record in index.splits.items():
                 read_tables(data, split, record)
+            for cut_short in data.glob(".*.partial"):  # a process that was killed in the middle of a file
+                cut_short.unlink()
             return index
     except DataError:
         pass
