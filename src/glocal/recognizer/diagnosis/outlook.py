@@ -17,6 +17,7 @@ CHANCE = 1.3  # times what guessing would name right, up to which naming counts 
 ENOUGH = 3  # photos of a class; with fewer, naming no better than guessing may be chance
 MISSING = 1.0  # log odds; means over thirteen domains with 2 photos: 71 % counted, 80 % real
 TELLING = 0.02  # difference between what was counted and what is expected that is worth saying
+NEARLY_ALL = 0.95  # a few classes of which all was caught do not show 100 %
 MOST, SOME = 0.6, 0.3  # least share of caught unknowns that counts as most, or as some
 BASIS = "if unknown things are as like your classes as these are like each other"
 LEVERS = "a higher target rate, more photos of each class, or known unknowns (--unknown DIR) catch more"
@@ -116,7 +117,8 @@ def _verdict(
         )
     if caught is None:
         return True, "usable for naming; what it will catch cannot be told yet"
-    share = f"about {100 * caught.value:.0f} % of unknown things will be caught, {BASIS}"
+    part = f"about {100 * caught.value:.0f} % of" if caught.value < NEARLY_ALL else "nearly all"
+    share = f"{part} unknown things will be caught, {BASIS}"
     if caught.value >= MOST:
         return True, f"usable: {share}"
     few = "many unknown things will be missed" if caught.value >= SOME else "most unknown things will be missed"
