@@ -48,23 +48,15 @@ def outcome(recognizer: Recognizer, checked: Check) -> Html:
 
 def kept(recognizer: Recognizer, checked: Check) -> str:
     """The same in a sentence."""
-    rate, promised = checked.false_unknown, recognizer.threshold.target_rate
-    if recognizer.threshold.expected is None or not rate.n:
+    rate, threshold = checked.false_unknown, recognizer.threshold
+    if threshold.interval is None or not rate.n:
         return "Nothing was promised, or there was no known picture to see whether it is kept."
-    low, high = rate.interval
-    share = f"{100 * promised:g} %"
-    if rate.value <= promised:
-        return f"The promise of {share} is kept here: {rate.k} of {rate.n} known pictures were called unknown."
-    if low <= promised:
-        return (
-            f"{rate.k} of {rate.n} known pictures were called unknown, which is more than {share}; with so few "
-            f"pictures that may be chance (95 % interval {100 * low:.1f} to {100 * high:.1f} %)."
-        )
-    return (
-        f"The promise of {share} is not kept here: {rate.k} of {rate.n} known pictures were called unknown (95 % "
-        f"interval {100 * low:.1f} to {100 * high:.1f} %). The promise is about recognizers like this one on average; "
-        "more photos per class bring a single one nearer to it."
-    )
+    low, high = threshold.interval
+    expected = f"The target rate is {100 * threshold.target_rate:g} % on average"
+    asked = f"{rate.k} of {rate.n} known pictures were called unknown ({100 * rate.value:.1f} %)."
+    if rate.interval[0] <= high:
+        return f"{asked} {expected}, and {100 * low:.1f} to {100 * high:.1f} % was expected of this recognizer."
+    return f"{asked} {expected}, and at most {100 * high:.1f} % was expected. Teach photos like those that are asked."
 
 
 def confusion(table: Mapping[str, Mapping[str, int]], classes: Iterable[str]) -> Html:
