@@ -58,19 +58,15 @@ lint: $(READY)
 	$(BIN)/python tools/docstrings.py
 
 # Speed and memory, as ratios within one run.  The other files there are studies that want photos or a folder to work in.
-SPEED := many_classes prepared serve startup train_step vectors
+SPEED := many_classes prepared serve startup vectors
 bench: $(READY)
 	for name in $(SPEED); do echo "== $$name"; $(BIN)/python benchmarks/$$name.py || exit 1; done
 
-# Changes the code of formulas and decisions in a clone and counts the changes that tests notice; a sample, hours for all.
+# Changes the code of formulas and decisions in a clone and counts the changes that tests notice; a sample takes an hour.
 MUTANTS ?= 200
 mutate: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt cosmic-ray
-	rm -rf build/mutate && git clone -q . build/mutate
-	cd build/mutate && ../../$(BIN)/cosmic-ray init mutation.toml session.sqlite
-	cd build/mutate && ../../$(BIN)/python -c "import sqlite3; db = sqlite3.connect('session.sqlite'); [db.execute(f'DELETE FROM {t} WHERE job_id NOT IN (SELECT job_id FROM work_items ORDER BY job_id LIMIT $(MUTANTS))') for t in ('mutation_specs', 'work_items')]; db.commit()"
-	cd build/mutate && PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=src ../../$(BIN)/cosmic-ray exec mutation.toml session.sqlite
-	cd build/mutate && ../../$(BIN)/cr-report session.sqlite | tail -3
+	$(BIN)/python tools/mutate.py $(MUTANTS)
 
 clean:
 	rm -rf $(VENV) node_modules dist build demo-out site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor, nn
+from torch import nn
 
 from glocal.research.backbones import build_backbone
 from glocal.research.data.dataset import ClassDataset
@@ -54,50 +54,28 @@ def seconds(data: ClassDataset, indices: np.ndarray) -> float:
     return time.perf_counter() - start
 
 
-class Training:
-    """Loading and stepping as pre-training does it, with a clock on each."""
-
-    def __init__(self, data: ClassDataset):
-        recipe = load_recipe("mini-imagenet-pretrain", ['augment.rotate="none"'])
-        self.data, self.augment = data, recipe.augment.build()
-        self.backbone = build_backbone(recipe.backbone.name, recipe.backbone.settings).train()
-        self.backbone.to(memory_format=torch.channels_last)
-        self.classifier = nn.Linear(self.backbone.channels, len(data.classes))
-        weights = [*self.backbone.parameters(), *self.classifier.parameters()]
-        self.optimizer = torch.optim.SGD(weights, lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
-        self.loader = ImageLoader(data, self.backbone.preprocess)
-        self.generator = torch.Generator().manual_seed(0)
-
-    def load(self, rows: np.ndarray) -> tuple[Tensor, float]:
-        start = time.perf_counter()
-        images = self.augment(self.loader(rows), self.generator)
-        return images, time.perf_counter() - start
-
-    def step(self, images: Tensor, labels: Tensor) -> float:
-        start = time.perf_counter()
-        ready = normalize(images, self.backbone.preprocess).contiguous(memory_format=torch.channels_last)
-        F.cross_entropy(self.classifier(pool(self.backbone(ready))), labels).backward()
-        self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
-        return time.perf_counter() - start
-
-
 def against_training(data: ClassDataset, steps: int) -> None:
-    training, rng = Training(data), np.random.default_rng(2)
+    recipe = load_recipe("mini-imagenet-pretrain", ['augment.rotate="none"'])
+    augment, generator, rng = recipe.augment.build(), torch.Generator().manual_seed(0), np.random.default_rng(2)
+    backbone = build_backbone(recipe.backbone.name, recipe.backbone.settings).train()
+    backbone.to(memory_format=torch.channels_last)
+    classifier, loader = nn.Linear(backbone.channels, len(data.classes)), ImageLoader(data, backbone.preprocess)
+    optimizer = torch.optim.SGD([*backbone.parameters(), *classifier.parameters()], lr=0.1, momentum=0.9)
     loading, stepping = [], []
     for _ in range(steps + 1):
-        large = rng.choice(len(data), 16 * BATCH, replace=False)  # several batches: one would be over too soon to time
-        images, seconds = training.load(large)
-        loading.append(len(large) / seconds)
-        labels = torch.from_numpy(data.label[large[:BATCH]])
-        stepping.append(BATCH / training.step(images[:BATCH], labels))
+        rows = rng.choice(len(data), 16 * BATCH, replace=False)  # several batches: one would be over too soon to time
+        times = [time.perf_counter()]
+        images = augment(loader(rows), generator)
+        times.append(time.perf_counter())
+        ready = normalize(images[:BATCH], backbone.preprocess).contiguous(memory_format=torch.channels_last)
+        F.cross_entropy(classifier(pool(backbone(ready))), torch.from_numpy(data.label[rows[:BATCH]])).backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        loading.append(len(rows) / (times[1] - times[0]))
+        stepping.append(BATCH / (time.perf_counter() - times[1]))
     delivered, taken = np.median(loading[1:]), np.median(stepping[1:])  # the first of each warms up
-    ratio = delivered / taken
-    threads = torch.get_num_threads()
-    print(
-        f"training on {threads} threads: the loader delivers {delivered:.0f} pictures per s, a step takes {taken:.1f}"
-    )
-    print(f"ratio {ratio:.0f} (goal at least {NEEDED}): {'reached' if ratio >= NEEDED else 'missed'}")
+    print(f"{torch.get_num_threads()} threads: loaded {delivered:.0f} pictures per s, a step takes {taken:.1f}", end="")
+    print(f", ratio {delivered / taken:.0f} (goal at least {NEEDED})")
 
 
 def main() -> None:
@@ -109,32 +87,19 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as home:
         files, folder = Path(home, "files"), Path(home, "prepared")
         write_jpegs(files, images)
-        begin = time.perf_counter()
         prepare(folder, "jpegs", files, shares=(1, 0, 0))
-        preparing = time.perf_counter() - begin
-        jpeg = ClassDataset.from_folder(files)
-        begin = time.perf_counter()
+        jpeg, begin = ClassDataset.from_folder(files), time.perf_counter()
         prepared = open_prepared(folder, "train")
-        opening = time.perf_counter() - begin
+        print(f"opening {1e3 * (time.perf_counter() - begin):.1f} ms")
         if prepared.manifest != jpeg.manifest:
             raise SystemExit("the two forms are not the same data set")
-        spent = {"jpeg": 0.0, "prepared": 0.0}
-        rng = np.random.default_rng(1)
+        spent, rng = np.zeros(2), np.random.default_rng(1)
         for _ in range(ROUNDS):
-            order = rng.permutation(images)
-            for turn in np.split(order, range(TURN, images, TURN)):
-                spent["jpeg"] += seconds(jpeg, turn)
-                spent["prepared"] += seconds(prepared, turn)
-        report(spent, images, preparing, opening)
+            for turn in np.split(rng.permutation(images), range(TURN, images, TURN)):
+                spent += [seconds(form, turn) for form in (jpeg, prepared)]
+        slow, fast = 1e6 * spent / (ROUNDS * images)
+        print(f"JPEG {slow:.0f} µs, prepared {fast:.1f} µs per picture, ratio {slow / fast:.0f} (goal at least {GOAL})")
         against_training(prepared, arguments.steps)
-
-
-def report(spent: dict[str, float], images: int, preparing: float, opening: float) -> None:
-    per_image = {form: 1e6 * total / (ROUNDS * images) for form, total in spent.items()}
-    ratio = per_image["jpeg"] / per_image["prepared"]
-    print(f"preparing {1e6 * preparing / images:.0f} µs per picture, opening {1e3 * opening:.1f} ms")
-    print(f"reading: JPEG {per_image['jpeg']:.0f} µs, prepared {per_image['prepared']:.1f} µs per picture")
-    print(f"ratio {ratio:.0f} (goal at least {GOAL}): {'reached' if ratio >= GOAL else 'missed'}")
 
 
 if __name__ == "__main__":

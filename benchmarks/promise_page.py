@@ -70,7 +70,6 @@ def write_page(result: dict[str, Any], out: Path) -> None:
         lines.append(f"| {name} | " + " | ".join(f"{100 * value:.1f}" for value in values) + " |")
     lines += ["", *_known_unknowns(every)]
     lines += _said(every)
-    lines += _versions(out / "versions.json")
     write_text(out / "promise.md", "\n".join(lines) + "\n")
     write_text(
         out / "promise.json",
@@ -260,26 +259,6 @@ def _said(every: dict[str, Any]) -> list[str]:
             f"| {sum(mixed)} of {len(mixed)} | {int(silent.sum())} of {len(silent)} "
             f"| {100 * told['inside'].mean():.0f} % |"
         )
-    return [*lines, ""]
-
-
-def _versions(path: Path) -> list[str]:
-    """What versions.py measured, if it did."""
-    if not path.exists():
-        return []
-    found = json.loads(path.read_text(encoding="utf-8"))
-    lines = [
-        "## Time of enroll and predict, beside the version before this decision",
-        "",
-        f"Written by `benchmarks/versions.py --before {found['before']}` (both in turn, {found['turns']} times): "
-        "processor seconds of whole commands with their start, the least of all turns; five Caltech classes, the "
-        "default model of each version.",
-        "",
-        "| command | before | now | ratio |",
-        "|---|---|---|---|",
-    ]
-    for what, (before, now) in found["seconds"].items():
-        lines.append(f"| {what} | {before:.2f} | {now:.2f} | {now / before:.2f} |")
     return [*lines, ""]
 
 

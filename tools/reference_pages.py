@@ -8,23 +8,22 @@ Commands come from typer, keys of recipes from pydantic and the comments beside 
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import subprocess
 import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import typer.main
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from field_comments import comments_of
-from glocal.cli.main import app
 from glocal.common.files import write_text
 from glocal.research import plugins
 from glocal.research.engine.recipe import Component, Recipe, load_recipe, shipped_recipes
@@ -57,12 +56,10 @@ def _plain(text: str) -> str:
 
 
 def command_page() -> str:
-    root = typer.main.get_command(app)
-    found = list(_commands(root, ("glocal",)))
-    panels: dict[str, list[str]] = {}
-    for words, command in found:
-        if len(words) == 2:
-            panels.setdefault(command.rich_help_panel or "Commands", []).append(" ".join(words))
+    """What typer writes of itself, under our head."""
+    typer = [sys.executable, "-m", "typer", "glocal.cli.main", "utils", "docs", "--name", "glocal"]
+    written = subprocess.run(typer, capture_output=True, text=True, check=True).stdout
+    written = html.unescape(written.partition("\n\n")[2]).replace("```console\n$ ", "```text\n")
     parts = [
         "# Commands",
         _generated("the options in src/glocal/cli"),
@@ -70,82 +67,9 @@ def command_page() -> str:
         "[Commands at a glance](../commands.md) shows them in use.",
         "A mistake that you can mend ends with one sentence and exit code 2. When some pictures of many cannot be "
         "used, the exit code is 1.",
-        _table(["For", "Commands"], [[panel, ", ".join(map(_link, names))] for panel, names in panels.items()]),
-        "## glocal",
-        "Options before the command.",
-        _options(root),
+        written.replace("<class>", "&lt;class&gt;").strip(),
     ]
-    for words, command in found:
-        parts += [f"## {' '.join(words)}", _plain(command.help or "")]
-        if not hasattr(command, "commands"):
-            parts += [f"```text\n{_usage(words, command)}\n```", _arguments(command), _options(command)]
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _commands(command: Any, words: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    for name, each in getattr(command, "commands", {}).items():
-        yield (*words, name), each
-        yield from _commands(each, (*words, name))
-
-
-def _link(words: str) -> str:
-    return f"[{words.removeprefix('glocal ')}](#{words.replace(' ', '-')})"
-
-
-def _is_argument(parameter: Any) -> bool:
-    return parameter.param_type_name == "argument"
-
-
-def _usage(words: Sequence[str], command: Any) -> str:
-    kinds = get_type_hints(command.callback)
-    given = [each for each in command.params if each.param_type_name != "argument"]
-    needed = [f"{each.opts[0]} {_value(each, kinds)}" for each in given if each.required]
-    places = [_place(each) for each in command.params if _is_argument(each)]
-    return " ".join([*words, *places, *needed, *(["[OPTIONS]"] if len(given) > len(needed) else [])])
-
-
-def _place(argument: Any) -> str:
-    name = (argument.metavar or argument.name).strip("[]").upper() + ("..." if argument.nargs == -1 else "")
-    return name if argument.required else f"[{name}]"
-
-
-def _arguments(command: Any) -> str:
-    rows = [[f"`{_place(each)}`", _plain(each.help or "")] for each in command.params if _is_argument(each)]
-    return _table(["Argument", "What"], rows) if rows else ""
-
-
-def _options(command: Any) -> str:
-    rows, kinds = [], get_type_hints(command.callback)
-    for each in command.params:
-        if not _is_argument(each) and each.name != "help":
-            names = ", ".join(f"`{name}`" for name in (*each.opts, *each.secondary_opts))
-            value = "" if each.is_flag else f" {_value(each, kinds)}"
-            rows.append([names + value, _plain(each.help or ""), _default(each)])
-    return _table(["Option", "What", "Without it"], rows) if rows else ""
-
-
-def _value(option: Any, kinds: Mapping[str, Any]) -> str:
-    """What stands behind the name of an option; typer itself keeps the type in another place in every version."""
-    if option.metavar:
-        return str(option.metavar)
-    kind = kinds[option.name]
-    while inner := [each for each in get_args(kind) if each is not NoneType]:  # of "list[Path] | None"
-        kind = inner[0]
-    if issubclass(kind, Enum):
-        return "/".join(each.value for each in kind)
-    return {int: "INTEGER", float: "NUMBER", str: "TEXT", Path: "PATH"}[kind]
-
-
-def _default(option: Any) -> str:
-    if option.required:
-        return "required"
-    told = f"`{option.envvar}`" if option.envvar else ""
-    value = getattr(option.default, "value", option.default)
-    if option.is_flag and option.secondary_opts:
-        return f"`{(option.opts if value else option.secondary_opts)[0]}`"
-    if value is None or value is False or value in ([], (), ""):
-        return told
-    return f"`{value}`"
+    return "\n\n".join(parts) + "\n"
 
 
 # Recipes

@@ -112,7 +112,7 @@ def widths_of(width: int | Sequence[int]) -> tuple[int, int, int, int]:
 
 
 class Conv3x3(nn.Conv2d):
-    """The same sums as its parent, on a CPU in fewer steps while it learns: ``benchmarks/train_step.py`` measures it.
+    """The same sums as its parent, on a CPU in fewer steps while it learns.
 
     On maps of at most 4x4 pixels the gradient of a convolution costs up to five times that of one matrix product.
     """
