@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from domains import Domain, domains, head_without
 
-from glocal.recognizer.calibration.leave_one_out import enroll, measure
+from glocal.recognizer.calibration.leave_one_out import measure
 from glocal.recognizer.calibration.threshold import FITTED
 
 TASKS = 80
@@ -53,7 +53,7 @@ def _rows(head: Any, views_of: Any, domain: Domain) -> tuple[Any, Any]:
         support, known = np.array([each[0] for each in rows]), np.concatenate([each[1:] for each in rows])
         label = np.arange(way)
         measured = measure(head, views.rows(support), label)
-        compared = head.compare(enroll(head, views.rows(support), label), views.rows(known))
+        compared = head.compare(head.enroll(views.rows(support), label), views.rows(known))
         strange = np.array([each.score for each in measured.strange])
         gap = strange.mean() - measured.own
         numbers = (1.0, strange.std() / gap, np.log(way), measured.alike)

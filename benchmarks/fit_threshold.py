@@ -19,7 +19,7 @@ from domains import Domain, domains, head_without
 
 from glocal.common.files import write_text
 from glocal.recognizer.calibration import threshold as module
-from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
+from glocal.recognizer.calibration.leave_one_out import Measured, measure
 from glocal.recognizer.calibration.threshold import Constants, compute_threshold
 from glocal.recognizer.decision import Promise
 from glocal.recognizer.heads.head import Scores
@@ -70,7 +70,7 @@ def _tasks(head: Any, views: Any, domain: Domain, way: int, shots: int) -> list[
         rows = [rng.permutation(np.flatnonzero(domain.label == c))[: shots + QUERIES] for c in classes]
         support, label = np.concatenate([each[:shots] for each in rows]), np.repeat(np.arange(len(classes)), shots)
         known = np.concatenate([each[shots:] for each in rows])
-        state = enroll(head, views.rows(support), label)
+        state = head.enroll(views.rows(support), label)
         found.append((measure(head, views.rows(support), label), head.compare(state, views.rows(known))))
     return found
 

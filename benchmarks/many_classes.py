@@ -51,7 +51,7 @@ def timed(name: str, run: Callable[[], Any], per: int = 1) -> Any:
 def grow(few: Recognizer, n: int) -> Support:
     rng = np.random.default_rng(0)
     banks = list(few.contents.support.classes.values())
-    return Support({f"class {i}": _moved(banks[i % len(banks)], i, rng) for i in range(n)})
+    return Support.of({f"class {i}": _moved(banks[i % len(banks)], i, rng) for i in range(n)})
 
 
 def _moved(bank: Bank, i: int, rng: np.random.Generator) -> Bank:
@@ -76,7 +76,7 @@ def one_size(file: Path, n: int) -> None:
     enrolled = timed("enroll", lambda: Enrolled(model, support))
     timed("compare, per photo", lambda: enrolled.compare(query), BATCH)
     ready = Recognizer(few.contents, few.embedder, enrolled)
-    timed("leave one out", lambda: leave_one_out(Trials(model.head, support.features(), support.class_of)))
+    timed("leave one out", lambda: leave_one_out(Trials(model.head, support.bank.features, support.class_of)))
     contents = timed("settle", lambda: enrolled.settled(few.contents))
     ready = Recognizer(contents, few.embedder, enrolled)
     timed("decide, per photo", lambda: ready.decide(query), BATCH)

@@ -30,7 +30,7 @@ from domains import Domain, domains, head_without
 
 from glocal.common.files import write_text
 from glocal.recognizer.calibration import threshold as module
-from glocal.recognizer.calibration.leave_one_out import Measured, enroll, measure
+from glocal.recognizer.calibration.leave_one_out import Measured, measure, with_unknowns
 from glocal.recognizer.calibration.threshold import Constants, compute_threshold
 from glocal.recognizer.decision import Decision, Promise
 from glocal.recognizer.diagnosis.outlook import outlook
@@ -106,7 +106,7 @@ def score(head: Head, views: Features, task: Task, *, use_aside: bool = False) -
     support = views.rows(task.support)
     aside = views.rows(task.aside) if use_aside else None
     measured = measure(head, support, task.label, aside=aside)
-    state = enroll(head, support, task.label, aside)
+    state = head.enroll(*with_unknowns(head, support, task.label, aside))
     return measured, head.compare(state, views.rows(task.known)), head.compare(state, views.rows(task.unknown))
 
 

@@ -36,7 +36,7 @@ BLOCK = 10_000
 
 
 def synthetic(recognizer: Recognizer, rows: int, file: Path) -> None:
-    views = recognizer.contents.support.features()
+    views = recognizer.contents.support.bank.features
     schema, rng = vector_schema(Features(views.vec), recognizer.contents.model.name), np.random.default_rng(0)
     with pq.ParquetWriter(file, schema) as writer:
         for start in range(0, rows, BLOCK):

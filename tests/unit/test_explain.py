@@ -103,8 +103,7 @@ def test_a_thumbnail_that_is_cut_short_is_an_empty_place(tmp_path: Path) -> None
     whole, cut = recognizer(), recognizer()
     bank = cut.contents.support.classes["one"]
     photos = tuple(replace(each, thumbnail=each.thumbnail[: len(each.thumbnail) * 3 // 4]) for each in bank.photos)
-    classes = {**cut.contents.support.classes, "one": replace(bank, photos=photos)}
-    cut.contents = replace(cut.contents, support=replace(cut.contents.support, classes=classes))
+    cut.contents = replace(cut.contents, support=cut.contents.support.with_class("one", replace(bank, photos=photos)))
     cut.save(tmp_path / "cut.glocal")
     images = []
     for who in (whole, Recognizer.load(tmp_path / "cut.glocal", device="cpu")):

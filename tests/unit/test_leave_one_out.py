@@ -14,9 +14,9 @@ from glocal.recognizer.calibration.leave_one_out import (
     FEW_PAIRS,
     Trials,
     leave_one_out,
-    left_out_scores,
     measure,
     strangers,
+    with_unknowns,
 )
 from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.decision import Promise
@@ -50,7 +50,7 @@ def test_every_photo_of_a_class_with_others_is_left_out_also_of_equal_ones() -> 
 def test_some_classes_alone_are_judged_as_if_each_photo_had_not_been_there() -> None:
     head, views, label, _ = ridge_task([3] * 100, 0)
     assert len(label) * 100 > FEW_PAIRS
-    found = {each.photo: each for each in left_out_scores(Trials(head, views, label), changed={2})}
+    found = {each.photo: each for each in measure(head, views, label, changed={2}).left_out}
     assert found.keys() == {2, 102, 202}
     for photo, each in found.items():
         kept = np.arange(300) != photo
@@ -122,7 +122,7 @@ def test_known_unknowns_are_scored_without_themselves() -> None:
     assert [each.photo for each in found] == [0, 1, 2]
     for each in found:
         rest = aside.rows([i for i in range(3) if i != each.photo])
-        state = module.enroll(head, support, label, rest)
+        state = head.enroll(*with_unknowns(head, support, label, rest))
         score = head.compare(state, aside.rows([each.photo])).open_score[0]
         assert each.score == pytest.approx(float(score), abs=1e-6)
 
@@ -143,7 +143,7 @@ def slow_measure(head: Head, views: Features, label: Labels, aside: Features) ->
 
     def scored(kept: list[int], asked: Features, photos: list[int], classes: list[int], rest: Features) -> list:
         place = {c: i for i, c in enumerate(classes)}
-        state = module.enroll(head, views.rows(kept), np.array([place[label[i]] for i in kept]), rest)
+        state = head.enroll(*with_unknowns(head, views.rows(kept), np.array([place[label[i]] for i in kept]), rest))
         found = head.compare(state, asked)
         nearest = [classes[i] for i in found.logits.argmax(axis=1)]
         return list(zip(found.open_score.tolist(), photos, nearest, strict=True))
@@ -172,7 +172,7 @@ def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_as
     for ours, theirs in zip((found.left_out, found.strange, found.unknown), expected, strict=True):
         assert [(each.photo, each.nearest) for each in ours] == [(photo, nearest) for _, photo, nearest in theirs]
         assert [each.score for each in ours] == pytest.approx([score for score, _, _ in theirs], abs=1e-6)
-    state = module.enroll(head, views, label, aside)
+    state = head.enroll(*with_unknowns(head, views, label, aside))
     assert found.own == pytest.approx(head.compare(state, views).open_score.mean(), abs=1e-6)
     if len(found.left_out):
         pairs = zip(found.left_out, expected[0], strict=True)

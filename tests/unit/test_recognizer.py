@@ -13,7 +13,6 @@ from PIL import Image
 
 from converted import converted, model_file
 from glocal.recognizer import Recognizer, Unreadable
-from glocal.recognizer.support import Bank
 from photos import digits, recognizer, some, write, write_classes
 from refusal import refused
 
@@ -103,7 +102,7 @@ def test_pictures_encoded_before_get_the_same_answers_and_become_photos() -> Non
     before = who.contents
     for word, start, stop in (("six", 0, 3), ("one", 9, 10)):
         (found,) = who.batches(some(word, start, stop))
-        who.add_bank(word, Bank.of([found.batch]))
+        who.add_bank(word, found.batch.bank())
         (other.add_class if word == "six" else other.add_photos)(word, some(word, start, stop))
         assert who.contents.identity == other.contents.identity
         assert who.contents.decision == other.contents.decision
@@ -369,7 +368,7 @@ def test_an_encoder_of_ones_own_under_a_head_of_ours() -> None:
     classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
     who = enrolled(classes, model=None, encoder=model_file(), head="prototypes")
     assert labels(who, "one").count("one") >= 16
-    assert np.linalg.norm(who.contents.support.features().vec, axis=1) == pytest.approx(1)
+    assert np.linalg.norm(who.contents.support.bank.features.vec, axis=1) == pytest.approx(1)
 
 
 def test_a_converted_model_in_memory_and_another_score(tmp_path: Path) -> None:

@@ -224,14 +224,13 @@ def check(
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.diagnosis.check import check as run
     from glocal.recognizer.diagnosis.check import learn as learn_from
-    from glocal.recognizer.photos.sources import loose_pictures
     from glocal.recognizer.recognizer import Recognizer
 
     recognizer = Recognizer.load(file, device=device)
     with bars() as progress:
         checked = run(recognizer, labelled, progress=rate_meter(progress, "check"))
-    loose = loose_pictures(labelled)
-    for remark in (*checked.not_enrolled.values(), *([Finding.loose(loose).text] if loose else [])):
+    beside = [Finding.loose(checked.loose).text] if checked.loose else []
+    for remark in (*checked.not_enrolled.values(), *beside):
         tell(remark)
     for bad in checked.unreadable:
         tell(f"left out {bad.path}: {bad.error}")

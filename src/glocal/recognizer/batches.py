@@ -15,7 +15,7 @@ from glocal.recognizer.encoders.encoder import Encoder
 from glocal.recognizer.features import Features, join
 from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
-from glocal.recognizer.support import Bank
+from glocal.recognizer.support import Bank, Photo, stacked, thumbnail
 
 BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
 AT_ONCE = 4 * 256**2  # pixels that go through a model at once: more take more memory, and on a CPU more time
@@ -35,6 +35,11 @@ class Batch:
     @property
     def readable(self) -> tuple[Picture, ...]:
         return tuple(each for each in self.pictures if isinstance(each, Picture))
+
+    def bank(self) -> Bank:
+        """What is kept of the readable ones: the pixels of many photos would not fit into memory."""
+        photos = tuple(Photo(each.name, each.digest, thumbnail(each.pixels)) for each in self.readable)
+        return Bank(photos, self.features.stored(), stacked([each.signature for each in self.readable]))
 
 
 class Embedder:
@@ -70,22 +75,19 @@ class Embedder:
         self, sources: Sequence[Source], *, skip_bad: bool = False, progress: Progress | None = None
     ) -> tuple[Bank, dict[int, Unreadable]]:
         """The readable photos, and the others by their place; without ``skip_bad`` there are none."""
+        banks: list[Bank] = []
         bad: dict[int, Unreadable] = {}
-
-        def watched() -> Iterator[Batch]:
-            done = 0
-            for batch in self.batches(sources):
-                bad.update({done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)})
-                done += len(batch.pictures)
-                yield batch
-                if progress is not None:
-                    progress(done, len(sources))
-
-        bank = Bank.of(watched())
+        done = 0
+        for batch in self.batches(sources):
+            banks.append(batch.bank())
+            bad.update({done + i: each for i, each in enumerate(batch.pictures) if isinstance(each, Unreadable)})
+            done += len(batch.pictures)
+            if progress is not None:
+                progress(done, len(sources))
         if bad and not skip_bad:
             listed = bad_pictures([(each.path, each.error) for each in bad.values()])
             raise DataError(f"{len(bad)} of {len(sources)} photos cannot be used; {listed}", code="bad-photos")
-        return bank, bad
+        return Bank.join(banks), bad
 
     def probe_images(self, sources: Sequence[Source]) -> tuple[bytes, ...]:
         """A few of the pictures as PNG, as the model sees them."""

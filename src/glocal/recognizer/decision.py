@@ -33,8 +33,12 @@ class Promise:
 
     def __post_init__(self) -> None:
         check_promise(self.target_rate)
-        if self.with_unknown is not None:
-            check_promise(self.with_unknown, "with_unknown")
+        if self.with_unknown is not None and check_promise(self.with_unknown, "with_unknown") < self.target_rate:
+            raise RecipeError(
+                f"with_unknown is the share of false unknowns that known unknowns may raise target_rate to, so it is "
+                f"at least {self.target_rate:g}, got {self.with_unknown:g}",
+                code="promise",
+            )
 
 
 @dataclass(frozen=True)

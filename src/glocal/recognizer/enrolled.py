@@ -12,9 +12,9 @@ import numpy as np
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.recognizer.batches import Batch
-from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, enroll, measure
+from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, measure, with_unknowns
 from glocal.recognizer.calibration.probability import probabilities
-from glocal.recognizer.calibration.threshold import class_levels, compute_threshold
+from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
 from glocal.recognizer.features import Array, ClassMaps, Features, class_maps
 from glocal.recognizer.heads.head import Scores
@@ -64,10 +64,9 @@ class Contents:
 
     def renewed_threshold(self, measured: Measured) -> Threshold:
         """Computed from what was measured; one that was set by hand stays, but for the levels of the classes."""
-        shots = self.support.shots
-        if self.decision.by_hand:
-            return replace(self.decision.threshold, levels=class_levels(shots, measured))
-        return compute_threshold(self.promise, shots, measured)
+        computed = compute_threshold(self.promise, self.support.shots, measured)
+        by_hand = self.decision.by_hand
+        return replace(self.decision.threshold, levels=computed.levels) if by_hand else computed
 
 
 @dataclass(frozen=True)
@@ -85,15 +84,15 @@ class Verified:
 
 def carried_over(left: Sequence[LeftOut], old: Support, new: Support) -> list[LeftOut]:
     """Left-out scores of the classes whose photos are the same before and after, renumbered for ``new``."""
-    place = {id(bank): i for i, bank in enumerate(new.classes.values())}
-    banks = list(old.classes.values())
+    place = {bank.digests: i for i, bank in enumerate(new.classes.values())}
+    digests = [bank.digests for bank in old.classes.values()]
     start_old, start_new = (np.cumsum([0, *each.shots]).tolist() for each in (old, new))
     kept = []
     for each in left:
-        label = place.get(id(banks[each.label]))
+        label = place.get(digests[each.label])
         if label is not None:
             photo = each.photo - start_old[each.label] + start_new[label]
-            nearest = place.get(id(banks[each.nearest]), label)  # a class that is gone can mislead nobody
+            nearest = place.get(digests[each.nearest], label)  # a class that is gone can mislead nobody
             kept.append(each._replace(photo=photo, label=label, nearest=nearest))
     return kept
 
@@ -114,29 +113,29 @@ class Enrolled:
     """A support as the head keeps it.  Nothing is computed before it is asked for."""
 
     def __init__(self, model: Model, support: Support, unknown: Bank | None = None) -> None:
-        self.support, self._head, self._label = support, model.head, support.class_of
+        self.support, self._head = support, model.head
+        self._features, self._label = support.bank.features, support.class_of
         self._aside = None if unknown is None else unknown.features
 
     @cached_property
     def _state(self) -> object:
-        aside = None if self._aside is None else self._aside.full()
-        return enroll(self._head, self.support.features(), self._label, aside)
+        return self._head.enroll(*with_unknowns(self._head, self._features, self._label, self._aside))
 
     @cached_property
     def _maps(self) -> ClassMaps | None:
-        return class_maps(self.support.features(), self._label)
+        return class_maps(self._features, self._label)
 
     def compare(self, features: Features) -> Scores:
         """Scores of queries; their features are rounded like those of the support."""
-        if features.shape != self.support.shape:
+        if features.shape != self._features.shape:
             raise DataError(
                 f"features of shape {features.shape} cannot be compared with those of the photos, "
-                f"{self.support.shape}; the recognizer is damaged, or they are of another encoder",
+                f"{self._features.shape}; the recognizer is damaged, or they are of another encoder",
                 code="damaged-file",
             )
         try:
             with np.errstate(all="ignore"):  # what is not finite is refused below
-                compared = self._head.compare(self._state, features.stored().full())
+                compared = self._head.compare(self._state, features.stored())
         except GlocalError:
             raise
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers of a made-up file
@@ -156,13 +155,10 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
-        maps = self._maps  # before the features: both take all photos in full precision
-        features = self.support.features()
-        aside = None if self._aside is None else self._aside.full()
-        measured = measure(self._head, features, self._label, aside=aside, before=before, changed=changed)
+        measured = measure(self._head, self._features, self._label, aside=self._aside, before=before, changed=changed)
         contents = replace(contents, support=self.support)
         threshold = contents.renewed_threshold(measured)
-        usual = usual_ranges(threshold, measured.left_out, features, self._label, maps)
+        usual = usual_ranges(threshold, measured.left_out, self._features, self._label, self._maps)
         probes = contents.probes.scored(self.compare(contents.probes.features))
         return replace(contents, decision=Decision(threshold, measured, usual), probes=probes)
 
@@ -178,7 +174,7 @@ class Enrolled:
             raise _not_finite("probabilities")
         p = shares.tolist()
         scores, threshold = decision.threshold.levelled(compared.open_score, best).tolist(), decision.threshold.value
-        patches, duplicates = self._patches(batch.features.stored().full(), best), self._duplicates(batch)
+        patches, duplicates = self._patches(batch.features.stored(), best), self._duplicates(batch)
         answers: list[Prediction | Unreadable] = []
         rows = enumerate(zip(best.tolist(), scores, strict=True))
         for picture in batch.pictures:
@@ -206,7 +202,7 @@ class Enrolled:
 
     def matching_patches(self, features: Features, name: str) -> set[int] | None:
         """Of one picture's patches, counted row by row, those that match the class; None without local maps."""
-        local = features.full().map
+        local = features.map
         if self._maps is None or local is None:
             return None
         match = self._maps.match(local, np.array([self.support.names.index(name)]))
@@ -221,7 +217,7 @@ class Enrolled:
 
     def _duplicates(self, batch: Batch) -> list[str]:
         """For each picture the support photo that it (nearly) is, in words, or nothing."""
-        alike = correlation(stacked([each.signature for each in batch.readable]), self.support.signature)
+        alike = correlation(stacked([each.signature for each in batch.readable]), self.support.bank.signature)
         warnings = []
         for picture, row in zip(batch.readable, alike, strict=True):
             closest = int(row.argmax())

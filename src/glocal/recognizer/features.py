@@ -21,6 +21,7 @@ UNKNOWN = -1  # the label of everything whose class was not enrolled
 LARGEST_HALF = 6e4  # a local view with a larger number is kept in float32
 FOREIGN = 0.9  # share of the patches of other classes that a matching patch must surpass
 SAMPLE_PHOTOS, SAMPLE_CLASSES = 32, 8  # what the level is measured on: beyond that it hardly moves
+AT_ONCE = 256  # classes whose photos are in full precision together
 
 
 @dataclass(frozen=True)
@@ -51,8 +52,7 @@ class Features:
 
     def full(self) -> Features:
         """Without half precision."""
-        halves = np.dtype(np.float16)
-        return Features(self.vec, tuple(x.astype(np.float32) if x.dtype == halves else x for x in self.local))
+        return Features(self.vec, tuple(map(widened, self.local)))
 
     def stored(self) -> Features:
         """As they are kept: maps in half precision, unless that would cut large numbers off."""
@@ -61,14 +61,16 @@ class Features:
         return Features(self.vec.astype(np.float32, copy=False), local)
 
 
-def join(some: Sequence[Features], *, dtype: npt.DTypeLike | None = None) -> Features:
-    """Of all photos, with maps as they are or of ``dtype``."""
+def widened(x: Array) -> Array:
+    """Half precision is for keeping, not for computing."""
+    return x.astype(np.float32) if x.dtype == np.float16 else x
+
+
+def join(some: Sequence[Features]) -> Features:
     if len({each.shape for each in some}) > 1:
         raise DataError("an encoder gives photos features of different shapes; use another", code="damaged-file")
     maps = zip(*(each.local for each in some), strict=True)
-    return Features(
-        np.concatenate([each.vec for each in some]), tuple(np.concatenate(each, dtype=dtype) for each in maps)
-    )
+    return Features(np.concatenate([each.vec for each in some]), tuple(map(np.concatenate, maps)))
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,7 @@ class ClassMaps:
 
     def match_without(self, local: Array, of: Array) -> Array:
         """The same for support photos, each against its class without it (two photos or more)."""
+        local = widened(local)
         n = self.shots[of].astype(local.dtype).reshape(-1, 1, 1, 1)
         rest = (self.mean[of] * n - local) / (n - 1).clip(1)
         return cosines(local, rest).max(axis=2) >= self.level
@@ -113,11 +116,15 @@ def class_maps(features: Features, label: Array) -> ClassMaps | None:
 
 def class_means(x: Array, label: Array) -> Array:
     """(S, *F) -> (N, *F), by adding rows up: the cost does not grow with the classes."""
-    shots = np.bincount(label)
-    starts = np.cumsum(shots) - shots
+    ends = np.cumsum(shots := np.bincount(label))
     ordered = x if (label[1:] >= label[:-1]).all() else x[np.argsort(label, kind="stable")]  # a copy, if it must be
-    total = np.add.reduceat(ordered, starts, axis=0)
-    return total / shots.reshape(-1, *[1] * (x.ndim - 1)).astype(x.dtype)
+    total = []
+    for first in range(0, len(shots), AT_ONCE):
+        start = (ends - shots)[first : first + AT_ONCE]
+        rows = widened(ordered[start[0] : ends[first : first + AT_ONCE][-1]])
+        total.append(np.add.reduceat(rows, start - start[0], axis=0))
+    summed = np.concatenate(total)
+    return summed / shots.reshape(-1, *[1] * (x.ndim - 1)).astype(summed.dtype)
 
 
 def class_likeness(vec: Array, label: Array) -> float:
@@ -129,7 +136,7 @@ def class_likeness(vec: Array, label: Array) -> float:
 
 def cosines(local: Array, other: Array) -> Array:
     """Maps (Q, D', H, W) and (Q, D', H', W') -> (Q, P, P') the cosine of each patch with each of the other."""
-    a, b = (unit(maps.reshape(*maps.shape[:2], -1), axis=1) for maps in (local, other))  # (Q, D', P)
+    a, b = (unit(widened(maps).reshape(*maps.shape[:2], -1), axis=1) for maps in (local, other))  # (Q, D', P)
     return a.swapaxes(1, 2) @ b
 
 

@@ -16,7 +16,6 @@ import importlib
 import json
 import zipfile
 from collections.abc import Callable, Mapping
-from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +32,7 @@ from glocal.recognizer.enrolled import Contents, Probes
 from glocal.recognizer.features import UNKNOWN, Array, Features, join
 from glocal.recognizer.model import Model, read_model
 from glocal.recognizer.photos.images import LARGEST_SIDE
-from glocal.recognizer.support import CELLS, Bank, Photo, Support, check_distinct
+from glocal.recognizer.support import CELLS, Bank, Photo, Support
 
 SUFFIX = ".glocal"
 FORMAT, SCHEMA = "glocal recognizer", 4
@@ -69,7 +68,7 @@ _FIELDS: dict[str, Any] = {
 
 def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
     """``is_current`` as for ``files.put``."""
-    banks = [*contents.support.classes.values(), *([contents.unknown] if contents.unknown is not None else [])]
+    banks = [contents.support.bank, *([contents.unknown] if contents.unknown is not None else [])]
     features = {"photo": join([bank.features for bank in banks]), "probe": contents.probes.features}
     arrays = {"photo.signature": np.concatenate([bank.signature for bank in banks])}
     for kind, each in features.items():
@@ -135,14 +134,15 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         for i in range(len(probes)):
             check_picture(members[_probe(i)], "PNG", LARGEST_SIDE)
         arrays = load(members[SUPPORT])
-        banks = _banks(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays, sizes)
-        names = [each["name"] for each in manifest["classes"]]
-        check_distinct(names)  # in a table the second would replace the first
-        support = Support(dict(zip(names, banks, strict=False)))
+        bank = _bank(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays)
+        *shots, n_unknown = sizes
+        n_photos = sum(shots)
+        names = tuple(each["name"] for each in manifest["classes"])
+        support = Support(names, shots, bank.rows(slice(n_photos)))
         promise = Promise(**manifest["promise"])
-        decision = _decision(manifest, len(names), sum(sizes[:-1]), sizes[-1])
+        decision = _decision(manifest, len(names), n_photos, n_unknown)
         seen = _features(arrays, "probe", len(probes))
-        if banks[0].features.shape != seen.shape:
+        if bank.features.shape != seen.shape:
             raise ValueError("its probes were seen by another model than its photos")
         kept = Probes(
             tuple(members[_probe(i)] for i in range(len(probes))),
@@ -153,7 +153,8 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
     except (ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
         raise damaged(path, error) from error
     model = _model(path, manifest, members, device=device, threads=threads)
-    return Contents(model, support, banks[-1] if sizes[-1] else None, promise, decision, kept)
+    unknown = bank.rows(slice(n_photos, None)) if n_unknown else None
+    return Contents(model, support, unknown, promise, decision, kept)
 
 
 def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
@@ -268,16 +269,12 @@ def _decision(manifest: Mapping[str, Any], n_way: int, n_photos: int, n_unknown:
     return Decision(threshold, Measured(**scored, own=float(measured["own"]), alike=float(measured["alike"])), usual)
 
 
-def _banks(
-    listed: list[dict[str, str]], thumbnails: list[bytes], arrays: Mapping[str, Array], sizes: list[int]
-) -> list[Bank]:
-    """One bank per entry of ``sizes``, of consecutive photos."""
+def _bank(listed: list[dict[str, str]], thumbnails: list[bytes], arrays: Mapping[str, Array]) -> Bank:
     features, signature = _features(arrays, "photo", len(listed)), arrays["photo.signature"]
     if signature.shape != (len(listed), CELLS * CELLS) or signature.dtype != np.uint8:
         raise ValueError(f"its signatures do not belong to its {len(listed)} photos")
     photos = [Photo(each["name"], each["digest"], data) for each, data in zip(listed, thumbnails, strict=True)]
-    whole = Bank(tuple(photos), features, signature)
-    return [whole.rows(range(end - size, end)) for end, size in zip(accumulate(sizes), sizes, strict=True)]
+    return Bank(tuple(photos), features, signature)
 
 
 def _features(arrays: Mapping[str, Array], kind: str, n: int) -> Features:

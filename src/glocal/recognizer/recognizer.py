@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +28,7 @@ from glocal.recognizer.calibration.leave_one_out import LeftOut
 from glocal.recognizer.calibration.probability import probabilities
 from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.converted import ConvertedModel, is_converted
-from glocal.recognizer.decision import Decision, Promise, Threshold, check_promise
+from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.diagnosis.advice import Finding, advice, threshold_moved, without_duplicates
 from glocal.recognizer.diagnosis.outlook import Outlook, outlook
 from glocal.recognizer.encoders.builtin import ENCODERS
@@ -45,8 +46,6 @@ from glocal.recognizer.photos.sources import (
     Unreadable,
     as_source,
     labelled_sources,
-    loose_pictures,
-    nested_folders,
     sources_of,
 )
 from glocal.recognizer.prediction import Prediction
@@ -102,7 +101,7 @@ class Recognizer:
     def __init__(
         self, contents: Contents, embedder: Embedder, enrolled: Enrolled, findings: Sequence[Finding] = ()
     ) -> None:
-        self.contents, self.embedder, self.enrolled, self._found = contents, embedder, enrolled, list(findings)
+        self.contents, self.embedder, self.enrolled, self._findings = contents, embedder, enrolled, list(findings)
         self._read_from: tuple[str, Stamp | None] | None = None  # the file, and as it was then
 
     @classmethod
@@ -156,8 +155,8 @@ class Recognizer:
         Recognizer
             With a threshold computed from the photos.
         """
-        promise = _promise(target_rate, with_unknown)
-        classes = labelled_sources(photos)
+        promise = Promise(target_rate, with_unknown)
+        classes, nested, loose = labelled_sources(photos)
         aside = classes.pop(UNKNOWN_NAME, [])
         if not classes:
             raise DataError(
@@ -174,27 +173,26 @@ class Recognizer:
         bank, bad = embedder.bank(flat + others, skip_bad=skip_bad, progress=progress)
         owner = [name for name, some in classes.items() for _ in some]
         owner = [name for i, name in enumerate(owner) if i not in bad]
-        rows: dict[str, list[int]] = {name: [] for name in classes}
-        for row, name in enumerate(owner):
-            rows[name].append(row)
-        if empty := [name for name, some in rows.items() if not some]:
+        usable = Counter(owner)
+        if empty := [name for name in classes if not usable[name]]:
             raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
-        support, doubles = without_duplicates(Support({name: bank.rows(some) for name, some in rows.items()}))
+        taught = Support(tuple(classes), [usable[name] for name in classes], bank.rows(slice(len(owner))))
+        support, doubles = without_duplicates(taught)
         images = embedder.probe_images(_first_of_each(flat, owner, bad))
         contents = Contents(
             chosen,
             support,
-            _aside(bank.rows(range(len(owner), len(bank))), support),
+            _aside(bank.rows(slice(len(owner), None)), support),
             promise,
             Decision(Threshold(math.inf, target_rate, None, None, "none")),
             Probes(images, embedder.embed(images)),
         )
         enrolled = Enrolled(chosen, support, contents.unknown)
-        usable = sum(len(flat) + i not in bad for i in range(len(aside)))
-        findings = [Finding.known_unknowns(usable)] if usable else []
+        in_folder = sum(len(flat) + i not in bad for i in range(len(aside)))
+        findings = [Finding.known_unknowns(in_folder)] if in_folder else []
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
-        findings += [Finding.nested(name, below) for name, below in nested_folders(photos).items()]
-        findings += [Finding.loose(names)] if (names := loose_pictures(photos)) else []
+        findings += [Finding.nested(name, below) for name, below in nested.items()]
+        findings += [Finding.loose(loose)] if loose else []
         return cls(enrolled.settled(contents), embedder, enrolled, findings + doubles)
 
     @classmethod
@@ -294,7 +292,7 @@ class Recognizer:
         list of Finding
             Advice about the photos.
         """
-        return [*self._found, *advice(self.contents.support, self.contents.decision), *_unused(self.contents)]
+        return [*self._findings, *advice(self.contents.support, self.contents.decision), *_unused(self.contents)]
 
     def predict(self, images: Photos) -> list[Prediction]:
         """Answer photos; one that cannot be used is an error.
@@ -500,7 +498,7 @@ class Recognizer:
         """
         name = check_class_name(name)
         old = self.contents.support.classes.get(name)
-        grown = self.contents.support.with_class(name, bank if old is None else old + bank)
+        grown = self.contents.support.with_class(name, bank if old is None else Bank.join([old, bank]))
         support, doubles = without_duplicates(grown)
         return doubles + self._change(support, {name})
 
@@ -592,7 +590,7 @@ class Recognizer:
                 warnings=(),
             )
         else:
-            promise = _promise(
+            promise = Promise(
                 promise.target_rate if target_rate is None else target_rate,
                 promise.with_unknown if with_unknown is None else with_unknown,
             )
@@ -663,7 +661,7 @@ class Recognizer:
             Advice about the change.
         """
         there = self.contents.unknown
-        joined = _aside(bank if there is None else there + bank, self.contents.support)
+        joined = _aside(bank if there is None else Bank.join([there, bank]), self.contents.support)
         return [*self._change(self.contents.support, (), unknown=joined), *_unused(self.contents)]
 
     def _extend(self, name: str, photos: Photos, skip_bad: bool, progress: Progress | None) -> list[Finding]:
@@ -705,16 +703,6 @@ def _unused(now: Contents) -> list[Finding]:
     """Known unknowns that change no answer."""
     nothing = now.unknown is not None and not now.model.head.takes_unknown and now.promise.with_unknown is None
     return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
-
-
-def _promise(target_rate: float, with_unknown: float | None) -> Promise:
-    if with_unknown is not None and check_promise(with_unknown, "with_unknown") < target_rate:
-        raise RecipeError(
-            f"with_unknown is the share of false unknowns that known unknowns may raise target_rate to, so it is "
-            f"at least {target_rate:g}, got {with_unknown:g}",
-            code="promise",
-        )
-    return Promise(check_promise(target_rate), with_unknown)
 
 
 def _aside(bank: Bank, support: Support) -> Bank | None:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from glocal.recognizer.calibration.leave_one_out import measure
 from glocal.recognizer.calibration.threshold import compute_threshold
-from glocal.recognizer.decision import Promise, Threshold, check_promise
+from glocal.recognizer.decision import Promise, Threshold
 from glocal.recognizer.features import Features, Labels
 from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.heads.prototypes import Prototypes
@@ -165,7 +165,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.labels_: Array = y if first else np.concatenate([self.labels_, y])
         self.classes_ = unique_labels(self.labels_)
         head, features, label = self._enrolled()
-        promise = Promise(check_promise(self.target_rate))
+        promise = Promise(self.target_rate)
         self.threshold_ = compute_threshold(promise, np.bincount(label).tolist(), measure(head, features, label))
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)

@@ -9,9 +9,9 @@ from __future__ import annotations
 import io
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
+from itertools import accumulate
 
 import numpy as np
 import numpy.typing as npt
@@ -21,9 +21,6 @@ from glocal.common.errors import DataError
 from glocal.common.words import listed
 from glocal.recognizer.features import Features, Labels, join
 from glocal.recognizer.photos.images import Pixels
-
-if TYPE_CHECKING:
-    from glocal.recognizer.batches import Batch
 
 UNKNOWN_NAME = "unknown"  # the answer for every picture of no enrolled class
 LONGEST = 200  # characters of a name
@@ -58,89 +55,75 @@ class Bank:
     def __len__(self) -> int:
         return len(self.photos)
 
-    @classmethod
-    def of(cls, batches: Iterable[Batch]) -> Bank:
-        """Join batches one by one: the pixels of many photos would not fit into memory."""
-        photos, features, signatures = [], [], []
-        for batch in batches:
-            photos += [Photo(each.name, each.digest, thumbnail(each.pixels)) for each in batch.readable]
-            features.append(batch.features.stored())
-            signatures += [each.signature for each in batch.readable]
-        return cls(tuple(photos), join(features), stacked(signatures))
+    @property
+    def digests(self) -> tuple[str, ...]:
+        return tuple(photo.digest for photo in self.photos)
 
-    def rows(self, keep: Sequence[int]) -> Bank:
+    @classmethod
+    def join(cls, some: Sequence[Bank]) -> Bank:
+        photos = tuple(photo for each in some for photo in each.photos)
+        features = join([each.features for each in some])
+        return cls(photos, features, np.concatenate([each.signature for each in some]))
+
+    def rows(self, keep: slice | Sequence[int]) -> Bank:
+        """Of a slice nothing is copied."""
+        if isinstance(keep, slice):
+            return Bank(self.photos[keep], self.features.rows(keep), self.signature[keep])
         pick = np.array(keep, dtype=np.int64)
         return Bank(tuple(self.photos[i] for i in keep), self.features.rows(pick), self.signature[pick])
-
-    def __add__(self, other: Bank) -> Bank:
-        return Bank(
-            self.photos + other.photos,
-            join([self.features, other.features]),
-            np.concatenate([self.signature, other.signature]),
-        )
 
 
 @dataclass(frozen=True)
 class Support:
-    """The classes in order, each with its bank."""
+    """The photos of all classes in one bank, class by class."""
 
-    classes: Mapping[str, Bank]
+    names: tuple[str, ...]
+    shots: list[int]  # photos of each class
+    bank: Bank
 
     def __post_init__(self) -> None:
-        for name in self.classes:
+        for name in self.names:
             check_class_name(name)
-        check_distinct(self.classes)
+        check_distinct(self.names)
+
+    @classmethod
+    def of(cls, classes: Mapping[str, Bank]) -> Support:
+        return cls(tuple(classes), [len(bank) for bank in classes.values()], Bank.join(list(classes.values())))
 
     @cached_property
-    def names(self) -> tuple[str, ...]:
-        return tuple(self.classes)
+    def classes(self) -> dict[str, Bank]:
+        """The rows of each class, which are no copies."""
+        ends = zip(accumulate(self.shots), self.shots, strict=True)
+        rows = (self.bank.rows(slice(end - n, end)) for end, n in ends)
+        return dict(zip(self.names, rows, strict=True))
 
     @property
-    def shots(self) -> list[int]:
-        return [len(bank) for bank in self.classes.values()]
-
-    @cached_property
     def photos(self) -> tuple[Photo, ...]:
-        """All photos, class by class."""
-        return tuple(photo for bank in self.classes.values() for photo in bank.photos)
+        return self.bank.photos
 
     @cached_property
     def class_of(self) -> Labels:
         """(S,) the class of each photo."""
-        return np.repeat(np.arange(len(self.classes)), self.shots)
-
-    @cached_property
-    def signature(self) -> Pixels:
-        """(S, 256)."""
-        return np.concatenate([bank.signature for bank in self.classes.values()])
-
-    @property
-    def shape(self) -> tuple[tuple[int, ...], ...]:
-        """Of the features of one photo."""
-        return next(iter(self.classes.values())).features.shape
-
-    def features(self) -> Features:
-        """All features in full precision, rows as in ``class_of``."""
-        return join([bank.features for bank in self.classes.values()], dtype=np.float32)
+        return np.repeat(np.arange(len(self.names)), self.shots)
 
     def having(self, name: str) -> str:
         """The name as it is enrolled, or a sentence that names the classes there are."""
         wanted = check_class_name(name)
-        if wanted not in self.classes:
+        if wanted not in self.names:
             raise DataError(f"there is no class {name!r}; the classes are {listed(self.names)}", code="no-class")
         return wanted
 
     def with_class(self, name: str, bank: Bank) -> Support:
         """With the class, at the end when it is new."""
-        return Support({**self.classes, check_class_name(name): bank})
+        return Support.of({**self.classes, check_class_name(name): bank})
 
     def without(self, name: str) -> Support:
         name = self.having(name)
-        if len(self.classes) == 1:
+        if len(self.names) == 1:
             raise DataError(
                 f"{name!r} is the only class; a recognizer needs at least one, add another first", code="last-class"
             )
-        return Support({each: bank for each, bank in self.classes.items() if each != name})
+        return Support.of({each: bank for each, bank in self.classes.items() if each != name})
 
     def without_photo(self, digest: str) -> tuple[str, Support]:
         """The class that had the photo, and the classes without it."""
@@ -152,16 +135,16 @@ class Support:
                         f"this is the only photo of class {name!r}; remove the class, or add a photo first",
                         code="last-photo",
                     )
-                return name, Support({**self.classes, name: bank.rows(rest)})
+                return name, Support.of({**self.classes, name: bank.rows(rest)})
         raise DataError(f"there is no support photo {digest[:12]!r}; it may have been removed before", code="no-photo")
 
     def renamed(self, old: str, new: str) -> Support:
         old, new = self.having(old), check_class_name(new)
-        if new in self.classes and new != old:
+        if new in self.names and new != old:
             raise DataError(
                 f"there is a class {new!r} already; remove it first, or choose another name", code="class-exists"
             )
-        return Support({new if each == old else each: bank for each, bank in self.classes.items()})
+        return replace(self, names=tuple(new if each == old else each for each in self.names))
 
 
 def composed(name: str) -> str:

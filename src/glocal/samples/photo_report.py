@@ -47,7 +47,7 @@ def report_photos(
         return {} if progress is None else {"progress": lambda done, total: progress(stage, done, total)}
 
     whole = Recognizer.enroll(photos, **options, **reporting("look"))
-    taught, asked = _divided(labelled_sources(photos))
+    taught, asked = _divided(labelled_sources(photos).classes)
     checked: Check | None = None
     sections = _numbers(whole)
     if asked:

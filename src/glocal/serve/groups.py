@@ -29,7 +29,7 @@ def unknown_groups(recent: Sequence[QueryAnswer], now: Snapshot) -> list[list[Qu
 @lru_cache(maxsize=1)
 def _level(now: Snapshot) -> float:
     support = now.enrolled().contents.support
-    return likeness(support.features().vec, support.class_of)
+    return likeness(support.bank.features.vec, support.class_of)
 
 
 def group(vectors: Vectors, level: float) -> list[list[int]]:

@@ -244,7 +244,7 @@ def _review(server: Server) -> APIRouter:
     workspace = server.workspace
 
     def bank(ids: list[str]) -> Bank:
-        return Bank.of([batch_of([workspace.query(id_) for id_ in dict.fromkeys(ids)])])
+        return batch_of([workspace.query(id_) for id_ in dict.fromkeys(ids)]).bank()
 
     async def teach(name: str, ids: list[str], if_match: str | None) -> Response:
         label = f"{counted(len(set(ids)), 'photo')} added to {name}"

@@ -20,7 +20,7 @@ from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Features, join
 from glocal.recognizer.photos.images import to_png
 from glocal.recognizer.photos.sources import Picture, Unreadable
-from glocal.recognizer.support import UNKNOWN_NAME, Bank, Photo
+from glocal.recognizer.support import UNKNOWN_NAME, Photo
 from glocal.serve.problems import no_classes
 from glocal.serve.recent_queries import Query
 from glocal.serve.schemas import NewThreshold
@@ -182,9 +182,9 @@ def answers_changed(
     """
     if before is None or after is None or before.contents.model.sha256 != after.contents.model.sha256:
         return None
-    name_of = {_digests(bank): name for name, bank in after.contents.support.classes.items()}
+    name_of = {frozenset(bank.digests): name for name, bank in after.contents.support.classes.items()}
     renamed = {
-        name: name_of.get(_digests(bank), name) if name not in after.classes else name
+        name: name_of.get(frozenset(bank.digests), name) if name not in after.classes else name
         for name, bank in before.contents.support.classes.items()
     }
     old, new = _labels(before, queries), _labels(after, queries)
@@ -199,10 +199,6 @@ def changes(queries: Sequence[Query], before: Sequence[str], after: Sequence[str
 def _labels(recognizer: Recognizer, queries: Sequence[Query]) -> list[str]:
     some = (queries[start : start + BATCH] for start in range(0, len(queries), BATCH))
     return [label for each in some for label in recognizer.decide(batch_of(each).features).label]
-
-
-def _digests(bank: Bank) -> frozenset[str]:
-    return frozenset(photo.digest for photo in bank.photos)
 
 
 def _seen_json(recognizer: Recognizer) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from glocal.recognizer.features import UNKNOWN, Features, Labels, class_likeness, join, spread
 from glocal.recognizer.heads.head import Head, Scores
@@ -50,9 +51,8 @@ class Trials:
 
     def __init__(self, head: Head, views: Features, label: Labels, aside: Features | None = None) -> None:
         self.label, self.min_way = label, head.min_way
-        every = views if aside is None or not head.takes_unknown else join([views, aside])
+        every, self._class_of = with_unknowns(head, views, label, aside)
         self.aside = np.arange(len(views), len(every))
-        self._class_of = np.concatenate([label, np.full(len(self.aside), UNKNOWN)])
         self._enroll = head.trials(every, every)
 
     def scored(
@@ -79,10 +79,15 @@ def measure(
     before: Sequence[LeftOut] = (),
     changed: Collection[int] | None = None,
 ) -> Measured:
-    """``before`` and ``changed`` as in ``left_out_scores``."""
+    """With many photos and classes only those of the classes ``changed`` are left out, and added to ``before``.
+
+    A new class hardly moves the scores of old ones.  ``before`` counts photos and classes as they are now.
+    """
     trials, every = Trials(head, views, label, aside), np.arange(len(label))
+    if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
+        changed, before = None, ()
     return Measured(
-        left_out=tuple(left_out_scores(trials, before=before, changed=changed)),
+        left_out=(*before, *leave_one_out(trials, changed)),
         strange=tuple(strangers(trials)),
         unknown=() if aside is None else tuple(unknown_scores(trials, head, views, aside)),
         own=float(np.mean([each.score for each in trials.scored(every, label, spread(every, 64), 0)])),
@@ -90,11 +95,13 @@ def measure(
     )
 
 
-def enroll(head: Head, views: Features, label: Labels, aside: Features | None = None) -> object:
-    """The state of the support, with the known unknowns if there are any that the head uses."""
+def with_unknowns(
+    head: Head, features: Features, label: Labels, aside: Features | None
+) -> tuple[Features, npt.NDArray[np.int64]]:
+    """The support and its labels, with the known unknowns behind it if there are any that the head uses."""
     if aside is None or not head.takes_unknown or not len(aside):
-        return head.enroll(views, label)
-    return head.enroll(join([views, aside]), np.concatenate([label, np.full(len(aside), UNKNOWN)]))
+        return features, label
+    return join([features, aside]), np.concatenate([label, np.full(len(aside), UNKNOWN)])
 
 
 def leave_one_out(trials: Trials, only: Collection[int] | None = None) -> list[LeftOut]:
@@ -143,19 +150,6 @@ def unknown_scores(trials: Trials, head: Head, views: Features, aside: Features)
         part = trials.aside[fold::FOLDS]
         left_out += trials.scored(every, label, part, 0, np.setdiff1d(trials.aside, part))
     return [each._replace(photo=each.photo - len(views)) for each in left_out]
-
-
-def left_out_scores(
-    trials: Trials, *, before: Sequence[LeftOut] = (), changed: Collection[int] | None = None
-) -> list[LeftOut]:
-    """Every photo left out in turn; with many photos and classes only those of ``changed``, added to ``before``.
-
-    A new class hardly moves the scores of old ones.  ``before`` counts photos and classes as they are now.
-    """
-    label = trials.label
-    if changed is None or len(label) * (int(label.max()) + 1) <= FEW_PAIRS:
-        return leave_one_out(trials)
-    return [*before, *(leave_one_out(trials, changed) if changed else [])]
 
 
 def _rows(compared: Scores, photos: Labels, label: Labels, shots: Labels) -> list[LeftOut]:

@@ -72,16 +72,10 @@ def compute_threshold(promise: Promise, shots: Sequence[int], measured: Measured
         (low, high),
         rule.source,
         n_scores=rule.n,
-        levels=class_levels(shots, measured),
+        levels=tuple(rule.levels.tolist()) if rule.levels.any() else (),
         spread=rule.spread,
         warnings=few_photos(shots, rule.source, high),
     )
-
-
-def class_levels(shots: Sequence[int], measured: Measured) -> tuple[float, ...]:
-    """Of each class, around 0; empty where none differ."""
-    levels = _Rule(shots, measured).levels
-    return tuple(levels.tolist()) if levels.any() else ()
 
 
 def interval(share: float, worth: float) -> tuple[float, float]:

@@ -114,7 +114,7 @@ def without_duplicates(support: Support) -> tuple[Support, list[Finding]]:
                 keep.append(i)
         if len(keep) < len(bank):
             classes[name] = bank.rows(keep)
-    return (Support(classes) if findings else support), findings
+    return (Support.of(classes) if findings else support), findings
 
 
 def advice(support: Support, decision: Decision) -> list[Finding]:
@@ -149,9 +149,9 @@ def _mean_scores(names: Sequence[str], decision: Decision) -> dict[str, float]:
 
 
 def _near_duplicates(support: Support) -> Iterator[Finding]:
-    label = support.class_of.tolist()
+    label, signature = support.class_of.tolist(), support.bank.signature
     for start in range(0, len(label), ROWS):
-        alike = correlation(support.signature[start : start + ROWS], support.signature[start:])
+        alike = correlation(signature[start : start + ROWS], signature[start:])
         for i, j in (np.argwhere(np.triu(alike >= NEAR, 1)) + start).tolist():
             a, b = support.names[label[i]], support.names[label[j]]
             pair = f"{support.photos[i].name} of {a!r} and {support.photos[j].name}"

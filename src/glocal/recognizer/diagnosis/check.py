@@ -58,6 +58,7 @@ class Check:
     unreadable: tuple[Unreadable, ...]
     not_enrolled: Mapping[str, str]  # folder -> what is said about it
     trade_off: tuple[Traded, ...] = ()  # one of each of ``TARGETS``
+    loose: Sequence[str] = ()  # pictures beside the class folders, which were not asked about
 
     @property
     def accuracy(self) -> Rate:
@@ -124,7 +125,7 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
 
     A folder that is no enrolled class counts as unknown.  The result names it: it may be misspelt.
     """
-    folders = labelled_sources(labelled, check_names=False)
+    folders, _, loose = labelled_sources(labelled, check_names=False)
     filed = [folder for folder, sources in folders.items() for _ in sources]
     answers: list[Prediction | Unreadable] = []
     for answer in recognizer.stream(chain.from_iterable(folders.values())):
@@ -137,7 +138,7 @@ def check(recognizer: Recognizer, labelled: Labelled, *, progress: Progress | No
         raise DataError(
             f"none of the {len(bad)} pictures can be used; the first: {bad[0].path}: {bad[0].error}", code="no-photos"
         )
-    return replace(checked, trade_off=trade_off(recognizer, checked))
+    return replace(checked, trade_off=trade_off(recognizer, checked), loose=loose)
 
 
 def trade_off(recognizer: Recognizer, checked: Check) -> tuple[Traded, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from glocal.recognizer.converted import STATE
 from glocal.recognizer.encoders.session import Graph
-from glocal.recognizer.features import UNKNOWN, Array, Features, Labels
+from glocal.recognizer.features import UNKNOWN, Array, Features, Labels, widened
 from glocal.recognizer.heads.head import PARTS, Scores, Trial, trials
 
 QUERIES = 64  # that the graph sees at once, and ...
@@ -100,4 +100,4 @@ def one_hot_rows(label: Labels) -> Array:
 
 
 def _inputs(features: Features) -> dict[str, Array]:
-    return {"vec": features.vec, **({} if features.map is None else {"local": features.map})}
+    return {"vec": features.vec, **({} if features.map is None else {"local": widened(features.map)})}

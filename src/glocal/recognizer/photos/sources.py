@@ -5,13 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, NoReturn, TypeAlias, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeAlias, TypeVar
 
 import numpy as np
 from PIL import Image
@@ -137,46 +137,47 @@ def sources_of(photos: Photos, prefix: str = "") -> list[Source]:
     return sources
 
 
-def labelled_sources(photos: Labelled, *, check_names: bool = True) -> dict[str, list[Source]]:
+class LabelledSources(NamedTuple):
+    classes: dict[str, list[Source]]
+    nested: dict[str, list[str]]  # class folders that hold folders and no photo: perhaps these are the real classes
+    loose: Sequence[str]  # names of the pictures beside the class folders
+
+
+def labelled_sources(photos: Labelled, *, check_names: bool = True) -> LabelledSources:
     """``folder/<class>/**/picture``, the same in a zip, or a mapping of class names to photos; a photo in each.
 
     Names become composed Unicode, as recognizers keep them: a folder copied from a Mac is found under the typed name.
     ``unknown`` is no class and may be there all the same: it holds pictures of other things.  Without ``check_names``
     they may be any, and two spellings of one name are one class.
     """
+    filed: dict[str, list[Source]] = {}
+    nested: dict[str, list[str]] = {}
+    loose: Sequence[str] = ()
     if isinstance(photos, Mapping):
-        pairs = [(str(name), sources_of(some, f"{name}/")) for name, some in photos.items()]
+        filed = {str(name): sources_of(some, f"{name}/") for name, some in photos.items()}
     else:
-        pairs = _listed(Path(photos))
-    for name, some in pairs:
+        listing = list_classes(Path(photos))
+        for i, name in enumerate(listing.class_of):
+            filed.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
+        filed = dict(sorted(filed.items()))
+        nested = {composed(name): below for name, below in listing.nested.items() if not is_unknown(name)}
+        loose = listing.loose
+    for name, some in filed.items():
         if not some:
             raise DataError(f"class {name!r} has no photo; give at least one, or leave the class out")
-    if not pairs:
+    if not filed:
         raise DataError("there is no class; give at least one class with at least one photo")
     if check_names:
-        check_distinct([check_class_name(name) for name, _ in pairs if not is_unknown(name)])
-    by_class: dict[str, list[Source]] = {}
-    for name, some in pairs:
-        by_class.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
-    return by_class
+        check_distinct([check_class_name(name) for name in filed if not is_unknown(name)])
+    classes: dict[str, list[Source]] = {}
+    for name, some in filed.items():
+        classes.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
+    return LabelledSources(classes, nested, loose)
 
 
 def is_unknown(name: str) -> bool:
     """Whether a folder holds pictures of no class, by its name."""
     return composed(name).casefold() == UNKNOWN_NAME
-
-
-def nested_folders(photos: Labelled) -> dict[str, list[str]]:
-    """Class folders that hold folders and no photo, with the names of these: perhaps they are the real classes."""
-    if isinstance(photos, Mapping):
-        return {}
-    nested = list_classes(Path(photos)).nested
-    return {composed(name): below for name, below in nested.items() if not is_unknown(name)}
-
-
-def loose_pictures(photos: Labelled) -> list[str]:
-    """Names of the pictures beside the class folders, whose class is not known."""
-    return [] if isinstance(photos, Mapping) else list(list_classes(Path(photos)).loose)
 
 
 def picture_files(inputs: Iterable[str | Path]) -> Iterator[Path]:
@@ -210,12 +211,3 @@ def _below(folder: Path) -> Iterator[Path]:
             yield from _below(folder / name)
         elif is_picture(name):
             yield folder / name
-
-
-def _listed(path: Path) -> list[tuple[str, list[Source]]]:
-    """By class folder, sorted."""
-    listing = list_classes(path)
-    by_class: dict[str, list[Source]] = {}
-    for i, name in enumerate(listing.class_of):
-        by_class.setdefault(name, []).append(Source(listing.source.where(i), partial(listing.source.read, i)))
-    return sorted(by_class.items())
