@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (10, 700),
-    "src/glocal/recognizer": (36, 5_450),
+    "src/glocal/recognizer": (37, 5_450),
     "src/glocal/bulk": (11, 1_400),
     "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 500),
@@ -23,7 +23,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 1_010),
     "src/glocal/research/convert": (4, 440),
     "src/glocal/research/reproduce": (12, 1_860),
-    "tests": (187, 23_910),
+    "tests": (188, 23_960),
     "benchmarks": (12, 1_780),
     "tools": (10, 1_280),
 }
