@@ -40,8 +40,9 @@ notebooks: $(DOCS)
 test: $(READY) lint
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
-# The pages in the Chromium of the system; with npm, axe-core looks at their accessibility too.
+# The pages in the Chromium of the system; npm brings axe-core, for their accessibility, and the runtime of glocal-web.
 test-browser: $(READY)
+	if command -v npm >/dev/null; then $(BIN)/python -m pip install --quiet --disable-pip-version-check ./web; fi
 	if command -v npm >/dev/null && ! test -f node_modules/axe-core/axe.min.js; then npm install --no-save --no-package-lock --silent axe-core@4; fi
 	$(BIN)/python -m pytest -m browser
 

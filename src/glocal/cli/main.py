@@ -14,6 +14,7 @@ from glocal import __version__
 from glocal.cli.bulk import embed, similar
 from glocal.cli.console import show
 from glocal.cli.demo import demo
+from glocal.cli.export import export
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
 from glocal.cli.practical import check, enroll, predict, serve
@@ -55,7 +56,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, embed, similar):
+for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export, embed, similar):
     app.command(rich_help_panel=PRACTICE)(each)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)

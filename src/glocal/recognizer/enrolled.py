@@ -118,7 +118,7 @@ class Enrolled:
         self._aside = None if unknown is None else unknown.features
 
     @cached_property
-    def _state(self) -> object:
+    def state(self) -> object:
         return self._head.enroll(*with_unknowns(self._head, self._features, self._label, self._aside))
 
     @cached_property
@@ -135,7 +135,7 @@ class Enrolled:
             )
         try:
             with np.errstate(all="ignore"):  # what is not finite is refused below
-                compared = self._head.compare(self._state, features.stored())
+                compared = self._head.compare(self.state, features.stored())
         except GlocalError:
             raise
         except (ValueError, ArithmeticError, LookupError, TypeError) as error:  # numbers of a made-up file

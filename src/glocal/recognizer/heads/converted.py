@@ -56,14 +56,14 @@ class ConvertedHead:
             step = max(1, min(step, PIXEL_PAIRS // max(1, n_way * pixels * pixels)))
         turns = [self._compared(state, query.rows(slice(i, i + step)), n_way) for i in range(0, len(query), step)]
         if not turns:  # graphs take one query at least
-            turns = [[np.empty((0, n_way), np.float32), *[np.empty(0, np.float32)] * len(self._outputs)]]
+            turns = [[np.empty((0, n_way), np.float32), *[np.empty(0, np.float32)] * len(self.outputs)]]
         logits, *scores = map(np.concatenate, zip(*turns, strict=True))
-        return Scores(logits, scores[0], dict(zip(self._outputs[1:], scores[1:], strict=True)))
+        return Scores(logits, scores[0], dict(zip(self.outputs[1:], scores[1:], strict=True)))
 
     def _compared(self, state: Mapping[str, Array], query: Features, n_way: int) -> list[Array]:
-        logits, *scores = self._score({**state, **_inputs(query)}, ["logits", *self._outputs])
+        logits, *scores = self._score({**state, **_inputs(query)}, ["logits", *self.outputs])
         self._score.check(logits, "logits", len(query), n_way)
-        for name, score in zip(self._outputs, scores, strict=True):
+        for name, score in zip(self.outputs, scores, strict=True):
             self._score.check(score, name, len(query))
         return [logits, *scores]
 
@@ -86,7 +86,7 @@ class ConvertedHead:
         }
 
     @cached_property
-    def _outputs(self) -> list[str]:
+    def outputs(self) -> list[str]:
         """The open score, and its parts where the method has them."""
         parts = [name for name in PARTS if name in self.score_names and name != self.open_score]
         return [self.open_score, *parts]

@@ -36,14 +36,14 @@ class Prototypes:
     def __init__(self, *, distance: str = "cosine", temperature: float = TEMPERATURE) -> None:
         if distance not in SIMILARITIES:
             raise RecipeError(f"distance must be one of {', '.join(SIMILARITIES)}, got {distance!r}")
-        self._similarity, self._temperature = SIMILARITIES[distance], temperature
+        self._similarity, self.temperature = SIMILARITIES[distance], temperature
 
     def enroll(self, support: Features, label: Labels) -> PrototypeState:
         known = label != UNKNOWN
         return PrototypeState(class_means(support.vec[known], label[known]))
 
     def compare(self, state: PrototypeState, query: Features) -> Scores:
-        logits = self._similarity(query.vec, state.proto) / self._temperature
+        logits = self._similarity(query.vec, state.proto) / self.temperature
         return Scores(logits, -logits.max(axis=1), {})
 
     def trials(self, support: Features, asked: Features) -> Trial:

@@ -1,0 +1,1 @@
+"""A recognizer as a static page that answers without a network."""
