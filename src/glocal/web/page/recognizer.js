@@ -50,9 +50,11 @@ function cells({ data, dims: [, channels, height, width] }, unit) {
 async function scores(ort, head, arrays, query) {
   if (head.kind === "converted") return byGraph(ort, head, arrays, query);
   const { proto } = arrays;
-  const unit = head.kind === "prototypes" ? length(query.vec) : 1;
-  const whole = rows(proto).map((row) => dot(query.vec, row) / unit);
-  if (head.kind === "prototypes") return { logits: whole.map((x) => x / head.temperature), score: -Math.max(...whole), parts: {} };
+  if (head.kind === "prototypes") {
+    const logits = rows(proto).map((row) => dot(query.vec, row) / length(query.vec) / head.temperature);
+    return { logits, score: -Math.max(...logits), parts: {} };
+  }
+  const whole = rows(proto).map((row) => dot(query.vec, row));
   const alpha = rows(arrays.alpha);
   const respond = (kernel) => Array.from({ length: arrays.alpha.shape[1] }, (_, n) => head.weight * kernel.reduce((sum, k, i) => sum + k * alpha[i][n], 0));
   const photo = respond(rows(arrays.vec).map((row) => dot(query.vec, row)));
