@@ -59,7 +59,7 @@ def test_a_page_holds_all_that_an_answer_needs(tmp_path: Path) -> None:
 
     # The scores of a photo by the arrays of the page and the formula of the head are those of the recognizer.
     table, head = arrays(tmp_path / "page", about), about["head"]
-    photos = recognizer.contents.support.features()
+    photos = recognizer.contents.support.bank.features.full()
     kernel = photos.vec @ table["vec"].T
     whole = photos.vec @ table["proto"].T + head["weight"] * (kernel @ table["alpha"])[:, :-1]
     expected = recognizer.compare(photos)

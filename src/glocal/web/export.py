@@ -80,7 +80,7 @@ def _runtime() -> ModuleType:
 def _write_recognizer(recognizer: Recognizer, name: str, folder: Path) -> None:
     contents = recognizer.contents
     encoder, head, threshold = contents.model.encoder, contents.model.head, contents.decision.threshold
-    about, arrays = _head(head, recognizer.enrolled.state, contents.support.shape)
+    about, arrays = _head(head, recognizer.enrolled.state, contents.support.bank.features.shape)
     for sha256, data in {each.sha256: each.data for each in (*encoder.graphs(), *head.graphs())}.items():
         (folder / _graph(sha256)).write_bytes(data)
     manifest = {
