@@ -20,8 +20,7 @@ from glocal.bulk.store import Store
 from glocal.bulk.workers import work
 from glocal.common.errors import GlocalError
 from glocal.recognizer import Recognizer
-from glocal.research.reproduce.on_ray import make_runs
-from glocal.research.reproduce.runs import Run, RunSettings, about_run, folder_of
+from glocal.research.reproduce.runs import Run, RunSettings, about_run, folder_of, make_runs_on_ray
 from photos import WORDS, recognizer, write
 from refusal import refused
 from tiny_runs import fields, make_dataset
@@ -119,7 +118,7 @@ def test_runs_of_two_seeds_on_a_worker_that_dies(tmp_path: Path, own_cache: Path
     thread = threading.Thread(target=kill_one)
     thread.start()
     try:
-        make_runs(runs, settings, address=None)
+        make_runs_on_ray(runs, settings, address=None)
     finally:
         over.set()
         thread.join()
@@ -127,4 +126,4 @@ def test_runs_of_two_seeds_on_a_worker_that_dies(tmp_path: Path, own_cache: Path
     made = [about_run(folder_of(step, settings.runs)) for run in runs for step in run.chain()]
     assert [each["seed"] for each in made] == [0, 0, 1, 1]
     with refused("recipe"):
-        make_runs([Run(str(encoder), ("pretrain.epoch=1",))], settings, address=None)
+        make_runs_on_ray([Run(str(encoder), ("pretrain.epoch=1",))], settings, address=None)

@@ -112,7 +112,7 @@ def reproduce(
     again += [*(["--tasks", str(tasks)] if tasks else []), *(["--seeds", str(seeds)] if seeds > 1 else [])]
     again += ["--out", out.name]
     with logged_bars() as progress, joined(device) as where:
-        bar = _OneBar(progress, seeds * len({step for each in runs for step in each.chain()}))
+        bar = _run_bars(progress, seeds * len({step for each in runs for step in each.chain()}))
         run_settings = RunSettings(out, tasks or chosen.tasks, where, workers, bar, stages(progress), seeds)
         try:
             page = run(names, chosen, datasets, run_settings, shlex.join(again), **on)
@@ -132,7 +132,7 @@ def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], RunSet
     with needing_pyarrow():
         from glocal.bulk.on_ray import check_ray
     from glocal.common.errors import RecipeError
-    from glocal.research.reproduce.on_ray import make_runs
+    from glocal.research.reproduce.runs import make_runs_on_ray
 
     if processes > 1:
         raise RecipeError(
@@ -141,24 +141,22 @@ def _ray(address: str | None, processes: int) -> Callable[[Sequence[Run], RunSet
             code="ray-or-torchrun",
         )
     check_ray()
-    return partial(make_runs, address=address)
+    return partial(make_runs_on_ray, address=address)
 
 
-class _OneBar:
-    """Shows the run that is being made: called with its name, it gives the callback of its training."""
+def _run_bars(progress: Progress, total: int) -> Callable[[str], TrainingBar]:
+    """A bar for the run that is being made, in place of the one before."""
+    shown: list[TaskID] = []
 
-    def __init__(self, progress: Progress, total: int):
-        self._progress, self._total, self._made = progress, total, 0
-        self._shown: list[TaskID] = []
+    def bar(title: str) -> TrainingBar:
+        screen().print(f"run {len(shown) + 1} of at most {total}: {title}", highlight=False)
+        for task in shown:
+            progress.update(task, visible=False)
+        training = TrainingBar(progress, title.rsplit("-", 1)[0])
+        shown.append(progress.task_ids[-1])
+        return training
 
-    def __call__(self, title: str) -> TrainingBar:
-        self._made += 1
-        screen().print(f"run {self._made} of at most {self._total}: {title}", highlight=False)
-        while self._shown:
-            self._progress.update(self._shown.pop(), visible=False)
-        bar = TrainingBar(self._progress, title.rsplit("-", 1)[0])
-        self._shown.append(self._progress.task_ids[-1])
-        return bar
+    return bar
 
 
 def _finish(page: Path, json: bool) -> None:

@@ -143,10 +143,15 @@ def evaluate(
 
     check_free(save_tasks, force)
     shape: dict[str, Any] = {"split": split, "way": way, "shot": shot, "query": query, "unknown_way": unknown_way}
-    shape |= {"seed": seed, "score": score, "support_views": support_views, "save_tasks": save_tasks}
-    options: dict[str, Any] = {"skip_bad": skip_bad, "workers": workers, "device": device}
+    options: dict[str, Any] = {
+        "support_views": support_views,
+        "skip_bad": skip_bad,
+        "workers": workers,
+        "device": device,
+    }
+    options |= {"tasks": tasks_from or tasks, "seed": seed, "score": score, "save_tasks": save_tasks}
     with stage_bars() as progress:
-        evaluation = run(checkpoint, dataset, tasks=tasks_from or tasks, progress=progress, **shape, **options)
+        evaluation = run(checkpoint, dataset, progress=progress, **shape, **options)
     for bad in evaluation.about["skipped"]:
         tell(f"left out {bad['where']}: {bad['reason']}")
     show(evaluation.to_json(), as_json=json, otherwise=lambda: _table(checkpoint, evaluation))
@@ -306,47 +311,33 @@ def import_(
     check_free(out, force)
     model, report = import_weights(file, layout=layout, dataset=dataset, shot=shot)
     save_model(out, model)
-    show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_table(out, report))
+    show({"checkpoint": str(out), **report.to_json()}, as_json=json, otherwise=lambda: _import_lines(out, report))
 
 
-def _import_table(out: Path, report: ImportReport) -> Any:
-    from rich.markup import escape
-    from rich.table import Table
-
+def _import_lines(out: Path, report: ImportReport) -> str:
+    """What was found in the file, and what became of it."""
     counts, prepare = report.counts, report.preprocess
     resized = f"resize {prepare['resize']}, crop" if prepare["resize"] else "no resizing,"
+    beside = f"; beside them, not used: {', '.join(report.beside)}" if report.beside else ""
+    backbone, method = (
+        f"{counts[part]} tensors, {report.parameters[part]:,} parameters" for part in ("backbone", "method")
+    )
+    base = {name: entry["shape"] for name, entry in report.tensors.items() if entry["to"].startswith("extra.")}
+    ignored: dict[str, list[str]] = {}
+    for name, why in report.ignored.items():
+        ignored.setdefault(why, []).append(name)
     rows = [
-        ("file", report.file),
-        ("sha256", report.sha256),
-        (
-            "weights in",
-            report.container + (f"; beside them, not used: {', '.join(report.beside)}" * bool(report.beside)),
-        ),
+        ("file", f"{report.file}, sha256 {report.sha256}"),
+        ("weights in", f"{report.container}{beside}"),
         ("layout", f"{report.layout}: {report.layout_why}"),
         ("dataset", f"{report.dataset}: {report.dataset_why}"),
         ("pictures", f"{resized} {prepare['size']} px"),
-        (
-            "backbone",
-            f"{report.backbone} {'-'.join(map(str, report.widths))}: {counts['backbone']} tensors, "
-            f"{report.parameters['backbone']:,} parameters",
-        ),
-        ("method", f"{report.method}: {counts['method']} tensors, {report.parameters['method']:,} parameters"),
+        ("backbone", f"{report.backbone} {'-'.join(map(str, report.widths))}: {backbone}"),
+        ("method", f"{report.method}: {method}"),
+        ("base memory", ", ".join(f"{name} {tuple(shape)}" for name, shape in base.items())),
+        *(("ignored", f"{len(names)}: {', '.join(names)} ({why})") for why, names in ignored.items()),
+        ("set to zero", f"{', '.join(report.added)} (counters that only this package has)" if report.added else ""),
+        *(("note", note) for note in report.notes),
+        ("written", str(out)),
     ]
-    base = {name: entry["shape"] for name, entry in report.tensors.items() if entry["to"].startswith("extra.")}
-    if base:
-        rows.append(("base memory", ", ".join(f"{name} {tuple(shape)}" for name, shape in base.items())))
-    reasons: dict[str, list[str]] = {}
-    for name, why in report.ignored.items():
-        reasons.setdefault(why, []).append(name)
-    rows += [("ignored", f"{len(names)}: {', '.join(names)} ({why})") for why, names in reasons.items()]
-    if report.added:
-        rows.append(("set to zero", f"{', '.join(report.added)} (counters that only this package has)"))
-    rows += [("note", note) for note in report.notes]
-    rows.append(("written", str(out)))
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    table.add_column(style="bold")
-    table.add_column(overflow="fold")
-    for name, text in rows:
-        table.add_row(name, escape(text))
-    return table
+    return "\n".join(f"{name:<12} {text}" for name, text in rows if text)

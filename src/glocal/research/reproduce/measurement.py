@@ -5,7 +5,7 @@ All rows of one data set and shot see the same tasks, so any two of them can be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -100,12 +100,12 @@ def measure(
 
 
 def answers_of(
-    model: NamedModel, data: ClassDataset, tasks: TaskList, settings: RunSettings, *, keep_maps: bool = True
-) -> tuple[TaskScores, ...]:
-    """What a model says about every query; rows of metrics alone do not tell."""
+    models: Sequence[NamedModel], data: ClassDataset, tasks: TaskList, settings: RunSettings, *, keep_maps: bool = True
+) -> dict[str, tuple[TaskScores, ...]]:
+    """What each model says about every query; rows of metrics alone do not tell."""
     quiet = settings.testing | {"progress": None}
-    (evaluations,) = evaluate_models([model], data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
-    return evaluations[model.name].answers
+    (evaluations,) = evaluate_models(models, data, [tasks], keep_answers=True, keep_maps=keep_maps, **quiet)
+    return {name: each.answers for name, each in evaluations.items()}
 
 
 def histogram(line: Line, measurement: Measurement, settings: RunSettings) -> ScoreHistogram:
@@ -114,8 +114,8 @@ def histogram(line: Line, measurement: Measurement, settings: RunSettings) -> Sc
     world().largest(0)  # all find the same there
     counts = store.read(model, measurement.fingerprint, 1)
     if counts is None:
-        answers = answers_of(model, measurement.data, measurement.tasks, settings, keep_maps=False)
-        pooled = score_histogram((answer.open_score, answer.label >= 0) for answer in answers)
+        answers = answers_of([model], measurement.data, measurement.tasks, settings, keep_maps=False)
+        pooled = score_histogram((each.open_score, each.label >= 0) for each in answers[model.name])
         counts = {"known": pooled.known.astype(np.float64), "unknown": pooled.unknown.astype(np.float64)}
         store.write(model, measurement.fingerprint, 1, counts)
     known, unknown = (counts[side].astype(np.int64) for side in ("known", "unknown"))
@@ -135,44 +135,31 @@ def table_of(plan: TablePlan, lines: list[Line], measurement: Measurement, *, be
         seed=SEED,
         fingerprint=measurement.fingerprint,
     )
-    theirs = {line.label: published_row(plan, line, beside, measurement.shot) for line in lines}
-    beside_ours = {
-        label: {m: v for m, v in row.values.items() if m in plan.metrics} for label, row in theirs.items() if row
-    }
-    notes = {line.label: line.note for line in lines}
-    by_label = {line.label: line for line in lines}
-    base = by_label[plan.reference]
-    rows = [
-        replace(
-            row,
-            spread=_spreads(measurement, by_label[row.name], plan.metrics),
-            difference_spread=_spreads(measurement, by_label[row.name], row.difference, base),
-            note="; ".join(part for part in (notes[row.name], row.note) if part),
-            rank={},
-            published=beside_ours.get(row.name, {}),
+    by_label, rows = {line.label: line for line in lines}, []
+    for row in result.table.rows:
+        line = by_label[row.name]
+        theirs = published_row(plan, line, beside, measurement.shot)
+        spreads = {metric: measurement.over_seeds(line, metric) for metric in plan.metrics}
+        gaps = {metric: measurement.over_seeds(line, metric, by_label[plan.reference]) for metric in row.difference}
+        rows.append(
+            replace(
+                row,
+                spread={metric: value for metric, value in spreads.items() if value is not None},
+                difference_spread={metric: value for metric, value in gaps.items() if value is not None},
+                note="; ".join(part for part in (line.note, row.note) if part),
+                rank={},
+                published={m: v for m, v in theirs.values.items() if m in plan.metrics} if theirs else {},
+            )
         )
-        for row in result.table.rows
-    ]
     spec = measurement.on.spec
     title = f"{plan.title}: {spec.way}-way {spec.shot}-shot on {measurement.on.name}"
     own = result.table.caption.removesuffix(f" {CAPTION}")
-    theirs_on = CAPTION.replace("the GEL paper", f"the GEL paper on {beside}")
-    caption = f"{own} {theirs_on}{_whose_seeds(lines, measurement.seeds)}"
-    shown = replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
-    return replace(result, table=shown)
-
-
-def _whose_seeds(lines: Iterable[Line], seeds: int) -> str:
-    """What a spread over seeds leaves out: a backbone that was there is the same for all of them."""
-    given = seeds > 1 and all(line.run.chain()[0].resolved().init is not None for line in lines)
-    return " Seeds are those of the heads: the backbone is the same for all." if given else ""
-
-
-def _spreads(
-    measurement: Measurement, line: Line, metrics: Iterable[str], other: Line | None = None
-) -> dict[str, Spread]:
-    every = {metric: measurement.over_seeds(line, metric, other) for metric in metrics}
-    return {metric: value for metric, value in every.items() if value is not None}
+    caption = f"{own} {CAPTION.replace('the GEL paper', f'the GEL paper on {beside}')}"
+    if measurement.seeds > 1 and all(line.run.chain()[0].resolved().init is not None for line in lines):
+        caption += " Seeds are those of the heads: the backbone is the same for all."
+    return replace(
+        result, table=replace(result.table, title=title, metrics=list(plan.metrics), rows=rows, caption=caption)
+    )
 
 
 def published_row(plan: TablePlan, line: Line, dataset: str, shot: int) -> Published | None:

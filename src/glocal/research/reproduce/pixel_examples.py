@@ -11,7 +11,6 @@ Shown are those whose place among the queries of their task changes most, no two
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
@@ -26,8 +25,8 @@ from glocal.research.data.features import FeatureBank
 from glocal.research.data.loader import ImageLoader
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.distributed import world
-from glocal.research.engine.evaluate import build_banks, evaluate_models, task_maps
-from glocal.research.reproduce.measurement import SEED, Measurement
+from glocal.research.engine.evaluate import build_banks, task_maps
+from glocal.research.reproduce.measurement import SEED, Measurement, answers_of
 from glocal.research.reproduce.plans import Line
 from glocal.research.reproduce.runs import RunSettings
 
@@ -63,20 +62,22 @@ class Examples:
 
 class _Candidate(NamedTuple):
     kind: Kind
-    gain: int  # places that the query moves towards "unknown" from the score that errs to E
     task: int
     query: int  # row in its task
     place: tuple[int, int, int]
 
+    @property
+    def order(self) -> tuple[int, int, int]:
+        """Those first that move most places towards "unknown", from the score that errs to E."""
+        return self.place[1] - self.place[0], self.task, self.query
+
 
 def examples(line: Line, measurement: Measurement, settings: RunSettings) -> Examples:
     """Chosen by the rule above; fewer when the rule finds fewer."""
-    model = measurement.models[line.run, line.score]
-    scores = [replace(model, name=score, score=score) for score in ("E_c", "E_f", "E")]
-    data, count = measurement.data, min(LOOKED_AT, len(measurement.tasks))
-    tasks = EpisodeSampler(data, measurement.on.spec, seed=SEED).take(count)
-    testing = settings.testing | {"progress": None}
-    (evaluated,) = evaluate_models(scores, data, [tasks], keep_answers=True, **testing)
+    model, data = measurement.models[line.run, line.score], measurement.data
+    tasks = EpisodeSampler(data, measurement.on.spec, seed=SEED).take(min(LOOKED_AT, len(measurement.tasks)))
+    scored = [replace(model, name=score, score=score) for score in ("E_c", "E_f", "E")]
+    answers = answers_of(scored, data, tasks, settings)
     candidates: list[_Candidate] = []
     counts = dict.fromkeys(("E right, E_c wrong", "E_c right, E wrong", "E right, E_f wrong", "E_f right, E wrong"), 0)
     unknown = 0
@@ -84,43 +85,30 @@ def examples(line: Line, measurement: Measurement, settings: RunSettings) -> Exa
         is_unknown = draw.query_label < 0
         cut = int(is_unknown.sum())
         unknown += cut
-        places = {name: _places(each.answers[task].open_score) for name, each in evaluated.items()}
+        places = {name: _places(each[task].open_score) for name, each in answers.items()}
         refused = {name: place <= cut for name, place in places.items()}
         for kind, score in FOOLED.items():
             gained = is_unknown & refused["E"] & ~refused[score]
             counts[f"E right, {score} wrong"] += int(gained.sum())
             counts[f"{score} right, E wrong"] += int((is_unknown & ~refused["E"] & refused[score]).sum())
             for q in np.flatnonzero(gained).tolist():
-                place = (int(places[score][q]), int(places["E"][q]), cut)
-                candidates.append(_Candidate(kind, place[0] - place[1], task, q, place))
+                candidates.append(_Candidate(kind, task, q, (int(places[score][q]), int(places["E"][q]), cut)))
     device, workers = settings.device or "cpu", settings.workers
     (bank,) = build_banks(model.model.backbone, data, [tasks], device=device, workers=workers)
-
-    def example(chosen: _Candidate) -> Example:
-        logits = evaluated["E"].answers[chosen.task].logits[chosen.query]
-        return _example(chosen, tasks[chosen.task], logits, model.model, bank, data)
-
-    shown = _choose(sorted(candidates, key=lambda c: (-c.gain, c.task, c.query)), example)
+    rest = sorted(candidates, key=lambda each: each.order)
+    shown: dict[tuple[str, str], Example] = {}  # no pair of classes twice
+    for kind in WANTED:
+        for chosen in [each for each in rest if each.kind == kind]:
+            rest.remove(chosen)
+            logits = answers["E"][chosen.task].logits[chosen.query]
+            example = _example(chosen, tasks[chosen.task], logits, model.model, bank, data)
+            if (example.truth, example.taken_for) not in shown:
+                shown[example.truth, example.taken_for] = example
+                break
     world().largest(0)  # all have seen it
     if world().first and model.fine_tuned:
         bank.drop()
-    return Examples(shown, len(tasks), unknown, counts)
-
-
-def _choose(candidates: Sequence[_Candidate], draw: Callable[[_Candidate], Example]) -> list[Example]:
-    """One of each kind first, then four more; no pair of classes twice, no query twice."""
-    shown: list[Example] = []
-    seen: set[tuple[str, str]] = set()
-    rest = list(candidates)
-    for kind in WANTED:
-        for candidate in [each for each in rest if each.kind == kind]:
-            rest.remove(candidate)
-            example = draw(candidate)
-            if (example.truth, example.taken_for) not in seen:
-                seen.add((example.truth, example.taken_for))
-                shown.append(example)
-                break
-    return shown
+    return Examples(list(shown.values()), len(tasks), unknown, counts)
 
 
 @torch.inference_mode()

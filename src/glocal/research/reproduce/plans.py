@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from glocal.research.reproduce.runs import Run
-from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.scales import Scale
 
 SHOTS = (1, 5)
 FIGURE_SHOT = 1  # all figures of the paper are 5-way 1-shot

@@ -23,7 +23,7 @@ from glocal.research.reproduce.plans import (
 )
 from glocal.research.reproduce.report_folder import Drawing, ReportPart, figure_part, table_part
 from glocal.research.reproduce.runs import RunSettings
-from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.scales import Scale
 
 
 def report_part(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 from glocal.common.errors import RecipeError
 from glocal.research.engine.distributed import world
@@ -28,7 +29,7 @@ from glocal.research.reproduce.plans import (
 from glocal.research.reproduce.report_folder import HTML, Report, write_report
 from glocal.research.reproduce.report_parts import report_part
 from glocal.research.reproduce.runs import Run, RunSettings, about_run, environment, folder_of, in_words, make_runs
-from glocal.research.reproduce.scale import Scale
+from glocal.research.reproduce.scales import Scale
 
 
 def asked_for(what: Sequence[str], scale: Scale) -> list[str]:
@@ -123,47 +124,31 @@ NOTES = {
 }
 
 
-Found = Mapping[tuple[str, int], Measurement]  # by data set and shot
-
-
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     subject: str
     table: str
     row: str
     against: str
     contrast: str  # what the difference tells
-    paper_row: str  # rows whose published difference answers the same question
-    paper_against: str
+    paper: tuple[str, str]  # rows whose published difference answers the same question
 
 
+WITHOUT_LOSS, CLASS_BRANCH = "the same model and score without the loss", "the class branch with the energy loss alone"
+WITHOUT_BOTH = "the same model without the loss and pixels"
 QUESTIONS = (
+    Question("The energy loss", "ablation", ENERGY, CONTROL, WITHOUT_LOSS, (ENERGY_MAPS, BASELINE)),
+    Question("The pixel branch", "ablation", AHEAD, ENERGY, CLASS_BRANCH, (AHEAD, ENERGY_MAPS)),
+    Question("All of GEL", "ablation", AHEAD, CONTROL, WITHOUT_BOTH, (AHEAD, BASELINE)),
     Question(
-        "The energy loss",
-        "ablation",
-        ENERGY,
-        CONTROL,
-        "the same model and score without the loss",
-        ENERGY_MAPS,
-        BASELINE,
-    ),
-    Question(
-        "The pixel branch", "ablation", AHEAD, ENERGY, "the class branch with the energy loss alone", AHEAD, ENERGY_MAPS
-    ),
-    Question("All of GEL", "ablation", AHEAD, CONTROL, "the same model without the loss and pixels", AHEAD, BASELINE),
-    Question(
-        "Combining ahead",
-        "combine",
-        AHEAD_COMBINE,
-        DELAY_COMBINE,
-        "combining with delay",
-        AHEAD_COMBINE,
-        DELAY_COMBINE,
+        *("Combining ahead", "combine", AHEAD_COMBINE, DELAY_COMBINE, "combining with delay"),
+        (AHEAD_COMBINE, DELAY_COMBINE),
     ),
 )
 
 
-def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], measurements: Found) -> list[str]:
+def findings(
+    scale: Scale, asked: Sequence[str], datasets: Sequence[str], measurements: Mapping[tuple[str, int], Measurement]
+) -> list[str]:
     """What a report opens with: a sentence per question, decided by the numbers alone.
 
     A difference counts as significant when its paired 95 % interval over tasks leaves out 0, and its interval over
@@ -177,15 +162,17 @@ def findings(scale: Scale, asked: Sequence[str], datasets: Sequence[str], measur
     ]
 
 
-def _answer(question: Question, scale: Scale, datasets: Sequence[str], measurements: Found) -> str:
+def _answer(
+    question: Question, scale: Scale, datasets: Sequence[str], measurements: Mapping[tuple[str, int], Measurement]
+) -> str:
     ours: list[PairedDifference | Spread] = []
     sentences, seeds = [], max(each.seeds for each in measurements.values())
     for dataset in datasets:
         parts = []
         for shot in SHOTS:
-            lines = _lines(question.table, scale, dataset, shot)
-            gap = measurements[dataset, shot].difference(lines[question.row], lines[question.against])
-            over = measurements[dataset, shot].over_seeds(lines[question.row], "auroc", lines[question.against])
+            lines = {line.label: line for line in TABLES[question.table].lines(scale, dataset, shot)}
+            row, base, measured = lines[question.row], lines[question.against], measurements[dataset, shot]
+            gap, over = measured.difference(row, base), measured.over_seeds(row, "auroc", base)
             ours.append(_both(gap, over))
             part = f"{points(gap.mean)} [{points(gap.low)}, {points(gap.high)}]"
             part += f", over seeds [{points(over.low)}, {points(over.high)}]," if over else ""
@@ -218,20 +205,13 @@ def _verdict(gaps: Sequence[PairedDifference | Spread]) -> str:
 
 def _paper(question: Question, scale: Scale, dataset: str) -> str:
     """The same step in the paper's table, which has no control: there the loss and the score change together."""
-    beside, steps = scale.beside[dataset], []
+    plan, beside, steps = TABLES[question.table], scale.beside[dataset], []
     for shot in SHOTS:
-        lines = _lines(question.table, scale, dataset, shot)
-        plan = TABLES[question.table]
-        row, base = (
-            published_row(plan, lines[label], beside, shot) for label in (question.paper_row, question.paper_against)
-        )
+        lines = {line.label: line for line in plan.lines(scale, dataset, shot)}
+        row, base = (published_row(plan, lines[label], beside, shot) for label in question.paper)
         if row is None or base is None:
             return ""
         steps.append(points(row.values["auroc"].mean - base.values["auroc"].mean))
-    other = question.paper_against
+    other = question.paper[1]
     against = f" against its {other.lower()}" if other != question.against else ""
     return f" (the paper{against} on {beside}: {' and '.join(steps)})"
-
-
-def _lines(table: str, scale: Scale, dataset: str, shot: int) -> dict[str, Line]:
-    return {line.label: line for line in TABLES[table].lines(scale, dataset, shot)}

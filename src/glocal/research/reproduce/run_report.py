@@ -70,14 +70,12 @@ def _leader(result: Result) -> str:
 def _figures(comparison: ModelComparison, settings: RunSettings, seed: int) -> ReportPart:
     spec = comparison.conditions[0].spec
     tasks = EpisodeSampler(comparison.data, spec, seed=seed).take(settings.tasks)
-    scores = {
-        each.name: [(a.open_score, a.label >= 0) for a in answers_of(each, comparison.data, tasks, settings)]
-        for each in comparison.models
-    }
+    answers = answers_of(comparison.models, comparison.data, tasks, settings)
+    scores = {name: [(each.open_score, each.label >= 0) for each in of_row] for name, of_row in answers.items()}
     drawings = [Drawing("roc", plots.roc(scores, title=f"{spec.way}-way {spec.shot}-shot"), "ROC of every row")]
     panels = []
-    for i, (name, answers) in enumerate(scores.items(), 1):
-        pooled = score_histogram(answers)
+    for i, (name, pairs) in enumerate(scores.items(), 1):
+        pooled = score_histogram(pairs)
         panels.append(
             {"name": name, "iou": pooled.iou, "known": pooled.known.tolist(), "unknown": pooled.unknown.tolist()}
         )

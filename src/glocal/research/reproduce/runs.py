@@ -13,7 +13,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from glocal import __version__
+from glocal.common.errors import GlocalError
 from glocal.common.files import write_text
 from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
@@ -35,6 +36,7 @@ from glocal.research.engine.train import STAGES
 DONE = "done.json"  # of a run folder: written last, so what has it is complete
 LOCKS = "locks"  # beside the runs
 ID = 16  # letters of a hash that are kept
+RETRIES = 5  # of a run on Ray whose process or machine died
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,36 @@ def make_runs(runs: Sequence[Run], settings: RunSettings) -> None:
         waiting = busy
 
 
+def make_runs_on_ray(runs: Sequence[Run], settings: RunSettings, *, address: str | None) -> None:
+    """Make each run as one task of a cluster, which starts when the run it needs is there.
+
+    All machines must see the folder of the reproduction and the data.  Ray repeats a task whose machine died; the run
+    then continues from its last checkpoint.  Progress bars stay in this process.
+    """
+    from glocal.bulk.on_ray import cluster
+
+    quiet = replace(settings, out=settings.out.resolve(), callback=RunSettings.callback, progress=None)
+    gpus = 1 if quiet.device is not None and quiet.device.type == "cuda" else 0
+    with cluster(address, None) as ray:
+        task = ray.remote(num_cpus=1, num_gpus=gpus, max_retries=RETRIES)(_make_on_ray)
+        started: dict[Any, Any] = {None: None}
+        for step in dict.fromkeys(step for run in runs for step in run.chain()):
+            started[step] = task.remote(step, quiet, started[step.init if isinstance(step.init, Run) else None])
+        try:
+            ray.get([each for each in started.values() if each is not None])
+        except ray.exceptions.RayTaskError as failed:
+            if isinstance(failed.cause, GlocalError):
+                raise failed.cause from None
+            raise
+
+
+def _make_on_ray(run: Run, settings: RunSettings, needed: None) -> None:
+    """``needed``: the task that Ray waits for."""
+    if settings.device is not None and settings.device.type == "cuda":
+        settings = replace(settings, device=torch.device("cuda"))  # Ray shows each task its own
+    ensure_run(run, settings)
+
+
 def ensure_run(run: Run, settings: RunSettings, *, wait: bool = True) -> Path | None:
     """The folder of the finished run; None when another process is at it and ``wait`` is False."""
     start = None
@@ -136,7 +168,7 @@ def ensure_run(run: Run, settings: RunSettings, *, wait: bool = True) -> Path | 
 
 
 def _agreed(done: bool) -> bool:
-    """What the first process of this run found."""
+    """What holds in the first of the processes that work on this run."""
     return bool(world().largest(int(done and world().first)))
 
 
@@ -215,9 +247,8 @@ def environment(device: torch.device | str | None = None, threads: int | None = 
 
 def in_words(made: Mapping[str, Any]) -> str:
     """An environment as a line of a report."""
-    source = f"glocal {made['glocal']}" + (
-        f", commit {made['commit'][:12]}{made['commit'][40:]}" if made["commit"] else ""
-    )
+    source = f"glocal {made['glocal']}"
+    source += f", commit {made['commit'][:12]}{made['commit'][40:]}" if made["commit"] else ""
     threads = f"{made['threads']} thread{'s' if made['threads'] != 1 else ''}"
     return f"{source}, torch {made['torch']}, {threads} on {made['device']}"
 

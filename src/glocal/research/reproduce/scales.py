@@ -6,11 +6,130 @@ published training for a GPU.  A scale only says which runs are wanted; ``runs``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from glocal.common.errors import RecipeError
 from glocal.research.reproduce.runs import Run
-from glocal.research.reproduce.scale import Scale, scored_as
+
+# Values of top-k that a sweep tries, by the pixels of a map.
+SWEPT_TOP_K = {4: (1, 2, 3, 4), 9: (1, 2, 3, 5, 7, 9), 16: (1, 2, 3, 4, 6, 8, 12, 16), 25: (1, 2, 5, 10, 15, 20, 25)}
+STAGES = ("pretrain", "train")
+SWEPT_MARGINS = (0.25, 0.5, 1.0, 2.0, 3.0, 4.0)  # factors on the margin distance of the recipe
+
+
+@dataclass(frozen=True)
+class Scale(ABC):
+    name: str
+    tasks: int  # test tasks of every number
+    beside: Mapping[str, str]  # data set -> the paper's data set whose numbers stand beside ours
+    pixels: Mapping[str, int]  # of one feature map, by data set
+    # Where coefficients learn: they multiply energies, and at the rate of a frozen head a step may throw the loss far.
+    learned_coefficients: tuple[str, ...] = ()
+    settings: str = "paper"  # of the recipes: "paper", of the text, or "authors", of their program, at paper scale
+    more: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # last overrides by stage
+
+    @property
+    def datasets(self) -> list[str]:
+        return list(self.beside)
+
+    @abstractmethod
+    def gel(self, dataset: str, shot: int, variant: str = "ahead", *overrides: str) -> Run:
+        """GEL; ``overrides`` on top of the variant."""
+
+    @abstractmethod
+    def baseline(self, dataset: str, shot: int) -> Run:
+        """The paper's baseline: attention without an energy loss, scored as SnaTCHer-F."""
+
+    def peer(self, method: str, dataset: str, shot: int) -> Run:
+        """A method of the comparison; here on frozen maps, where ProtoNet has nothing to learn."""
+        if method in ("feat", "snatcher-f"):
+            run = self.baseline(dataset, shot)
+            return run if method == "snatcher-f" else scored_as("feat", run)
+        run = self.on_frozen_maps(method, dataset, shot)
+        return replace(run, overrides=(*run.overrides, "train.tasks=0")) if method == "protonet" else run
+
+    def on_frozen_maps(self, method: str, dataset: str, shot: int) -> Run:
+        raise NotImplementedError
+
+    def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
+        """RFDNet or GEL on ResNet-18."""
+        raise RecipeError(
+            f"resnet-18 is not part of the scale {self.name}: pre-training it takes a GPU; use --scale paper"
+        )
+
+    def gel_without_feat(self, dataset: str, shot: int) -> Run | None:
+        """GEL straight from pre-training, where a scale has the FEAT stage to leave out."""
+        return None
+
+    def gel_as_published(self, dataset: str, shot: int, variant: str = "ahead") -> Run | None:
+        """GEL to the letter, where a scale's own rows have another form."""
+        return None
+
+    def full_peeler(self, dataset: str, shot: int) -> Run | None:
+        """PEELER as first published, on ResNet-18."""
+        return None
+
+    def set_as(self, settings: str, overrides: Iterable[str] = ()) -> Scale:
+        """This scale with other settings: an override is ``path=value``, ``train:path=value`` for one stage alone."""
+        if settings != self.settings and self.name != "paper":
+            raise RecipeError(
+                f"--settings {settings} is for --scale paper; the scale {self.name} has recipes of its own"
+            )
+        more = {stage: list(self.more.get(stage, ())) for stage in STAGES}
+        for override in overrides:
+            stage, colon, rest = override.partition(":")
+            alone = bool(colon) and stage in STAGES
+            for each in [stage] if alone else STAGES:
+                more[each].append(rest if alone else override)
+        return replace(self, settings=settings, more={stage: tuple(each) for stage, each in more.items()})
+
+    @property
+    def has_resnet18(self) -> bool:
+        return type(self).on_resnet18 is not Scale.on_resnet18
+
+    def check(self, dataset: str) -> str:
+        if dataset not in self.beside:
+            raise RecipeError(
+                f"the scale {self.name} has the data sets {', '.join(self.beside)}, got {dataset!r}; see --scale"
+            )
+        return dataset
+
+    def margin_distances(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
+        """Runs of GEL over M_u - M_k, centred where the recipe's margins are."""
+        settings = self.gel(dataset, shot).resolved(start="?").method.settings
+        low, high = settings.get("m_known", -1.0), settings.get("m_unknown", 1.0)
+        middle, runs = (low + high) / 2, []
+        for factor in SWEPT_MARGINS:
+            half = factor * (high - low) / 2
+            margins = (f"method.m_known={middle - half}", f"method.m_unknown={middle + half}")
+            # At the recipe's own margins it is the run of the tables, not a second one.
+            runs.append((2 * half, self.gel(dataset, shot, "ahead", *(margins if factor != 1 else ()))))
+        return runs
+
+    def top_ks(self, dataset: str, shot: int) -> list[tuple[float, Run]]:
+        """Runs of GEL over k."""
+        own: int = self.gel(dataset, shot).resolved(start="?").method.settings.get("top_k", 1)
+        return [
+            (float(k), self.gel(dataset, shot, "ahead", *((f"method.top_k={k}",) if k != own else ())))
+            for k in SWEPT_TOP_K[self.pixels[dataset]]
+        ]
+
+    def _run(self, stage: str, recipe: str, *overrides: str, init: Run | str | None = None) -> Run:
+        return Run(recipe, (*overrides, *self.more.get(stage, ())), init)
+
+
+def shots(shot: int) -> tuple[str, str]:
+    """Overrides that train and validate with so many pictures of a class."""
+    return f"train.shot={shot}", f"validation.shot={shot}"
+
+
+def scored_as(method: str, run: Run) -> Run:
+    """FEAT and SnaTCHer-F are one model under two scores: what one has learned, the other takes over."""
+    return Run(run.recipe, (*run.overrides, f"method.name={method}", "train.tasks=0"), run)
+
 
 # How the methods of the comparison are set and taught: as published, scaled to the width of the backbone.  Rates are
 # those of their papers (ATT and RFDNet) or of FEAT's attention, on which the others stand.
@@ -42,16 +161,6 @@ def head_of(method: str, *, temperature: float) -> tuple[str, ...]:
     """Overrides that put a method on frozen maps."""
     peer = PEERS[method]
     return (_method(method, (*peer.settings, *peer.only_frozen), temperature), *peer.frozen)
-
-
-def fine_tuned(method: str) -> tuple[str, ...]:
-    """Overrides of FEAT's recipe at full width."""
-    return (_method(method, PEERS[method].settings, 64.0), *PEERS[method].tuned)
-
-
-def learns_frozen(method: str) -> bool:
-    """ProtoNet has nothing to learn on frozen maps."""
-    return method != "protonet"
 
 
 def _method(method: str, settings: tuple[str, ...], temperature: float) -> str:
@@ -98,14 +207,9 @@ class CpuScale(Scale):
     def baseline(self, dataset: str, shot: int) -> Run:
         return self._head(f"{dataset}-cpu-feat-{shot}shot", dataset)
 
-    def peer(self, method: str, dataset: str, shot: int) -> Run:
-        if method in ("feat", "snatcher-f"):
-            run = self.baseline(dataset, shot)
-            return run if method == "snatcher-f" else scored_as("feat", run)
+    def on_frozen_maps(self, method: str, dataset: str, shot: int) -> Run:
         settings = head_of(method, temperature=self.temperature)
-        shots = (f"train.shot={shot}", f"validation.shot={shot}")
-        run = self._head("frozen-head", dataset, f"data.dataset={dataset}", *shots, *settings)
-        return run if learns_frozen(method) else Run(run.recipe, (*run.overrides, "train.tasks=0"), run.init)
+        return self._head("frozen-head", dataset, f"data.dataset={dataset}", *shots(shot), *settings)
 
     def _head(self, recipe: str, dataset: str, *overrides: str) -> Run:
         return self._run("train", recipe, f"init={dataset}-{self.name}/backbone", *overrides)
@@ -146,10 +250,7 @@ class EmbeddedScale(Scale):
     def baseline(self, dataset: str, shot: int) -> Run:
         return self._head("demo-snatcher-f", self._backbone(), shot)
 
-    def peer(self, method: str, dataset: str, shot: int) -> Run:
-        if method in ("feat", "snatcher-f"):
-            run = self.baseline(dataset, shot)
-            return run if method == "snatcher-f" else scored_as("feat", run)
+    def on_frozen_maps(self, method: str, dataset: str, shot: int) -> Run:
         return self._peer(method, self._backbone(), shot)
 
     def on_resnet18(self, method: str, dataset: str, shot: int) -> Run:
@@ -167,13 +268,10 @@ class EmbeddedScale(Scale):
         return self._head("demo-gel", encoder, shot, f"method.variant={variant}", *margins, *overrides)
 
     def _peer(self, method: str, encoder: Run, shot: int) -> Run:
-        settings = head_of(method, temperature=EMBEDDED_TEMPERATURE)
-        return self._head("demo-snatcher-f", encoder, shot, *settings, learns=learns_frozen(method))
+        return self._head("demo-snatcher-f", encoder, shot, *head_of(method, temperature=EMBEDDED_TEMPERATURE))
 
-    def _head(self, recipe: str, encoder: Run, shot: int, *overrides: str, learns: bool = True) -> Run:
-        shots = (f"train.shot={shot}", f"validation.shot={shot}")
-        run = self._run("train", recipe, *TRAIN, *TASKS, *shots, *overrides, init=encoder)
-        return run if learns else Run(run.recipe, (*run.overrides, "train.tasks=0"), run.init)
+    def _head(self, recipe: str, encoder: Run, shot: int, *overrides: str) -> Run:
+        return self._run("train", recipe, *TRAIN, *TASKS, *shots(shot), *overrides, init=encoder)
 
 
 EMBEDDED = EmbeddedScale(
@@ -247,7 +345,7 @@ class PaperScale(Scale):
     def full_peeler(self, dataset: str, shot: int) -> Run | None:
         if dataset != "mini-imagenet":  # the only data set that it was published on
             return None
-        return self._run("train", f"{dataset}-peeler-full", f"train.shot={shot}", f"validation.shot={shot}")
+        return self._run("train", f"{dataset}-peeler-full", *shots(shot))
 
     def _feat(self, encoder: Run, dataset: str, shot: int) -> Run:
         own = AUTHORS_FEAT if self.settings == "authors" else ()
@@ -262,7 +360,7 @@ class PaperScale(Scale):
 
     def _peer(self, method: str, encoder: Run, dataset: str, shot: int) -> Run:
         own = _rfdnet(dataset) if method == "rfdnet" else ATT if method in ("att", "att-g") else ()
-        learned = (*fine_tuned(method), *own)
+        learned = (_method(method, PEERS[method].settings, 64.0), *PEERS[method].tuned, *own)
         choose = "acc" if method in ("protonet", "snatcher-t", "snatcher-l") else "auroc"
         return self._run("train", f"{dataset}-feat-{shot}shot", *learned, f"validation.choose={choose}", init=encoder)
 
