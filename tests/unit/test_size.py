@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (10, 660),
-    "src/glocal/recognizer": (37, 5_400),
+    "src/glocal/recognizer": (38, 5_470),
     "src/glocal/bulk": (11, 1_340),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_830),
@@ -24,7 +24,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 440),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (190, 24_090),
+    "tests": (190, 24_100),
     "benchmarks": (12, 1_780),
     "tools": (10, 1_290),
 }

@@ -21,17 +21,18 @@ _hints = cache(get_type_hints)
 
 def check_kind(value: Any, kind: Any, where: str) -> None:
     """Refuse what is not of that kind: a table has exactly its keys, [x] is a list of x; all else is a type."""
-    if isinstance(kind, dict):
-        if not isinstance(value, dict) or value.keys() != kind.keys():
-            odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else shown(value)
-            raise ValueError(f"{where} is wrong or not complete: {odd}")
-        for name, own in kind.items():
-            check_kind(value[name], own, f"{where}.{name}")
-    elif isinstance(kind, list) and isinstance(value, list):
-        for each in value:
-            check_kind(each, kind[0], where)
-    elif isinstance(kind, list) or not fits(value, kind):
-        raise ValueError(f"{where} is of the wrong kind: {shown(value)}")
+    waiting = [(value, kind, where)]
+    while waiting:
+        value, kind, where = waiting.pop()
+        if isinstance(kind, dict):
+            if not isinstance(value, dict) or value.keys() != kind.keys():
+                odd = sorted(value.keys() ^ kind.keys())[:3] if isinstance(value, dict) else shown(value)
+                raise ValueError(f"{where} is wrong or not complete: {odd}")
+            waiting += [(value[name], own, f"{where}.{name}") for name, own in kind.items()]
+        elif isinstance(kind, list) and isinstance(value, list):
+            waiting += [(each, kind[0], where) for each in value]
+        elif isinstance(kind, list) or not fits(value, kind):
+            raise ValueError(f"{where} is of the wrong kind: {shown(value)}")
 
 
 def check_record(kind: type, fields: Mapping[str, Any]) -> None:

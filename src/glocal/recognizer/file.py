@@ -15,21 +15,22 @@ import hashlib
 import importlib
 import json
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import check_recognizer, or_not_written, replacing
 from glocal.common.validation import LARGEST_THUMBNAIL, check_kind, check_picture
+from glocal.recognizer.arrays import read_arrays, write_arrays
 from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured
 from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.enrolled import Contents, Probes
-from glocal.recognizer.features import UNKNOWN, Array, Features, join
+from glocal.recognizer.features import UNKNOWN, Array, Features
 from glocal.recognizer.model import Model, read_model
 from glocal.recognizer.photos.images import LARGEST_SIDE
 from glocal.recognizer.support import CELLS, Bank, Photo, Support
@@ -38,6 +39,7 @@ SUFFIX = ".glocal"
 FORMAT, SCHEMA = "glocal recognizer", 4
 MANIFEST, SUPPORT = "manifest.json", "support.safetensors"
 _graph, _thumbnail, _probe = "model/{}.onnx".format, "thumbnails/{}.jpg".format, "probes/{}.png".format
+WHOLE = ("no-recognizer", "newer-file")  # codes of errors about files that are not damaged
 LONGEST = 300  # characters of what is wrong with a file: it may quote the file
 LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same recognizer is the same bytes
 
@@ -68,22 +70,16 @@ _FIELDS: dict[str, Any] = {
 
 def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], bool] | None = None) -> None:
     """``is_current`` as for ``files.put``."""
-    banks = [contents.support.bank, *([contents.unknown] if contents.unknown is not None else [])]
-    features = {"photo": join([bank.features for bank in banks]), "probe": contents.probes.features}
-    arrays = {"photo.signature": np.concatenate([bank.signature for bank in banks])}
-    for kind, each in features.items():
-        arrays[f"{kind}.vec"] = each.vec
-        arrays |= {f"{kind}.local.{i}": local for i, local in enumerate(each.local)}
-    large = {_graph(sha256): data for sha256, data in contents.model.graphs().items()}
-    large[SUPPORT] = save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-    manifest = _manifest(contents, {name: hashlib.sha256(data).hexdigest() for name, data in large.items()})
-    thumbnails = [photo.thumbnail for bank in banks for photo in bank.photos]
-    members = {
-        MANIFEST: json.dumps(manifest, indent=1).encode(),
-        **large,
-        **{_thumbnail(i): data for i, data in enumerate(thumbnails)},
-        **{_probe(i): data for i, data in enumerate(contents.probes.images)},
-    }
+    banks = [contents.support.bank, *([] if contents.unknown is None else [contents.unknown])]
+    arrays: dict[str, list[Array]] = {"photo.signature": [bank.signature for bank in banks]}
+    for kind, some in (("photo", [bank.features for bank in banks]), ("probe", [contents.probes.features])):
+        arrays[f"{kind}.vec"] = [each.vec for each in some]
+        for i in range(len(some[0].local)):
+            arrays[f"{kind}.local.{i}"] = [each.local[i] for each in some]
+    graphs = contents.model.graphs()
+    members = {_graph(sha256): data for sha256, data in graphs.items()}
+    members |= {_thumbnail(i): photo.thumbnail for i, photo in enumerate(chain(*(bank.photos for bank in banks)))}
+    members |= {_probe(i): data for i, data in enumerate(contents.probes.images)}
     check_target(path)
     with (
         or_not_written(path, "what was there before is unchanged, free some space or choose another place"),
@@ -92,6 +88,9 @@ def write_contents(path: Path, contents: Contents, *, is_current: Callable[[], b
     ):
         for name, data in members.items():
             archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
+        with archive.open(zipfile.ZipInfo(SUPPORT, LONG_AGO), "w", force_zip64=True) as support:
+            hashes = {SUPPORT: write_arrays(support, arrays), **{_graph(sha256): sha256 for sha256 in graphs}}
+        archive.writestr(zipfile.ZipInfo(MANIFEST, LONG_AGO), json.dumps(_manifest(contents, hashes), indent=1))
 
 
 def check_target(path: Path, suffix: str = SUFFIX) -> None:
@@ -112,90 +111,64 @@ def holds_recognizer(path: Path) -> bool:
 
 def read_manifest(path: Path) -> dict[str, Any]:
     """The manifest alone, in a moment."""
-    return _open(path, manifest_only=True)[0]
+    with _opened(path) as archive:
+        return _read_manifest(path, archive)
 
 
 def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Contents:
-    manifest, members = _open(path)
-    try:
-        listed = [photo for each in manifest["classes"] for photo in each["photos"]] + (manifest["unknown"] or [])
-        sizes = [*(len(each["photos"]) for each in manifest["classes"]), len(manifest["unknown"] or [])]
-        probes = manifest["probes"]
-        expected = [*manifest["sha256"], *map(_thumbnail, range(len(listed))), *map(_probe, range(len(probes)))]
-        if missing := sorted(set(expected) - members.keys()):
+    with _opened(path) as archive:
+        manifest = _read_manifest(path, archive)
+        photos = [photo for each in manifest["classes"] for photo in each["photos"]]
+        shots = [len(each["photos"]) for each in manifest["classes"]]
+        aside, probes, hashes = manifest["unknown"] or [], manifest["probes"], manifest["sha256"]
+        thumbnails, images = (
+            list(map(_thumbnail, range(len(photos) + len(aside)))),
+            list(map(_probe, range(len(probes)))),
+        )
+        expected, there = {MANIFEST, SUPPORT, *hashes, *thumbnails, *images}, set(archive.namelist())
+        if missing := sorted(expected - there):
             raise ValueError(f"{missing[0]} is missing")
-        if extra := sorted(members.keys() - set(expected)):
+        if extra := sorted(there - expected):
             raise ValueError(f"{extra[0]!r} does not belong to a recognizer")
-        for name, sha256 in manifest["sha256"].items():
-            if hashlib.sha256(members[name]).hexdigest() != sha256:
-                raise ValueError(f"{name} is not what was written")
-        for i in range(len(listed)):
-            check_picture(members[_thumbnail(i)], "JPEG", LARGEST_THUMBNAIL)
-        for i in range(len(probes)):
-            check_picture(members[_probe(i)], "PNG", LARGEST_SIDE)
-        arrays = load(members[SUPPORT])
-        bank = _bank(listed, [members[_thumbnail(i)] for i in range(len(listed))], arrays)
-        *shots, n_unknown = sizes
-        n_photos = sum(shots)
-        names = tuple(each["name"] for each in manifest["classes"])
-        support = Support(names, shots, bank.rows(slice(n_photos)))
-        promise = Promise(**manifest["promise"])
-        decision = _decision(manifest, len(names), n_photos, n_unknown)
+        pictures = {name: archive.read(name) for name in (*thumbnails, *images)}
+        for name, data in pictures.items():
+            kind, most = ("PNG", LARGEST_SIDE) if name in images else ("JPEG", LARGEST_THUMBNAIL)
+            check_picture(data, kind, most)
+        graphs = {Path(name).stem: archive.read(name) for name in hashes if name != SUPPORT}
+        for sha256, data in graphs.items():
+            if not hashlib.sha256(data).hexdigest() == sha256 == hashes[_graph(sha256)]:
+                raise ValueError(f"{_graph(sha256)} is not what was written")
+        with archive.open(SUPPORT) as file:
+            arrays = read_arrays(file, archive.getinfo(SUPPORT).file_size, hashes[SUPPORT])
+        bank = _bank([*photos, *aside], [pictures[name] for name in thumbnails], arrays)
+        support = Support(tuple(each["name"] for each in manifest["classes"]), shots, bank.rows(slice(len(photos))))
+        decision = _decision(manifest, len(shots), len(photos), len(aside))
         seen = _features(arrays, "probe", len(probes))
         if bank.features.shape != seen.shape:
             raise ValueError("its probes were seen by another model than its photos")
         kept = Probes(
-            tuple(members[_probe(i)] for i in range(len(probes))),
+            tuple(pictures[name] for name in images),
             seen,
             tuple(each["open_score"] for each in probes),
             tuple(tuple(each["logits"]) for each in probes),
         )
-    except (ValueError, KeyError, TypeError, ArithmeticError, SafetensorError) as error:
-        raise damaged(path, error) from error
-    model = _model(path, manifest, members, device=device, threads=threads)
-    unknown = bank.rows(slice(n_photos, None)) if n_unknown else None
+        unknown = bank.rows(slice(len(photos), None)) if aside else None
+        promise = Promise(**manifest["promise"])
+    model = _model(path, manifest, graphs, device=device, threads=threads)
     return Contents(model, support, unknown, promise, decision, kept)
 
 
-def _open(path: Path, *, manifest_only: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest, checked, and the other members by name; of an older format as this one has them."""
-    try:
-        members = _unzipped(path, manifest_only=manifest_only)
-        try:
-            manifest = json.loads(members.pop(MANIFEST), parse_constant=_refuse_constant)
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"its manifest is not JSON: {error}") from error
-        if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-            raise _foreign(path, "a zip, but not a recognizer of glocal; name a file that `glocal enroll` wrote")
-        schema = manifest.get("schema_version")
-        if isinstance(schema, int) and schema > SCHEMA:
-            raise DataError(
-                f"{path} was written by a newer glocal ({manifest.get('version')}, schema {schema}); this glocal reads "
-                f"schema {SCHEMA}: update glocal",
-                code="newer-file",
-            )
-        if schema != SCHEMA:
-            raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
-        check_kind(manifest, _FIELDS, "manifest")
-        check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
-        head = manifest["model"]["head"]
-        check_kind(head, _HEAD | _GRAPHS if head["kind"] == "converted" else _HEAD, "head")
-        if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
-            raise ValueError("a class without photos, or no class")
-    except (DataError, OSError):
-        raise
-    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
-        raise damaged(path, error) from error
-    return manifest, members
+@contextmanager
+def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
+    """A zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice.
 
-
-def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
-    """Members of a zip that is as ours are: nothing packed, so that it cannot grow, and nothing twice."""
+    Whatever the block makes of wrong content becomes the sentence of a damaged file.
+    """
     check_recognizer(path)
-    with path.open("rb") as file:
-        if file.read(4) != b"PK\x03\x04":
-            raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")
     try:
+        with path.open("rb") as file:
+            if file.read(4) != b"PK\x03\x04":
+                raise _foreign(path, "not a recognizer of glocal, or one that was cut short or damaged")
         with zipfile.ZipFile(path) as archive:
             entries = {entry.filename: entry for entry in archive.infolist()}
             if MANIFEST not in entries:
@@ -204,18 +177,42 @@ def _unzipped(path: Path, *, manifest_only: bool) -> dict[str, bytes]:
             packed = any(entry.compress_type or entry.file_size != entry.compress_size for entry in entries.values())
             if len(entries) != len(archive.infolist()) or packed or total > path.stat().st_size:
                 raise ValueError("it was packed by another program")
-            wanted = [MANIFEST] if manifest_only else list(entries)
-            return {name: archive.read(name) for name in wanted}
-    except DataError:
-        raise
-    except (OSError, RuntimeError, EOFError, ValueError, zipfile.BadZipFile, NotImplementedError) as error:
-        raise DataError(f"{path} is damaged or was cut short ({error}); copy it again", code="damaged-file") from error
+            yield archive
+    except (
+        *(OSError, EOFError, RuntimeError, zipfile.BadZipFile),  # of zips
+        *(ValueError, LookupError, TypeError, AttributeError, ArithmeticError),  # of what is in them
+    ) as error:
+        if isinstance(error, DataError) and error.code in WHOLE:
+            raise
+        raise damaged(path, error) from error
 
 
-def _model(
-    path: Path, manifest: Mapping[str, Any], members: Mapping[str, bytes], *, device: str, threads: int
-) -> Model:
-    graphs = {Path(name).stem: data for name, data in members.items() if Path(name).suffix == ".onnx"}
+def _read_manifest(path: Path, archive: zipfile.ZipFile) -> dict[str, Any]:
+    try:
+        manifest = json.loads(archive.read(MANIFEST), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"its manifest is not JSON: {error}") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise _foreign(path, "a zip, but not a recognizer of glocal; name a file that `glocal enroll` wrote")
+    schema = manifest.get("schema_version")
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise DataError(
+            f"{path} was written by a newer glocal ({manifest.get('version')}, schema {schema}); this glocal reads "
+            f"schema {SCHEMA}: update glocal",
+            code="newer-file",
+        )
+    if schema != SCHEMA:
+        raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
+    check_kind(manifest, _FIELDS, "manifest")
+    check_kind(manifest["unknown"] or [], [_PHOTO], "unknown")
+    head = manifest["model"]["head"]
+    check_kind(head, _HEAD | _GRAPHS if head["kind"] == "converted" else _HEAD, "head")
+    if not manifest["classes"] or not all(each["photos"] for each in manifest["classes"]):
+        raise ValueError("a class without photos, or no class")
+    return manifest
+
+
+def _model(path: Path, manifest: Mapping[str, Any], graphs: Mapping[str, bytes], *, device: str, threads: int) -> Model:
     try:
         return read_model(manifest["model"], graphs, where=str(path), device=device, threads=threads)
     except GlocalError as error:
@@ -298,7 +295,7 @@ def _named(bank: Bank) -> list[dict[str, str]]:
 
 def damaged(path: Path, error: Exception) -> DataError:
     what = f"{error} is missing" if isinstance(error, KeyError) else str(error)[:LONGEST]
-    return DataError(f"{path} is damaged: {what}; copy it again", code="damaged-file")
+    return DataError(f"{path} is damaged or was cut short: {what}; copy it again", code="damaged-file")
 
 
 def _foreign(path: Path, what: str) -> DataError:
