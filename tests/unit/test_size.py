@@ -24,7 +24,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 440),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (190, 24_100),
+    "tests": (190, 24_090),
     "benchmarks": (12, 1_780),
     "tools": (10, 1_290),
 }
