@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import make_graphs
+from glocal.hub.measuring import sketches
 from glocal.recognizer import Recognizer
 from glocal.recognizer.converted import ENROLL, SCORE
 from glocal.recognizer.encoders.builtin import FILES, FOLDER
@@ -17,7 +18,6 @@ from glocal.recognizer.encoders.encoder import builtin_encoder
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import unit
 from glocal.recognizer.model import build_model
-from glocal.research.convert.check import sketches
 from glocal.research.engine.checkpoint import load_model
 from glocal.research.types import Views, normalize
 from photos import some

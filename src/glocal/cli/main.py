@@ -14,6 +14,7 @@ from glocal import __version__
 from glocal.cli.bulk import embed, similar
 from glocal.cli.console import show
 from glocal.cli.demo import demo
+from glocal.cli.encoders import encoder
 from glocal.cli.export import export
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
@@ -46,7 +47,11 @@ def cache(
     )
 
 
-RESEARCH = ("torch", "onnx", "onnxscript", "efficientnet_lite_pytorch")  # what glocal[research] brings
+EXTRAS = {  # of packages that a command may miss
+    **dict.fromkeys(("torch", "onnxscript", "efficientnet_lite_pytorch"), "research"),
+    "onnx": "hub",
+    "transformers": "hf",
+}
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 
 app = typer.Typer(
@@ -56,7 +61,22 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for each in (enroll, predict, check, classes, add, remove, rename, threshold, inspect, serve, export, embed, similar):
+for each in (
+    enroll,
+    predict,
+    check,
+    classes,
+    add,
+    remove,
+    rename,
+    threshold,
+    inspect,
+    serve,
+    export,
+    embed,
+    similar,
+    encoder,
+):
     app.command(rich_help_panel=PRACTICE)(each)
 app.command(rich_help_panel=EVERYBODY)(demo)
 app.command("list", rich_help_panel=EVERYBODY)(inventory)
@@ -100,10 +120,10 @@ def main() -> None:
         typer.echo(printable(f"glocal: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))  # training that a signal stopped says which one
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] not in RESEARCH:
+        if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
             raise
         needs = f"this command needs {error.name}, which is not installed"
-        typer.echo(f"glocal: {needs}: pip install 'glocal[research]'", err=True)
+        typer.echo(f"glocal: {needs}: pip install 'glocal[{extra}]'", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder without permission, a file in the place of a folder
         where = f"{error.filename}: " if error.filename else ""

@@ -26,7 +26,9 @@ TargetRate = Annotated[float, typer.Option(help="The share of known photos calle
 def enroll(
     folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
-    encoder: Annotated[str, typer.Option(help="fast, better (3 times the time), or a converted model.")] = "fast",
+    encoder: Annotated[
+        str, typer.Option(help="fast, better (3 times the time), or a file that `glocal encoder` wrote.")
+    ] = "fast",
     head: Annotated[str, typer.Option(help="ridge, prototypes, or gel (on fast).")] = "ridge",
     model: Annotated[
         str | None, typer.Option(help="In place of both: a .glocal file, a converted model, or a run of training.")

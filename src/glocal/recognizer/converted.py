@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from glocal.common.errors import DataError
-from glocal.common.files import or_not_written, replacing, still_free
+from glocal.common.stored_zip import FAILURES, damaged, holds, read_stored, write_stored
 from glocal.common.validation import check_kind
 from glocal.recognizer.photos.images import Preprocess
 
@@ -27,7 +26,6 @@ EMBED, ENROLL, SCORE = GRAPHS = ("embed.onnx", "enroll.onnx", "score.onnx")
 STATE = "state_"  # what enroll.onnx gives and score.onnx takes, with a number behind it
 RECORD = "model.json"
 FORMAT, SCHEMA = "glocal model", 1
-LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same model is the same bytes
 FIELDS: dict[str, Any] = {
     "name": str,
     "method": str,
@@ -100,15 +98,8 @@ class ConvertedModel:
 
     def write(self, path: str | Path, *, new: bool = False) -> None:
         """To one file; with ``new`` over no other."""
-        path = Path(path)
         head = json.dumps({"format": FORMAT, "schema_version": SCHEMA, **self.record()}, indent=1).encode()
-        with (
-            or_not_written(path, "free some space or choose another place"),
-            replacing(path, is_current=still_free(path) if new else None) as partial,
-            zipfile.ZipFile(partial, "w", zipfile.ZIP_STORED) as archive,
-        ):
-            for name, data in {RECORD: head, **self.graphs}.items():
-                archive.writestr(zipfile.ZipInfo(name, LONG_AGO), data)
+        write_stored(Path(path), {RECORD: head, **self.graphs}, new=new)
 
     @classmethod
     def read(cls, path: str | Path) -> ConvertedModel:
@@ -117,26 +108,16 @@ class ConvertedModel:
         if not is_converted(path):
             raise DataError(f"{path} is no converted model; `glocal convert RUN -o FILE` makes one", code="no-model")
         try:
-            with zipfile.ZipFile(path) as archive:
-                entries = archive.infolist()
-                packed = any(each.compress_type or each.file_size != each.compress_size for each in entries)
-                if packed or sum(each.file_size for each in entries) > path.stat().st_size:
-                    raise ValueError("it was packed by another program")
-                record = json.loads(archive.read(RECORD))
-                graphs = {name: archive.read(name) for name in GRAPHS}
+            member = read_stored(path)
+            record = json.loads(member(RECORD))
+            graphs = {name: member(name) for name in GRAPHS}
             if (record.pop("format"), schema := record.pop("schema_version")) != (FORMAT, SCHEMA):
                 raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
             return cls.from_record(record, graphs)
-        except (OSError, EOFError, RuntimeError, ValueError, LookupError, TypeError, zipfile.BadZipFile) as error:
-            raise DataError(
-                f"{path} is damaged: {str(error)[:300]}; copy or make it again", code="damaged-file"
-            ) from error
+        except FAILURES as error:
+            raise damaged(path, error) from error
 
 
 def is_converted(path: str | Path) -> bool:
     """Whether a file is a zip that holds a converted model."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return RECORD in archive.namelist()
-    except (OSError, zipfile.BadZipFile):
-        return False
+    return holds(path, RECORD)

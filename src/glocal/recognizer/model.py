@@ -15,6 +15,7 @@ from glocal.common.words import meant
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel, is_converted
 from glocal.recognizer.encoders.builtin import ENCODERS, GEL_EMBED, GEL_ENROLL, GEL_SCORE, GEL_SCORES
 from glocal.recognizer.encoders.encoder import Encoder, Member, builtin_encoder, find_graph, read_encoder
+from glocal.recognizer.encoders.file import EncoderFile, is_encoder
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.heads.converted import ConvertedHead
 from glocal.recognizer.heads.head import Head
@@ -84,13 +85,18 @@ def build_model(
     device: str = "auto",
     threads: int = 0,
 ) -> Model:
-    """``encoder`` is fast, better or the file of a converted model, whose embedding is taken; ``head`` one of HEADS."""
+    """``encoder`` is fast, better, an .encoder file or a converted model, whose embedding is taken.
+
+    ``head`` is one of HEADS.
+    """
     if head not in HEADS:
         raise RecipeError(f"there is no head {head!r}; {meant(head, HEADS)}", code="no-head")
     if head == "gel":
         return _gel(encoder, score, device, threads)
     compares: Head = NUMPY[head]()
     compares.open_score = chosen_score(compares, score)
+    if str(encoder) not in ENCODERS and is_encoder(encoder):
+        return Model(EncoderFile.read(encoder).encoder(device=device, threads=threads), compares)
     if str(encoder) not in ENCODERS and is_converted(encoder):
         made = ConvertedModel.read(encoder)
         graph = Graph(made.graphs[EMBED], f"{EMBED} of {encoder}", device=device, threads=threads)

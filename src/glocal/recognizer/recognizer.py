@@ -32,6 +32,7 @@ from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.diagnosis.advice import Finding, advice, threshold_moved, without_duplicates
 from glocal.recognizer.diagnosis.outlook import Outlook, outlook
 from glocal.recognizer.encoders.builtin import ENCODERS
+from glocal.recognizer.encoders.file import is_encoder
 from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, carried_over, relative
 from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Array, Features
@@ -128,7 +129,7 @@ class Recognizer:
         photos : path or mapping of str to photos
             Photos of each class.  A class ``unknown`` holds photos of other things, as the argument ``unknown`` does.
         encoder : str or Path
-            fast, better, or the file of a converted model.
+            fast, better, an .encoder file, or the file of a converted model.
         head : str
             ridge, prototypes or gel.
         model : path or model, optional
@@ -738,7 +739,7 @@ def find_model(source: ModelSource, *, score: str | None = None, device: str = "
     """
     if isinstance(source, str | Path):
         path = Path(source)
-        if str(source) in ENCODERS or not path.exists():
+        if str(source) in ENCODERS or not path.exists() or is_encoder(path):
             return build_model(source, score=score, device=device, threads=threads)
         if is_converted(path):
             source = ConvertedModel.read(path)

@@ -34,12 +34,21 @@ class Graph:
         auto, cpu or cuda.
     threads : int
         Threads of onnxruntime; 0 means OMP_NUM_THREADS, or one per core.
+    linked : bool
+        Whether files of recognizers name it without holding it.
     """
 
     def __init__(
-        self, source: bytes | Path, what: str, *, sha256: str = "", device: str = "auto", threads: int = 0
+        self,
+        source: bytes | Path,
+        what: str,
+        *,
+        sha256: str = "",
+        device: str = "auto",
+        threads: int = 0,
+        linked: bool = False,
     ) -> None:
-        self.what, self._source = what, source
+        self.what, self.linked, self._source = what, linked, source
         self.sha256 = sha256 or hashlib.sha256(self.data).hexdigest()
         self._provider, self._threads = provider(device), threads or int(os.environ.get("OMP_NUM_THREADS") or 0)
 

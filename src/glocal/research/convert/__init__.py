@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
-from glocal.common.errors import DataError
+from glocal.hub.measuring import photos
+from glocal.hub.precision import half_precision, int8_layers
 from glocal.recognizer.converted import EMBED, ConvertedModel
-from glocal.recognizer.photos.images import Pixels, Preprocess
-from glocal.recognizer.photos.sources import Picture, sources_of, take
+from glocal.recognizer.photos.images import Preprocess
 from glocal.research.backbones import build_backbone
 from glocal.research.convert.check import Agreement, check, compare_answers
-from glocal.research.convert.precision import half_precision, int8_layers
 from glocal.research.convert.tracing import trace
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.methods import build_method
 
 TIMM = "timm:"  # timm:resnet50 is that network under cosine prototypes
 PLAIN_HEAD = {"distance": "cosine", "open_score": "distance"}
-FEWEST, MOST = 32, 256  # photos that scale the 8-bit layers
 
 
 def convert(source: str | Path | TrainedModel) -> ConvertedModel:
@@ -53,7 +49,7 @@ def convert_and_compare(
         converted = _with_embed(converted, half_precision(converted.graphs[EMBED]), "half")
         agreement = compare_answers(model, converted)
     elif int8 is not None:
-        images = _photos(int8, converted.preprocess)
+        images = photos(int8, converted.preprocess)
         converted = _with_embed(converted, int8_layers(converted.graphs[EMBED], images), "int8")
         agreement = compare_answers(model, converted, images)
     return converted, agreement
@@ -61,16 +57,6 @@ def convert_and_compare(
 
 def _with_embed(converted: ConvertedModel, graph: bytes, precision: str) -> ConvertedModel:
     return replace(converted, graphs={**converted.graphs, EMBED: graph}, precision=precision)
-
-
-def _photos(folder: str | Path, preprocess: Preprocess) -> Pixels:
-    """At most ``MOST`` of the photos below a folder, evenly spread over it."""
-    sources = sources_of(folder)
-    taken = [take(each, preprocess) for each in sources[:: 1 + (len(sources) - 1) // MOST]]
-    images = [each.pixels for each in taken if isinstance(each, Picture)]
-    if len(images) < FEWEST:
-        raise DataError(f"8-bit layers are scaled by at least {FEWEST} photos, and {folder} has {len(images)}")
-    return np.stack(images)
 
 
 def _load(source: str) -> TrainedModel:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from PIL import Image
 
 from glocal.common.errors import WeightsError
+from glocal.hub.measuring import QUERIES, SHOT, WAY, sketches
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import Array
@@ -18,7 +18,6 @@ from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.types import normalize, to_one_hot
 
 TOLERANCE = 1e-4  # of the spread of an output, which is its largest value less its smallest
-WAY, SHOT, QUERIES = 5, 3, 20
 
 
 @dataclass(frozen=True)
@@ -56,17 +55,6 @@ def compare_answers(model: TrainedModel, converted: ConvertedModel, images: Pixe
     differences = {name: _difference(ours[name], theirs[name]) for name in theirs}
     same = (ours["logits"].argmax(axis=1) == theirs["logits"].argmax(axis=1)).sum()
     return Agreement(differences, len(ours["logits"]), int(same))
-
-
-def sketches(n: int, size: int) -> Pixels:
-    """Colour patches of several sizes under noise: pictures that differ, without a data set."""
-    rng = np.random.default_rng(0)
-    pictures = []
-    for i in range(n):
-        patches = rng.integers(0, 256, (2 + i % 5, 2 + i % 5, 3), dtype=np.uint8)
-        enlarged = np.asarray(Image.fromarray(patches).resize((size, size), Image.Resampling.BICUBIC))
-        pictures.append(np.clip(enlarged + rng.normal(0, 12, enlarged.shape), 0, 255).astype(np.uint8))
-    return np.stack(pictures)
 
 
 def _of_modules(model: TrainedModel, images: Pixels, label: Array) -> dict[str, Array]:

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import copy
-import logging
 import traceback
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from glocal.common.errors import RecipeError
+from glocal.hub.precision import quiet
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
@@ -98,16 +96,17 @@ def trace(model: TrainedModel) -> dict[str, bytes]:
         scored = ["logits", *method.score_names]
         example = (list(states[0]), *_tensors(_random(views, QUERIES)))
         return {
-            EMBED: _graph(Embed(model), (images,), ({0: Dim.DYNAMIC},), ["images"], inputs),
-            ENROLL: _graph(Enroll(method), (label, *_tensors(support)), (labels, *rows), ["label", *inputs], kept),
-            SCORE: _graph(Score(method, type(states[0])), example, (free, *rows), [*kept, *inputs], scored),
+            EMBED: graph_of(Embed(model), (images,), ({0: Dim.DYNAMIC},), ["images"], inputs),
+            ENROLL: graph_of(Enroll(method), (label, *_tensors(support)), (labels, *rows), ["label", *inputs], kept),
+            SCORE: graph_of(Score(method, type(states[0])), example, (free, *rows), [*kept, *inputs], scored),
         }
 
 
-def _graph(
+def graph_of(
     module: nn.Module, example: tuple[Any, ...], free: tuple[Any, ...], inputs: Sequence[str], outputs: Sequence[str]
 ) -> bytes:
-    with quiet("torch.onnx._internal.exporter._registration", "onnx_ir"):
+    """A module with the sides of its inputs that are free, traced by torch."""
+    with quiet("torch.onnx._internal.exporter._registration", "onnx_ir", "onnxscript"):
         try:
             program = torch.export.export(module.eval(), example, dynamic_shapes=free, strict=False)
             own = [f"{name}:out" for name in outputs]  # a score may be called as a value inside of the graph is
@@ -145,22 +144,6 @@ def _last_line(error: BaseException) -> str:
 def _own_lines(error: BaseException) -> list[traceback.FrameSummary]:
     frames = traceback.extract_tb(error.__traceback__)
     return [each for each in frames if LIBRARIES not in Path(each.filename).parents and each.filename != __file__]
-
-
-@contextmanager
-def quiet(*loggers: str) -> Iterator[None]:
-    """Hides what exporter and quantizer log and a user cannot act on."""
-    logs = [logging.getLogger(name) for name in loggers]
-    levels = [log.level for log in logs]
-    for log in logs:
-        log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
-            yield
-    finally:
-        for log, level in zip(logs, levels, strict=True):
-            log.setLevel(level)
 
 
 def _tensors(views: Views) -> tuple[Tensor, ...]:

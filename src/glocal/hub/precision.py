@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import tempfile
+import warnings
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +14,6 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from glocal.recognizer.photos.images import Pixels
-from glocal.research.convert.tracing import quiet
 
 BATCH = 8
 LAYERS = ["Conv", "Gemm", "MatMul"]  # these take the time; the few other steps stay exact
@@ -67,3 +69,19 @@ class _Batches:
 
     def __iter__(self) -> Iterator[dict[str, Pixels]]:
         return self._batches
+
+
+@contextmanager
+def quiet(*loggers: str) -> Iterator[None]:
+    """Hides what exporter and quantizer log and a user cannot act on."""
+    logs = [logging.getLogger(name) for name in loggers]
+    levels = [log.level for log in logs]
+    for log in logs:
+        log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", r"`isinstance\(treespec, LeafSpec\)` is deprecated", FutureWarning)
+            yield
+    finally:
+        for log, level in zip(logs, levels, strict=True):
+            log.setLevel(level)

@@ -1,0 +1,87 @@
+"""``glocal encoder``: from a network of somebody else to one file that photos are embedded with."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from glocal.cli.console import check_free, check_there, show
+from glocal.cli.options import Force, Json
+from glocal.cli.printing import tell
+from glocal.common.errors import RecipeError
+
+if TYPE_CHECKING:
+    from glocal.recognizer.encoders.file import EncoderFile
+
+
+def encoder(
+    source: Annotated[
+        str,
+        typer.Argument(
+            help="hf:ORG/NAME or a folder like one, onnx:FILE, timm:NAME or timm:NAME@WEIGHTS, or a run of training."
+        ),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .encoder file to write.")],
+    graph: Annotated[
+        str, typer.Option(help="Of a repository with several graphs: its ending (fp16, quantized) or its path.")
+    ] = "model",
+    about: Annotated[
+        Path | None, typer.Option(metavar="TOML", help="What the source does not say: size, mean, std, vector, map...")
+    ] = None,
+    half: Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")] = False,
+    int8: Annotated[
+        Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
+    ] = None,
+    force: Force = False,
+    json: Json = False,
+) -> None:
+    """Make an encoder of DINOv2, CLIP, SigLIP or any other network: one file for `enroll --encoder`."""
+    from glocal.recognizer.file import check_target
+
+    if half and int8 is not None:
+        raise RecipeError("--half and --int8 exclude each other; give one of them")
+    check_target(out, ".encoder")
+    check_free(out, force)
+    check_there(*(each for each in (about, int8) if each is not None))
+    from glocal.hub.about import read_about
+    from glocal.hub.making import smaller
+
+    made = _made(source, graph, {} if about is None else read_about(about))
+    result: dict[str, Any] = {"file": str(out), "bytes": 0}
+    changed = ""
+    if half or int8 is not None:
+        made, differ, asked = smaller(made, int8=int8)
+        result |= {"labels_that_differ": differ, "asked": asked}
+        changed = f"\n{differ} of {asked} pictures get another label than in single precision."
+    made.write(out, new=not force)
+    result |= made.record() | {"bytes": out.stat().st_size}
+    licence = f"licence {made.licence}" if made.licence else "no licence stated"
+    lines = (
+        f"{out}: {made.name}, {made.precision}, {made.preprocess.size} pixels, {result['bytes'] / 2**20:.1f} MiB, "
+        f"{licence}; {', '.join(f'{name} is {what}' for name, what in made.outputs.items())}.{changed}\n"
+        f"Next: glocal enroll PHOTOS -o FILE.glocal --encoder {shlex.quote(str(out))}"
+    )
+    show(result, as_json=json, otherwise=lambda: lines)
+
+
+def _made(source: str, graph: str, said: dict[str, Any]) -> EncoderFile:
+    from glocal.hub.making import ALONE, from_file, from_folder, located
+
+    if source.startswith(ALONE) or source.endswith(".onnx"):
+        return from_file(source, said)
+    place = None if source.startswith("timm:") else located(source, graph)
+    if place is not None and (made := from_folder(place, source, said, graph)) is not None:
+        return made
+    try:
+        from glocal.research.convert.encoders import from_network
+    except ModuleNotFoundError as error:
+        raise RecipeError(
+            f"{source} has no ONNX graph, and {error.name}, which makes one of its network, is not installed: "
+            "pip install 'glocal[hf]'",
+            code="no-graph",
+        ) from error
+    tell(f"{source} has no graph; its network becomes one.")
+    return from_network(source, said, None if place is None else place.folder)

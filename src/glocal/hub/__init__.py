@@ -1,0 +1,1 @@
+"""Encoders from ONNX graphs of other programs, and recognizers for a hub; needs onnx, or huggingface_hub."""

@@ -1,0 +1,100 @@
+"""The ``.encoder`` file: one zip with a graph, how photos are prepared for it, and where both come from.
+
+    encoder.json     name, source, licence, preparation, outputs, hashes.
+    encoder.onnx     images (B, size, size, 3) uint8 -> vec (B, D), and local (B, C, h, w) where there are patches.
+
+The graph holds all of its weights; normalisation, the choice of tokens and a whitening are steps of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from glocal.common.errors import DataError
+from glocal.common.stored_zip import FAILURES, damaged, holds, read_stored, write_stored
+from glocal.common.validation import check_record
+from glocal.recognizer.encoders.encoder import Encoder, Member
+from glocal.recognizer.encoders.session import Graph
+from glocal.recognizer.photos.images import Preprocess
+
+SUFFIX = ".encoder"
+RECORD, GRAPH = "encoder.json", "encoder.onnx"
+FORMAT, SCHEMA = "glocal encoder", 1
+
+
+@dataclass(frozen=True)
+class EncoderFile:
+    """A graph and what is known about it."""
+
+    name: str  # as messages name it
+    source: str  # as the user named it
+    licence: str  # as the source states it, or nothing
+    preprocess: Preprocess
+    outputs: Mapping[str, str]  # vec, local -> where the source has them
+    weights: str  # sha256 of the file of weights that the graph was made from
+    graph: bytes = field(repr=False)
+    precision: str = "float32"
+    whitened_by: int = 0  # photos that the whitening was fitted to; 0 without one
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of the graph."""
+        return hashlib.sha256(self.graph).hexdigest()
+
+    def encoder(self, *, device: str = "auto", threads: int = 0, linked: bool = False) -> Encoder:
+        """To run it; ``linked`` as in ``Graph``."""
+        what = f"the graph of {self.name}"
+        graph = Graph(self.graph, what, sha256=self.sha256, device=device, threads=threads, linked=linked)
+        return Encoder(self.name, (Member(graph, self.preprocess, unit=True),))
+
+    def record(self) -> dict[str, Any]:
+        """All but the graph, as JSON."""
+        known = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "graph"}
+        return known | {"preprocess": asdict(self.preprocess), "outputs": dict(self.outputs), "sha256": self.sha256}
+
+    def write(self, path: str | Path, *, new: bool = False) -> None:
+        """To one file; with ``new`` over no other."""
+        head = json.dumps({"format": FORMAT, "schema_version": SCHEMA, **self.record()}, indent=1).encode()
+        write_stored(Path(path), {RECORD: head, GRAPH: self.graph}, new=new)
+
+    @classmethod
+    def read(cls, path: str | Path) -> EncoderFile:
+        """What ``write`` wrote; DataError for anything else."""
+        path = Path(path)
+        record = read_record(path)
+        try:
+            graph = read_stored(path)(GRAPH)
+            if hashlib.sha256(graph).hexdigest() != record.pop("sha256"):
+                raise ValueError(f"{GRAPH} is not what was written")
+            record["preprocess"] = Preprocess.from_json(record["preprocess"])
+            return cls(**record, graph=graph)
+        except FAILURES as error:
+            raise damaged(path, error) from error
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """All but the graph, in a moment."""
+    if not is_encoder(path):
+        raise DataError(f"{path} is no encoder; `glocal encoder SOURCE -o FILE` makes one", code="no-encoder")
+    try:
+        record: dict[str, Any] = json.loads(read_stored(path)(RECORD))
+        if (record.pop("format"), schema := record.pop("schema_version")) != (FORMAT, SCHEMA):
+            raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
+        known = {each.name for each in fields(EncoderFile)} - {"graph"}
+        if record.keys() != known | {"sha256"}:
+            raise ValueError(f"its record is wrong or not complete: {sorted(record.keys() ^ known)[:3]}")
+        plain = known - {"preprocess"}
+        check_record(EncoderFile, {name: record[name] for name in plain})
+        return record
+    except FAILURES as error:
+        raise damaged(path, error) from error
+
+
+def is_encoder(path: str | Path) -> bool:
+    return holds(path, RECORD)

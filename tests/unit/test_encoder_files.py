@@ -1,0 +1,214 @@
+"""Encoders from graphs that other programs made: what they answer, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+from glocal.common.hub import Fetched
+from glocal.hub.about import read_about
+from glocal.hub.making import from_file, from_folder, smaller
+from glocal.hub.measuring import sketches
+from glocal.recognizer import Recognizer
+from glocal.recognizer.encoders.file import EncoderFile
+from glocal.recognizer.features import unit
+from photos import some, write_classes
+from refusal import refused
+from tiny_graphs import CARD, MEAN, PREPARATION, SIDE, STD, WIDE, expected, repository, transformer
+
+ABOUT = {"size": SIDE, "mean": tuple(MEAN), "std": tuple(STD)}
+
+
+def made(folder: Path, variant: str = "model", **said: object) -> EncoderFile:
+    encoder = from_folder(Fetched(folder, folder), str(folder), said, variant)
+    assert encoder is not None
+    return encoder
+
+
+@pytest.fixture(scope="module")
+def place(home: Path) -> Path:
+    return repository(home / "net")
+
+
+def cells(tokens: np.ndarray) -> np.ndarray:
+    """(B, 16, C) -> (B, C, 4, 4)."""
+    return unit(tokens.transpose(0, 2, 1).reshape(len(tokens), WIDE, 4, 4), axis=1)
+
+
+def test_a_repository_with_graphs(place: Path, tmp_path: Path) -> None:
+    encoder = made(place)
+    images = sketches(3, SIDE)
+    tokens, pooled = expected(images)
+    features = encoder.encoder()(images)
+    np.testing.assert_allclose(features.vec, unit(pooled), atol=1e-5)
+    np.testing.assert_allclose(features.local[0], cells(tokens[:, 3:]), atol=1e-5)
+    assert (encoder.name, encoder.licence) == ("net", "apache-2.0")
+    assert encoder.outputs == {"vec": "pooler_output", "local": "last_hidden_state"}
+    assert (encoder.preprocess.size, encoder.preprocess.resize) == (SIDE, 20)
+    encoder.write(tmp_path / "net.encoder")
+    assert EncoderFile.read(tmp_path / "net.encoder") == encoder
+
+
+def test_of_several_graphs_the_one_that_is_named(place: Path) -> None:
+    images = sketches(3, SIDE)
+    features = made(place, "fp16").encoder()(images)
+    _, pooled = expected(images)
+    assert features.vec.dtype == np.float32
+    np.testing.assert_allclose(features.vec, unit(pooled), atol=1e-2)
+    assert made(place, "onnx/model_fp16.onnx").sha256 == made(place, "fp16").sha256
+    with refused("no-graph", "'q4'", "onnx/model.onnx"):
+        made(place, "q4")
+
+
+@pytest.mark.parametrize(
+    ("outputs", "config", "vec"),
+    [
+        (("last_hidden_state",), {"num_register_tokens": 2}, "first token of last_hidden_state"),
+        (("last_hidden_state", "pooler_output"), {"num_register_tokens": 2, "model_type": "vit"}, "first token of "),
+        (("pooler_output", "logits"), {}, "pooler_output"),
+    ],
+)
+def test_which_output_is_the_vector(
+    outputs: tuple[str, ...], config: dict[str, object], vec: str, tmp_path: Path
+) -> None:
+    folder = repository(tmp_path / "net", config=config)
+    onnx.save(transformer(outputs=outputs), folder / "onnx" / "model.onnx")
+    encoder = made(folder)
+    images = sketches(3, SIDE)
+    tokens, pooled = expected(images)
+    assert encoder.outputs["vec"].startswith(vec)
+    wanted = tokens[:, 0] if vec.startswith("first") else pooled
+    np.testing.assert_allclose(encoder.encoder()(images).vec, unit(wanted), atol=1e-5)
+
+
+def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
+    path = tmp_path / "alone.onnx"
+    onnx.save(transformer(), path)
+    with refused("no-preparation", "size", "mean", "--about"):
+        from_file(f"onnx:{path}", {})
+    with refused("no-output", "19 tokens", "leading"):
+        from_file(f"onnx:{path}", ABOUT)
+    (tmp_path / "about.toml").write_text(
+        f"size = {SIDE}\nmean = {MEAN}\nstd = {STD}\nleading = 3\ncells = 2\nname = 'mine'\nlicence = 'MIT'\n"
+    )
+    encoder = from_file(f"onnx:{path}", read_about(tmp_path / "about.toml"))
+    assert (encoder.name, encoder.licence) == ("mine", "MIT")
+    images = sketches(2, SIDE)
+    tokens, _ = expected(images)
+    halves = tokens[:, 3:].reshape(2, 2, 2, 2, 2, WIDE).mean(axis=(2, 4)).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(encoder.encoder()(images).local[0], unit(halves, axis=1), atol=1e-5)
+    (tmp_path / "odd.toml").write_text("sizes = 3")
+    with refused("bad-about", "'sizes'"):
+        read_about(tmp_path / "odd.toml")
+
+
+@pytest.mark.parametrize(
+    ("changed", "size", "resize", "mean", "interpolation"),
+    [
+        ({}, 16, 20, 0.5, "bicubic"),
+        ({"size": 16, "crop_size": None, "do_center_crop": None, "resample": 2}, 16, None, 0.5, "bilinear"),
+        ({"size": {"shortest_edge": 14}, "crop_size": None, "crop_pct": 0.875}, 14, 16, 0.5, "bicubic"),
+        ({"rescale_factor": 1 / 127.5, "image_mean": [1, 1, 1], "image_std": [1, 1, 1]}, 16, 20, 0.5, "bicubic"),
+        ({"do_normalize": False}, 16, 20, 0.0, "bicubic"),
+    ],
+)
+def test_how_repositories_say_what_photos_they_take(
+    changed: dict[str, object], size: int, resize: int | None, mean: float, interpolation: str, tmp_path: Path
+) -> None:
+    from glocal.hub.about import About, about_folder
+
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(PREPARATION | changed))
+    preprocess = About(**about_folder(tmp_path)).preprocess()
+    assert (preprocess.size, preprocess.resize, preprocess.interpolation) == (size, resize, interpolation)
+    assert preprocess.mean[0] == pytest.approx(mean)
+
+
+def test_the_licence_is_that_of_the_card(place: Path, tmp_path: Path) -> None:
+    from glocal.hub.about import about_folder
+
+    for card, licence in (
+        (CARD, "apache-2.0"),
+        ("---\nlicense: other\nlicense_name: dinov3-license\n---\n", "dinov3-license"),
+        ("license: mit", None),
+    ):
+        (tmp_path / "README.md").write_text(card)
+        assert about_folder(tmp_path)["licence"] == licence
+
+
+def test_smaller_graphs_and_the_labels_that_differ(place: Path, tmp_path: Path) -> None:
+    whole = made(place)
+    half, int8 = smaller(whole), smaller(whole, int8=write_classes(tmp_path / "photos", ["zero", "one"], 0, 20))
+    assert (half.differ, half.asked) == (0, 20)
+    assert (half.encoder.precision, int8.encoder.precision) == ("half", "int8")
+    assert int8.asked == 25
+    images = sketches(4, SIDE)
+    exact = whole.encoder()(images).vec
+    for small, least in ((half, 0.9999), (int8, 0.98)):
+        cosine = (small.encoder.encoder()(images).vec * exact).sum(axis=1)
+        assert least < cosine.min() < 1 - 1e-9, small.encoder.precision
+    with refused("too-few-photos", "32"):
+        smaller(whole, int8=tmp_path / "photos" / "zero")
+
+
+def test_a_recognizer_holds_the_graph(place: Path, tmp_path: Path) -> None:
+    made(place).write(tmp_path / "net.encoder")
+    shown = {"one": some("one", 0, 4), "zero": some("zero", 0, 4)}
+    Recognizer.enroll(shown, encoder=tmp_path / "net.encoder").save(tmp_path / "a.glocal")
+    (tmp_path / "net.encoder").unlink()
+    again = Recognizer.load(tmp_path / "a.glocal")
+    assert again.contents.model.name == "ridge on net"
+    assert all(each.same for each in again.verify())
+    assert [answer.nearest for answer in again.predict(some("zero", 0, 2))] == ["zero", "zero"]
+
+
+def test_what_is_no_encoder(place: Path, tmp_path: Path) -> None:
+    text = transformer()
+    text.graph.input.append(onnx.helper.make_tensor_value_info("input_ids", onnx.TensorProto.INT64, ["B", "T"]))
+    only = transformer(outputs=("logits",))
+    single = transformer()
+    [rows] = [each for each in single.graph.initializer if each.name == "rows"]
+    rows.CopyFrom(onnx.numpy_helper.from_array(np.array([1, WIDE, -1]), "rows"))
+    for name, model, code, words in (
+        ("text", text, "no-encoder-graph", ("input_ids",)),
+        ("only", only, "no-output", ("logits",)),
+        ("single", single, "no-output", ()),
+    ):
+        onnx.save(model, tmp_path / f"{name}.onnx")
+        with refused(code, *words):
+            from_file(f"onnx:{tmp_path / name}.onnx", ABOUT)
+    (tmp_path / "no.onnx").write_bytes(b"no graph")
+    with refused("no-encoder-graph"):
+        from_file(f"onnx:{tmp_path}/no.onnx", ABOUT)
+
+
+@pytest.mark.parametrize("location", ["../weights", "/etc/hostname", "link"])
+def test_weights_are_read_from_beside_the_graph_alone(location: str, tmp_path: Path) -> None:
+    folder = repository(tmp_path / "net")
+    path = folder / "onnx" / "model.onnx"
+    model = onnx.load(path, load_external_data=False)
+    (tmp_path / "net" / "weights").write_bytes((folder / "onnx" / "model.onnx_data").read_bytes())
+    (tmp_path / "outside").write_bytes((folder / "onnx" / "model.onnx_data").read_bytes())
+    (folder / "onnx" / "link").symlink_to(tmp_path / "outside")
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = location
+    path.write_bytes(model.SerializeToString())
+    with refused("no-encoder-graph", location):
+        made(folder)
+
+
+def test_a_damaged_encoder_file_is_refused(place: Path, tmp_path: Path) -> None:
+    path = tmp_path / "net.encoder"
+    made(place).write(path)
+    whole = path.read_bytes()
+    path.write_bytes(whole.replace(b"apache-2.0", b"apache-2"))
+    with refused("damaged-file"):
+        EncoderFile.read(path)
+    path.write_bytes(whole[:100])
+    with refused("no-encoder"):
+        EncoderFile.read(path)
