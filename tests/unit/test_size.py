@@ -8,13 +8,14 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
-    "src/glocal/common": (10, 660),
-    "src/glocal/recognizer": (38, 5_470),
+    "src/glocal/common": (12, 820),
+    "src/glocal/recognizer": (39, 5_560),
+    "src/glocal/hub": (7, 750),
     "src/glocal/bulk": (11, 1_340),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_830),
     "src/glocal/samples": (6, 460),
-    "src/glocal/cli": (16, 2_280),
+    "src/glocal/cli": (17, 2_390),
     "src/glocal/research/ops": (5, 340),
     "src/glocal/research/metrics": (4, 580),
     "src/glocal/research/methods": (20, 3_210),
@@ -22,13 +23,13 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/backbones": (7, 800),
     "src/glocal/research/engine": (15, 2_990),
     "src/glocal/research/report": (6, 970),
-    "src/glocal/research/convert": (4, 440),
+    "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (190, 24_090),
+    "tests": (192, 24_410),
     "benchmarks": (12, 1_780),
     "tools": (10, 1_290),
 }
-HELPERS = 1_200  # lines of tests/*.py, which hold no tests
+HELPERS = 1_300  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:

@@ -46,8 +46,11 @@ def encoder(
     check_target(out, ".encoder")
     check_free(out, force)
     check_there(*(each for each in (about, int8) if each is not None))
-    from glocal.hub.about import read_about
-    from glocal.hub.making import smaller
+    try:
+        from glocal.hub.about import read_about
+        from glocal.hub.making import smaller
+    except ModuleNotFoundError as error:
+        raise _needs(error, "hub") from error
 
     made = _made(source, graph, {} if about is None else read_about(about))
     result: dict[str, Any] = {"file": str(out), "bytes": 0}
@@ -78,10 +81,10 @@ def _made(source: str, graph: str, said: dict[str, Any]) -> EncoderFile:
     try:
         from glocal.research.convert.encoders import from_network
     except ModuleNotFoundError as error:
-        raise RecipeError(
-            f"{source} has no ONNX graph, and {error.name}, which makes one of its network, is not installed: "
-            "pip install 'glocal[hf]'",
-            code="no-graph",
-        ) from error
+        raise _needs(error, "hf") from error
     tell(f"{source} has no graph; its network becomes one.")
     return from_network(source, said, None if place is None else place.folder)
+
+
+def _needs(error: ModuleNotFoundError, extra: str) -> RecipeError:
+    return RecipeError(f"this source needs {error.name}, which is not installed: pip install 'glocal[{extra}]'")

@@ -47,11 +47,7 @@ def cache(
     )
 
 
-EXTRAS = {  # of packages that a command may miss
-    **dict.fromkeys(("torch", "onnxscript", "efficientnet_lite_pytorch"), "research"),
-    "onnx": "hub",
-    "transformers": "hf",
-}
+RESEARCH = ("torch", "onnx", "onnxscript", "efficientnet_lite_pytorch")  # what glocal[research] brings
 PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
 
 app = typer.Typer(
@@ -120,10 +116,10 @@ def main() -> None:
         typer.echo(printable(f"glocal: {error}"), err=True)
         sys.exit(getattr(error, "exit_code", 2))  # training that a signal stopped says which one
     except ModuleNotFoundError as error:
-        if (extra := EXTRAS.get((error.name or "").partition(".")[0])) is None:
+        if (error.name or "").partition(".")[0] not in RESEARCH:
             raise
         needs = f"this command needs {error.name}, which is not installed"
-        typer.echo(f"glocal: {needs}: pip install 'glocal[{extra}]'", err=True)
+        typer.echo(f"glocal: {needs}: pip install 'glocal[research]'", err=True)
         sys.exit(2)
     except OSError as error:  # a full disk, a folder without permission, a file in the place of a folder
         where = f"{error.filename}: " if error.filename else ""
