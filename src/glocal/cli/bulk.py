@@ -25,7 +25,7 @@ def embed(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Keep the vectors of photos: `predict --vectors` and `similar` answer from them in seconds."""
+    """Keep the vectors of photos: `predict --vectors` and `similar` answer from them."""
     check_there(*images)
     from glocal.bulk.addresses import check_clients
 

@@ -16,7 +16,7 @@ def export(
     web: Annotated[Path, typer.Option(metavar="DIR", help="A new folder for a static page that answers offline.")],
     name: Annotated[str | None, typer.Option(help="Title of the page; the name of the file.")] = None,
 ) -> None:
-    """Write a static page that answers photos in the browser, also of a phone, without a network."""
+    """Write a page that answers photos in a browser, also of a phone, without a network."""
     from glocal.recognizer.recognizer import Recognizer
     from glocal.web.export import export_web
 

@@ -60,7 +60,7 @@ def inventory(
     part: Annotated[str, typer.Argument(metavar="[PART]", help="Only names that hold this.")] = "",
     json: Json = False,
 ) -> None:
-    """List encoders, heads, methods, backbones, data sets, metrics, recipes and shipped models, with their plugins."""
+    """List encoders, heads, methods, backbones, data sets, metrics, recipes and models."""
     there = Kind if find_spec("torch") else LIGHT
     every = {each: dict(_names(each)) for each in (there if kind is None else [kind])}
     chosen = {each: {name: about for name, about in names.items() if part in name} for each, names in every.items()}

@@ -48,11 +48,11 @@ def cache(
 
 
 RESEARCH = ("torch", "onnx", "onnxscript", "efficientnet_lite_pytorch")  # what glocal[research] brings
-PRACTICE, EVERYBODY, RESEARCHERS = "Your own photos", "For everybody", "For researchers"
+PRACTICE, RESEARCHERS = "Your own photos", "For researchers"
 
 app = typer.Typer(
     name="glocal",
-    help="Teach it classes from a handful of pictures; it names what it knows and says “unknown” to what it does not.",
+    help="Teach it classes from a few pictures; it names what it knows and calls the rest unknown.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -74,9 +74,9 @@ for each in (
     encoder,
 ):
     app.command(rich_help_panel=PRACTICE)(each)
-app.command(rich_help_panel=EVERYBODY)(demo)
-app.command("list", rich_help_panel=EVERYBODY)(inventory)
-app.command(rich_help_panel=EVERYBODY)(cache)
+app.command(rich_help_panel=PRACTICE)(demo)
+app.command("list", rich_help_panel=PRACTICE)(inventory)
+app.command(rich_help_panel=PRACTICE)(cache)
 app.add_typer(data, name="data", rich_help_panel=RESEARCHERS)
 for study in (pretrain, train, evaluate, compare, reproduce, report, convert):
     app.command(rich_help_panel=RESEARCHERS)(study)
@@ -93,9 +93,7 @@ def _show_version(wanted: bool) -> None:
 def options(
     import_: Annotated[
         list[str],
-        typer.Option(
-            "--import", metavar="FILE", help="A .py file or module that registers methods and more; repeatable."
-        ),
+        typer.Option("--import", metavar="FILE", help="A .py file or module that registers methods; repeatable."),
     ] = [],  # noqa: B006 - typer reads the default and never changes it
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")

@@ -47,7 +47,7 @@ def enroll(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Teach it classes: photos/<class>/*.jpg in, one .glocal file out; photos in unknown/ show what is none of them."""
+    """Teach it classes: photos/<class>/*.jpg in, one .glocal file out; unknown/ is others."""
     from glocal.recognizer.file import check_target
     from glocal.recognizer.recognizer import Recognizer
 
@@ -218,7 +218,7 @@ def check(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Try it on labelled pictures before you trust it: confusion, rates with intervals, the worst pictures."""
+    """Try it on labelled pictures: confusion, rates with intervals, the worst pictures."""
     check_there(labelled)
     from glocal.recognizer.file import read_manifest
 

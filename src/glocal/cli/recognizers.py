@@ -137,7 +137,7 @@ def inspect(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Show what is in a recognizer file; --verify proves that this machine gives the same answers."""
+    """Show what is in a file; --verify proves that this machine gives the same answers."""
     from glocal.recognizer.file import read_manifest
 
     manifest = read_manifest(file)

@@ -23,7 +23,7 @@ def convert(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Turn a trained model into graphs that a recognizer runs without PyTorch, and compare their answers."""
+    """Turn a trained model into graphs that need no PyTorch, and compare their answers."""
     from glocal.common.errors import RecipeError
 
     if half and int8 is not None:

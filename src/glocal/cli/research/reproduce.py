@@ -89,7 +89,7 @@ def reproduce(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Make the paper's tables and figures: what is there is reused, what was interrupted goes on."""
+    """Make the paper's tables and figures; what is there is reused, what stopped goes on."""
     from glocal.research.engine.distributed import joined, world
     from glocal.research.engine.loop import Interrupted
     from glocal.research.reproduce.reproduction import asked_for, runs_of
@@ -193,7 +193,7 @@ def report(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Make the report of `glocal reproduce` for runs of your own: tables, figures and one page."""
+    """Make the report of `glocal reproduce` for runs of your own."""
     from glocal.research.engine.distributed import pick_device
     from glocal.research.reproduce.run_report import report_runs
     from glocal.research.reproduce.runs import RunSettings

@@ -183,7 +183,7 @@ def compare(
     device: Device = "auto",
     json: Json = False,
 ) -> None:
-    """Measure several models on the same tasks: intervals, paired differences, ranks, published numbers."""
+    """Measure several models on the same tasks: intervals, differences, ranks, published."""
     from glocal.research.engine.records import find_checkpoint, parse_name
 
     for each in runs:
@@ -299,7 +299,7 @@ def import_(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Turn published weights into a checkpoint; the file is read without running anything in it."""
+    """Turn published weights into a checkpoint; nothing in the file is run."""
     check_there(file)
     from glocal.common.errors import RecipeError
     from glocal.research.engine.checkpoint import save_model
