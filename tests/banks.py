@@ -11,7 +11,7 @@ from torch import Tensor
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.types import Preprocess
 
-N, BATCH = 21, 8
+N = 21
 
 
 class Doubling:

@@ -17,8 +17,8 @@ import typer.main
 from hypothesis import settings
 
 from glocal.cli import main
-from glocal.research.data.benchmarks import embedded
-from glocal.research.data.benchmarks.glyphs import VAL_SCRIPTS, alphabet
+from glocal.research.data import embedded
+from glocal.research.data.embedded import VAL_SCRIPTS, alphabet
 from glocal.research.engine import loop
 from tiny_runs import make_dataset
 

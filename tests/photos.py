@@ -12,7 +12,7 @@ from PIL import Image
 
 from converted import model_file
 from glocal.recognizer import Recognizer
-from glocal.research.data.benchmarks.embedded import render
+from glocal.research.data.embedded import render
 
 WORDS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 

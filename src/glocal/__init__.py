@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from glocal.common.errors import GlocalError
     from glocal.recognizer import Recognizer
     from glocal.research import backbones, data, methods, metrics
-    from glocal.research.data.registry import open_dataset
+    from glocal.research.data import open_dataset
     from glocal.research.engine.checkpoint import load_model
     from glocal.research.engine.compare import compare
     from glocal.research.engine.evaluate import evaluate
@@ -23,7 +23,7 @@ _HOMES = {
     "compare": "glocal.research.engine.compare",
     "evaluate": "glocal.research.engine.evaluate",
     "load_model": "glocal.research.engine.checkpoint",
-    "open_dataset": "glocal.research.data.registry",
+    "open_dataset": "glocal.research.data",
 }
 _PACKAGES = ("backbones", "data", "methods", "metrics")  # whose registries take more entries
 

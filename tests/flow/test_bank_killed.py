@@ -13,7 +13,7 @@ from torch import Tensor
 
 from apart import PROCESSES, kill_after
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.features import FeatureBank
+from glocal.research.engine.features import FeatureBank
 from glocal.research.types import Preprocess
 
 N, BATCH, KILLS = 320, 16, 8
@@ -44,7 +44,7 @@ def dataset() -> ClassDataset:
 
 
 def build(folder: Path, log: Path) -> FeatureBank:
-    return FeatureBank.build(Logging(log), dataset(), folder=folder, batch_size=BATCH)
+    return FeatureBank.build(Logging(log), dataset(), folder=folder)
 
 
 def builder(folder: Path, log: Path) -> BaseProcess:

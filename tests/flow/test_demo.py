@@ -12,7 +12,8 @@ from converted import model_file
 from glocal.cli.main import app
 from glocal.recognizer import Recognizer
 from glocal.research.backbones import build_backbone
-from glocal.research.data import EpisodeSampler, EpisodeSpec, open_dataset
+from glocal.research.data import open_dataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.evaluate import evaluate
 from glocal.research.methods import METHODS

@@ -91,7 +91,7 @@ def as_zip(root: Path, classes: Classes, labels: list[str], shuffle: int, compre
     with zipfile.ZipFile(root / "packed.zip", "w", compression) as archive:
         for label, name, content in as_files(classes, labels, shuffle):
             archive.writestr(f"{label}/{name}", content)
-    return ClassDataset.from_zip(root / "packed.zip")
+    return ClassDataset.from_folder(root / "packed.zip")
 
 
 def as_csv(root: Path, classes: Classes, labels: list[str], shuffle: int) -> ClassDataset:

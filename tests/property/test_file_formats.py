@@ -19,10 +19,10 @@ from typer.testing import CliRunner
 
 from glocal.cli.main import app
 from glocal.common.errors import GlocalError
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
 from glocal.research.data.prepare import prepare
-from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import load_model, save_model, write_checkpoint
 from glocal.research.engine.recipe import load_recipe
 from packings import PACKINGS, make_content

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from glocal.research.data import augment
 from glocal.research.data.augment import Augment, colour_jitter, shift, turn, window
-from glocal.research.data.loader import View
+from glocal.research.engine.features import View
 from refusal import refused
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from glocal.research.data import features
-from glocal.research.data.registry import open_dataset
+from glocal.research.data import open_dataset
+from glocal.research.engine import features
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.loop import Validator, run_stage
 from glocal.research.engine.pretrain import PretrainStage

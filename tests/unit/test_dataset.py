@@ -201,7 +201,7 @@ def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path
     root = write_tree(tmp_path / "both" / "train", tree).parent
     write_tree(root / "test", {"bird/1.png": tree["cat/1.png"]})
     path = _packed(root)
-    data = ClassDataset.from_zip(path, inside="train", name="pets")
+    data = ClassDataset.from_folder(path, inside="train", name="pets")
     assert data.manifest == ClassDataset.from_folder(root, inside="train").manifest
     expected = [data.image(i) for i in range(5)]
     for copy in (data, pickle.loads(pickle.dumps(data))):
@@ -211,7 +211,7 @@ def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path
 
 
 def test_a_forked_process_reads_the_zip_by_itself(tmp_path: Path, tree: Tree) -> None:
-    data = ClassDataset.from_zip(_packed(write_tree(tmp_path / "pets", tree)))
+    data = ClassDataset.from_folder(_packed(write_tree(tmp_path / "pets", tree)))
     expected = data.image(0)
     child = os.fork()
     if child == 0:  # a shared handle would move the position of the parent
@@ -224,14 +224,14 @@ def test_what_is_wrong_with_a_zip_is_told(tmp_path: Path, tree: Tree) -> None:
     path = tmp_path / "pets.zip"
     path.write_text("no zip")
     with refused("data", "not a readable zip file"):
-        ClassDataset.from_zip(path)
+        ClassDataset.from_folder(path)
     with zipfile.ZipFile(path, "w") as archive:  # stored, so that the picture can be found in it
         for name, pixels in tree.items():
             archive.writestr(name, png(pixels))
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"IDAT") + 6] ^= 0xFF
     path.write_bytes(raw)
-    data = ClassDataset.from_zip(path, skip_bad=True)
+    data = ClassDataset.from_folder(path, skip_bad=True)
     assert (len(data), [bad.where for bad in data.skipped]) == (4, [f"{path}:cat/1.png"])
     assert "damaged" in data.skipped[0].reason
 
@@ -242,8 +242,8 @@ def test_a_zip_bomb_is_one_bad_picture(tmp_path: Path, tree: Tree, monkeypatch: 
     write_file(root / "cat" / "bomb.bmp", bytes(2_000_000))
     monkeypatch.setattr(folders, limit, 1_000_000)
     with pytest.raises(DataError, match="2,000,000 bytes"):
-        ClassDataset.from_zip(_packed(root))
-    data = ClassDataset.from_zip(_packed(root), skip_bad=True)
+        ClassDataset.from_folder(_packed(root))
+    data = ClassDataset.from_folder(_packed(root), skip_bad=True)
     assert (len(data), [bad.where for bad in data.skipped]) == (5, [f"{root}.zip:cat/bomb.bmp"])
 
 

@@ -13,13 +13,14 @@ from matplotlib.ft2font import FT2Font
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
-from glocal.research.data.benchmarks.embedded import render, write
-from glocal.research.data.benchmarks.glyphs import (
+from glocal.research.data.embedded import (
     TRAIN_SCRIPTS,
     VAL_SCRIPTS,
     alphabet,
     draw,
     fonts,
+    render,
+    write,
 )
 from refusal import refused
 

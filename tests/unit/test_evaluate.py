@@ -15,11 +15,12 @@ import torch
 
 import glocal
 from glocal.common.cache import bank_sizes, cache_dir, clear_banks
-from glocal.research.data import ClassDataset, EpisodeSampler, EpisodeSpec, open_dataset
+from glocal.research.data import ClassDataset, open_dataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec
 from glocal.research.engine.checkpoint import TrainedModel
-from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_models, evaluate_tasks
-from glocal.research.engine.named_models import NamedModel, name_model
-from glocal.research.engine.row_store import RowStore, code_hash
+from glocal.research.engine.compare import evaluate_models
+from glocal.research.engine.evaluate import build_banks, evaluate, evaluate_tasks
+from glocal.research.engine.named_models import NamedModel, RowStore, code_hash, name_model
 from glocal.research.methods import METHODS
 from glocal.research.metrics import task_metrics
 from glocal.research.types import to_one_hot

@@ -13,7 +13,8 @@ from PIL import Image
 from banks import dataset
 from glocal.recognizer.photos.images import fit
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.loader import ImageLoader, encode
+from glocal.research.data.loader import ImageLoader
+from glocal.research.engine.features import encode
 from glocal.research.types import Preprocess, normalize
 from refusal import refused
 from waiting import wait_for
@@ -94,7 +95,7 @@ class Counting:
         return images.mean(dim=(2, 3), keepdim=True)
 
 
-@pytest.mark.parametrize(("size", "at_once"), [(260, 32), (1024, 2)])
+@pytest.mark.parametrize(("size", "at_once"), [(260, 16), (1024, 2)])
 def test_large_pictures_are_encoded_a_few_at_a_time(folder: Path, size: int, at_once: int) -> None:
     """A checkpoint says how large its images are: 32 of 1,024 pixels a side would take gigabytes."""
     encoder, data = Counting(size), ClassDataset.from_folder(folder)

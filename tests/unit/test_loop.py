@@ -13,10 +13,10 @@ from PIL import Image
 from torch import Tensor
 
 from glocal.common.errors import GlocalError
-from glocal.research.data import registry
-from glocal.research.data.loader import views
+from glocal.research import data as registry
 from glocal.research.engine import loop, pretrain, train
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
+from glocal.research.engine.features import views
 from glocal.research.engine.loop import TrainingStopped, run_stage, step_seed
 from glocal.research.engine.pretrain import PretrainStage
 from glocal.research.engine.recipe import Recipe, parse_recipe

@@ -13,10 +13,10 @@ import pytest
 from filelock import FileLock
 
 from faults import disk_of
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.prepare import prepare, work_folder
 from glocal.research.data.prepared import is_prepared, open_prepared, read_index
-from glocal.research.data.registry import open_dataset
 from packings import zipped
 from pictures import png, write_file
 from refusal import refused

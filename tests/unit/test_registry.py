@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glocal.research.data.registry import DATASETS, SPLITS, open_dataset
+from glocal.research.data import DATASETS, SPLITS, open_dataset
 from pictures import write_classes
 from refusal import refused
 

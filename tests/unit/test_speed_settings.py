@@ -15,8 +15,7 @@ import torch
 from faults import Stop
 from glocal.common.errors import GlocalError
 from glocal.research.backbones.base import Backbone
-from glocal.research.data import features
-from glocal.research.engine import run_folder
+from glocal.research.engine import features, run_folder
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.distributed import StepLosses
 from glocal.research.engine.pretrain import PretrainStage, pretrain

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import glocal.research.data
-from glocal.research.data.benchmarks.embedded import embedded
 from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.embedded import embedded
 from glocal.research.data.splits import PUBLISHED, check_apart, check_disjoint, published_split, seeded_split
 from refusal import refused
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,7 +21,7 @@ from glocal.recognizer.features import UNKNOWN
 from glocal.recognizer.photos.images import IMAGENET_MEAN, IMAGENET_STD, Preprocess
 
 __all__ = [
-    "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Episode", "ImageEncoder", "Output", "Preprocess",
+    "IMAGENET_MEAN", "IMAGENET_STD", "UNKNOWN", "BaseClasses", "Episode", "Output", "Preprocess",
     "Views", "check_support", "normalize", "tensor_hash", "to_one_hot",
 ]  # fmt: skip
 
@@ -221,25 +221,3 @@ def tensor_hash(tensors: Mapping[str, Tensor], start: str = "") -> str:
         # As raw bytes, because numpy has no bfloat16; contiguous, because channels-last is the same weight.
         digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
-
-
-class ImageEncoder(Protocol):
-    """What the data layer needs of a backbone: it turns normalised images into maps and can name its weights."""
-
-    @property
-    def preprocess(self) -> Preprocess:
-        """How its pictures must be prepared."""
-        ...
-
-    @property
-    def channels(self) -> int:
-        """C of its maps."""
-        ...
-
-    def __call__(self, images: Tensor) -> Tensor:
-        """Normalised (B, 3, size, size) -> maps (B, C, H, W)."""
-        ...
-
-    def fingerprint(self) -> str:
-        """Hash of architecture and weights: equal fingerprints give equal maps."""
-        ...

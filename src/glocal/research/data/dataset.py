@@ -25,6 +25,8 @@ from glocal.recognizer.photos.folders import FileSource, ImageSource, Listing, l
 from glocal.recognizer.photos.images import ArraySource, Pixels
 from glocal.research.data.digests import BadImage, content_digest, digest_all
 
+Indices = NDArray[np.int64]  # of images in a data set
+
 
 @dataclass(frozen=True, eq=False)
 class ClassDataset:
@@ -33,8 +35,8 @@ class ClassDataset:
     name: str
     source: ImageSource
     classes: tuple[str, ...]  # in content order
-    label: NDArray[np.int64]  # (n,) ascending
-    position: NDArray[np.int64]  # (n,) row in the source
+    label: Indices  # (n,) ascending
+    position: Indices  # (n,) row in the source
     digest: NDArray[np.uint8]  # (n, 32) content digests, ascending within a class
     manifest: str  # hex; equal manifests = the same images in the same classes
     skipped: tuple[BadImage, ...] = ()  # images of the source left out on request
@@ -59,14 +61,14 @@ class ClassDataset:
         """File, zip entry or array row of image i."""
         return self.source.where(int(self.position[i]))
 
-    def members(self, c: int) -> NDArray[np.int64]:
+    def members(self, c: int) -> Indices:
         """Indices of the images of class c."""
         if not 0 <= c < len(self.classes):
             raise DataError(f"class must be in 0..{len(self.classes) - 1} for data set {self.name!r}, got {c}")
         low, high = np.searchsorted(self.label, [c, c + 1])
         return np.arange(low, high)
 
-    def distinct(self, members: NDArray[np.int64]) -> NDArray[np.int64]:
+    def distinct(self, members: Indices) -> Indices:
         """Of these images of one class, ascending, the first of each content."""
         first, digest = np.ones(len(members), bool), self.digest[members]
         first[1:] = (digest[1:] != digest[:-1]).any(1)  # equal digests are neighbours
@@ -110,12 +112,14 @@ class ClassDataset:
     def from_folder(
         cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
     ) -> ClassDataset:
-        """Images in class folders; ``inside`` names the folder that holds them, when ``path`` holds others too.
+        """Images in class folders, or in a zip of them, which is not unpacked.
 
-        Files that are no images are counted, hidden files are not.
+        ``inside`` names the folder that holds the classes, when ``path`` holds others too.  Files that are no images
+        are counted, hidden files are not.
         """
         root = Path(path)
-        return _build(list_classes(root, inside=inside), name or root.resolve().name, root / inside, skip_bad)
+        name = name or (root.stem if root.is_file() else root.resolve().name)
+        return _build(list_classes(root, inside=inside), name, root / inside, skip_bad)
 
     @classmethod
     def from_csv(cls, csv_path: str | Path, *, skip_bad: bool = False, name: str | None = None) -> ClassDataset:
@@ -123,15 +127,16 @@ class ClassDataset:
 
         The list is its owner's: absolute names and ``..`` are followed wherever they lead.
         """
-        path = Path(csv_path)
-        return _build(list_csv(path), name or path.stem, path, skip_bad)
-
-    @classmethod
-    def from_zip(
-        cls, path: str | Path, *, inside: str = "", skip_bad: bool = False, name: str | None = None
-    ) -> ClassDataset:
-        """As ``from_folder`` for a zip of class folders, which is not unpacked."""
-        return cls.from_folder(path, inside=inside, skip_bad=skip_bad, name=name or Path(path).stem)
+        path, lines = Path(csv_path), dict[tuple[str, str], int]()
+        if not path.is_file():
+            raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
+        for row in csv_rows(path):
+            if (earlier := lines.setdefault((row.filename, row.label), row.line)) != row.line:
+                raise DataError(
+                    f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every image once"
+                )
+        source = FileSource([str(path.parent / filename) for filename, _ in lines])
+        return _build(Listing(source, [label for _, label in lines], 0), name or path.stem, path, skip_bad)
 
     @classmethod
     def from_arrays(
@@ -181,7 +186,7 @@ def _build(listing: Listing, name: str, root: Path | None, skip_bad: bool) -> Cl
 def in_content_order(
     source: ImageSource,
     names: Sequence[str],
-    position: NDArray[np.int64],
+    position: Indices,
     digest: NDArray[np.uint8],
     *,
     name: str,
@@ -211,18 +216,6 @@ def in_content_order(
 
 
 CSV_COLUMNS = (("filename", "file", "path", "image"), ("label", "class"))
-
-
-def list_csv(path: Path) -> Listing:
-    """Rows ``filename,label``; file names count from the folder the CSV lies in."""
-    if not path.is_file():
-        raise DataError(f"{path}: no such CSV file; it must hold the columns filename and label")
-    first_seen: dict[tuple[str, str], int] = {}
-    for row in csv_rows(path):
-        if (earlier := first_seen.setdefault((row.filename, row.label), row.line)) != row.line:
-            raise DataError(f"{path}: line {row.line} repeats line {earlier} ({row.filename!r}); list every image once")
-    source = FileSource([str(path.parent / filename) for filename, _ in first_seen])
-    return Listing(source, [label for _, label in first_seen], 0)
 
 
 class ListedImage(NamedTuple):

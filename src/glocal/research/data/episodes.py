@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -22,10 +21,9 @@ from torch import Tensor
 from glocal.common.errors import DataError
 from glocal.common.files import write_text
 from glocal.common.schemas import Record, parsed
-from glocal.research.data.dataset import ClassDataset
+from glocal.research.data.dataset import ClassDataset, Indices
 from glocal.research.types import UNKNOWN, Episode
 
-Indices = npt.NDArray[np.int64]
 TOLERANCE = 0.01  # largest difference of the share of unknown queries from what was asked
 ROOM = 0.25  # largest relative difference of the number of queries from that of the balanced task
 

@@ -44,6 +44,10 @@ class TrainedModel:
     record: dict[str, Any] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)  # e.g. the base classifier of pre-training
 
+    @property
+    def method_name(self) -> str:
+        return str(self.record.get("method", {}).get("name", type(self.method).__name__))
+
     def tensors(self) -> dict[str, Tensor]:
         """Every weight and buffer under ``backbone.``, ``method.`` or ``extra.``.
 

@@ -1,20 +1,27 @@
-"""Several models on the same tasks.  ``report.comparison`` makes tables of what is measured here."""
+"""Several models on the same tasks.  ``report.comparison`` makes tables of what is measured here.
+
+Models that share a backbone share its maps: every picture is encoded once, and the maps of a task are fetched once.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any
+
+import torch
 
 from glocal.common.markup import Html, rows_table
+from glocal.research import plugins
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, unknown_share, with_unknown_share
-from glocal.research.data.registry import open_dataset
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, unknown_share, with_unknown_share
 from glocal.research.engine.checkpoint import TrainedModel
-from glocal.research.engine.distributed import joined
-from glocal.research.engine.evaluate import Evaluation, Progress, evaluate_models
-from glocal.research.engine.named_models import NamedModel, check_reference, load_models
-from glocal.research.engine.row_store import RowStore
+from glocal.research.engine.distributed import joined, world
+from glocal.research.engine.evaluate import Evaluation, Progress, build_banks, computing_with, run_tasks
+from glocal.research.engine.named_models import NamedModel, RowStore, check_reference, load_models
 from glocal.research.metrics import METRICS
 
 
@@ -154,3 +161,66 @@ def compare(
     name = data.name if dataset is data else str(dataset)
     conditions = [Conditions(name, split, data.classes, spec, support_views) for spec in specs]
     return ModelComparison(named, data, conditions, evaluations, base, seed)
+
+
+def evaluate_models(
+    models: Sequence[NamedModel],
+    data: ClassDataset,
+    lists: Sequence[TaskList],
+    *,
+    support_views: int = 1,
+    keep_answers: bool = False,
+    keep_maps: bool = True,
+    store: RowStore | None = None,
+    device: torch.device | str = "cpu",
+    workers: int = 2,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[dict[str, Evaluation]]:
+    """Per list of tasks the evaluation of every model, by name.
+
+    Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
+    Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
+    ``threads``: how many compute the tasks, whose last digits depend on it.
+    """
+    plugins.load(plugins.METRICS, METRICS)
+    world().largest(0)  # all find the same rows in the store: what the first wrote last is there
+    hashes = [tasks.fingerprint() for tasks in lists]
+    results: list[dict[str, Evaluation]] = [{} for _ in lists]
+    if store is not None and not keep_answers:
+        for i, tasks in enumerate(hashes):
+            for each in models:
+                rows = store.read(each, tasks, support_views)
+                if rows is not None:
+                    results[i][each.name] = Evaluation(rows, tasks)
+    for encoder in dict.fromkeys(each.encoder for each in models):
+        todo = {i: [m for m in models if m.encoder == encoder and m.name not in results[i]] for i in range(len(lists))}
+        todo = {i: missing for i, missing in todo.items() if missing}
+        if not todo:
+            continue
+        alike = [each for each in models if each.encoder == encoder]
+        backbone = alike[0].model.backbone
+        encoding = None if progress is None else partial(progress, "encode")
+        options: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
+        pooled = all(each.model.method.pooled for missing in todo.values() for each in missing)
+        options |= {"support_views": support_views, "pooled": pooled}
+        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **options)
+        for i, missing in todo.items():
+            with computing_with(threads):
+                results[i] |= run_tasks(
+                    {each.name: (each.model.method, each.score) for each in missing},
+                    lists[i],
+                    plain,
+                    fingerprint=hashes[i],
+                    more_views=more,
+                    keep_answers=keep_answers,
+                    device=device,
+                    progress=None if progress is None else partial(progress, "tasks"),
+                )
+            if store is not None and world().first:
+                for each in missing:
+                    store.write(each, hashes[i], support_views, results[i][each.name].rows)
+        if world().first and not keep_maps and all(each.fine_tuned for each in alike):
+            for bank in (plain, *more):
+                bank.drop()
+    return [{each.name: evaluations[each.name] for each in models} for evaluations in results]

@@ -1,8 +1,4 @@
-"""Evaluation: models on frozen lists of tasks, one row of metrics per task.
-
-``evaluate`` is for one model, ``compare`` for several; both go through ``evaluate_models``.
-Models that share a backbone share its maps: every picture is encoded once, and the maps of a task are fetched once.
-"""
+"""Evaluation: a model on a frozen list of tasks, one row of metrics per task.  ``compare`` is for several models."""
 
 from __future__ import annotations
 
@@ -22,19 +18,19 @@ from torch import Tensor
 from glocal.common.markup import rows_table
 from glocal.research import plugins
 from glocal.research.backbones import Backbone
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import Draw, EpisodeSampler, EpisodeSpec, TaskList
-from glocal.research.data.features import FeatureBank, Pooled, is_large
-from glocal.research.data.loader import views
-from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.distributed import joined, world
-from glocal.research.engine.named_models import NamedModel, name_model
-from glocal.research.engine.row_store import Rows, RowStore
+from glocal.research.engine.features import FeatureBank, Pooled, is_large, views
 from glocal.research.methods import Method
+from glocal.research.methods.base import check_choice
 from glocal.research.metrics import METRICS, Interval, block_metrics, mean_ci
 from glocal.research.types import Episode
 
+Rows = dict[str, npt.NDArray[np.float64]]  # metric -> (T,)
+Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank
 Progress = Callable[[str, int, int], None]  # stage ("encode" or "tasks"), done, total
 
 BLOCK = 64  # tasks whose answers wait: their metrics are computed together, which is faster than one by one
@@ -158,7 +154,8 @@ def evaluate(
     """
     # A copy, so that the caller's model stays as it is.
     loaded = copy.deepcopy(model) if isinstance(model, TrainedModel) else load_model(model)
-    named = name_model("model" if isinstance(model, TrainedModel) else str(model), loaded, score=score)
+    method = loaded.method
+    chosen = check_choice("open_score", score or method.score_name, method.score_names)
     data = dataset if isinstance(dataset, ClassDataset) else open_dataset(dataset, split, skip_bad=skip_bad)
     if isinstance(tasks, int):
         spec = EpisodeSpec(way, shot, query, way if unknown_way is None else unknown_way, query)
@@ -167,13 +164,19 @@ def evaluate(
         drawn = tasks if isinstance(tasks, TaskList) else TaskList.load(tasks, data)
     if save_tasks:
         drawn.save(save_tasks)
-    options: dict[str, Any] = {"support_views": support_views, "workers": workers, "progress": progress}
+    encoding, running = (progress and partial(progress, stage) for stage in ("encode", "tasks"))
     with joined(device) as where:
-        (evaluations,) = evaluate_models([named], data, [drawn], keep_answers=True, device=where, **options)
+        options: dict[str, Any] = {"device": where, "workers": workers, "progress": encoding}
+        plain, *more = build_banks(
+            loaded.backbone, data, [drawn], support_views=support_views, pooled=method.pooled, **options
+        )
+        scores = {"": (method, chosen)}
+        measured = run_tasks(scores, drawn, plain, more_views=more, keep_answers=True, device=where, progress=running)
+    name = "model" if isinstance(model, TrainedModel) else str(model)
     about = {
-        "checkpoint": named.name,
-        "method": named.method,
-        "open_score": named.score,
+        "checkpoint": name,
+        "method": loaded.method_name,
+        "open_score": chosen,
         "dataset": data.name if dataset is data else str(dataset),
         "split": split,
         "manifest": data.manifest,
@@ -185,70 +188,7 @@ def evaluate(
         "seed": drawn.seed,
         "tasks": len(drawn),
     }
-    return replace(evaluations[named.name], about=about)
-
-
-def evaluate_models(
-    models: Sequence[NamedModel],
-    data: ClassDataset,
-    lists: Sequence[TaskList],
-    *,
-    support_views: int = 1,
-    keep_answers: bool = False,
-    keep_maps: bool = True,
-    store: RowStore | None = None,
-    device: torch.device | str = "cpu",
-    workers: int = 2,
-    threads: int | None = None,
-    progress: Progress | None = None,
-) -> list[dict[str, Evaluation]]:
-    """Per list of tasks the evaluation of every model, by name.
-
-    Without ``keep_answers`` memory does not grow with the tasks, and rows that ``store`` has are read from there.
-    Without ``keep_maps`` those of fine-tuned models, which no other model has, are dropped after use.
-    ``threads``: how many compute the tasks, whose last digits depend on it.
-    """
-    plugins.load(plugins.METRICS, METRICS)
-    world().largest(0)  # all find the same rows in the store: what the first wrote last is there
-    hashes = [tasks.fingerprint() for tasks in lists]
-    results: list[dict[str, Evaluation]] = [{} for _ in lists]
-    if store is not None and not keep_answers:
-        for i, tasks in enumerate(hashes):
-            for each in models:
-                rows = store.read(each, tasks, support_views)
-                if rows is not None:
-                    results[i][each.name] = Evaluation(rows, tasks)
-    for encoder in dict.fromkeys(each.encoder for each in models):
-        todo = {i: [m for m in models if m.encoder == encoder and m.name not in results[i]] for i in range(len(lists))}
-        todo = {i: missing for i, missing in todo.items() if missing}
-        if not todo:
-            continue
-        alike = [each for each in models if each.encoder == encoder]
-        backbone = alike[0].model.backbone
-        encoding = None if progress is None else partial(progress, "encode")
-        options: dict[str, Any] = {"device": device, "workers": workers, "progress": encoding}
-        pooled = all(each.model.method.pooled for missing in todo.values() for each in missing)
-        options |= {"support_views": support_views, "pooled": pooled}
-        plain, *more = build_banks(backbone, data, [lists[i] for i in todo], **options)
-        for i, missing in todo.items():
-            with computing_with(threads):
-                results[i] |= run_tasks(
-                    {each.name: (each.model.method, each.score) for each in missing},
-                    lists[i],
-                    plain,
-                    fingerprint=hashes[i],
-                    more_views=more,
-                    keep_answers=keep_answers,
-                    device=device,
-                    progress=None if progress is None else partial(progress, "tasks"),
-                )
-            if store is not None and world().first:
-                for each in missing:
-                    store.write(each, hashes[i], support_views, results[i][each.name].rows)
-        if world().first and not keep_maps and all(each.fine_tuned for each in alike):
-            for bank in (plain, *more):
-                bank.drop()
-    return [{each.name: evaluations[each.name] for each in models} for evaluations in results]
+    return replace(measured[""], about=about)
 
 
 def evaluate_tasks(
@@ -261,7 +201,6 @@ def evaluate_tasks(
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """One method under its own open score, answers kept."""
-    plugins.load(plugins.METRICS, METRICS)
     scores = {"": (copy.deepcopy(method), method.score_name)}
     evaluations = run_tasks(
         scores, tasks, fetch, more_views=more_views, keep_answers=True, device=device, progress=progress
@@ -286,13 +225,14 @@ def run_tasks(
     pictures, under which the support enters again.  Under torchrun the tasks are dealt out to the ranks, and every
     rank returns all of them.
     """
+    plugins.load(plugins.METRICS, METRICS)
     fingerprint = fingerprint or tasks.fingerprint()
     us, collected = world(), {name: _Collected(keep_answers) for name in scores}
     methods = {id(method): method.to(device).eval() for method, _ in scores.values()}
     with torch.inference_mode():
         for i in us.share(len(tasks)):
             draw = tasks[i]
-            episode = task_maps(draw, fetch, more_views).to(device)
+            episode = task_maps(draw, fetch, more_views, device)
             for method in methods.values():
                 support, query = method.views(episode)
                 compared = method.compare(method.enroll(support, episode.support_one_hot, episode.drawn), query)
@@ -340,9 +280,6 @@ def metric_rows(answers: Sequence[TaskScores]) -> Rows:
     return block_metrics(*(np.stack([getattr(each, part) for each in answers]) for part in parts)) if answers else {}
 
 
-Fetch = Callable[[npt.NDArray[np.int64]], Tensor]  # data set indices -> maps, usually a FeatureBank
-
-
 def build_banks(
     backbone: Backbone,
     data: ClassDataset,
@@ -371,13 +308,14 @@ def build_banks(
     return banks
 
 
-def task_maps(draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = ()) -> Episode:
+def task_maps(
+    draw: Draw, fetch: Fetch, more_views: Sequence[Fetch] = (), device: torch.device | str = "cpu"
+) -> Episode:
     """A task with its maps; every support picture once per view, V * K shots where K were drawn."""
-    episode = draw.episode(fetch)
-    if not more_views:
-        return episode
-    support = torch.cat([episode.support, *(view(draw.support) for view in more_views)])
-    return replace(episode, support=support, support_label=episode.support_label.repeat(1 + len(more_views)))
+    support = torch.cat([view(draw.support) for view in (fetch, *more_views)])
+    label = torch.from_numpy(draw.support_label).repeat(1 + len(more_views)).to(device)
+    query, query_label = fetch(draw.query).to(device), torch.from_numpy(draw.query_label).to(device)
+    return Episode(support.to(device), label, query, query_label, draw.drawn)
 
 
 @contextmanager

@@ -26,14 +26,14 @@ from torch import Tensor, nn
 from glocal.common.errors import DataError, GlocalError, RecipeError
 from glocal.common.files import write_text
 from glocal.research.backbones.resnet12 import restart_ramps, shorten_ramps
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler
-from glocal.research.data.features import FeatureBank, Pooled, is_large
-from glocal.research.data.registry import open_dataset
 from glocal.research.data.splits import check_apart
 from glocal.research.engine.checkpoint import BEST, LAST, TrainedModel, load_strictly, save_model, write_checkpoint
 from glocal.research.engine.distributed import StepLosses, world
 from glocal.research.engine.evaluate import computing_with, evaluate_tasks
+from glocal.research.engine.features import FeatureBank, Pooled, is_large
 from glocal.research.engine.recipe import Recipe
 from glocal.research.engine.run_folder import (
     METRICS,

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 
 from glocal.common.errors import DataError, RecipeError
 from glocal.research.backbones import Backbone, build_backbone
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.loader import Ahead, ImageLoader, on_device
-from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.engine.distributed import world
 from glocal.research.engine.loop import run_stage, step_seed

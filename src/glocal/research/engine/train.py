@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 
 from glocal.common.errors import DataError, RecipeError
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler
-from glocal.research.data.features import FeatureBank, Pooled, is_large
-from glocal.research.data.loader import Ahead, ImageLoader, on_device, views
-from glocal.research.data.registry import open_dataset
+from glocal.research.data.loader import Ahead, ImageLoader, on_device
 from glocal.research.engine.checkpoint import BEST, TrainedModel, read_checkpoint
 from glocal.research.engine.distributed import joined, world
+from glocal.research.engine.features import FeatureBank, Pooled, is_large, views
 from glocal.research.engine.loop import run_stage, step_seed
 from glocal.research.engine.pretrain import maps_of, part_of, pretrain, start_model
 from glocal.research.engine.recipe import Recipe, load_recipe

@@ -15,8 +15,8 @@ from glocal import __version__
 from glocal.common.files import write_text
 from glocal.research.data.episodes import unknown_share
 from glocal.research.engine.compare import Conditions, ModelComparison
+from glocal.research.engine.evaluate import Rows
 from glocal.research.engine.named_models import NamedModel
-from glocal.research.engine.row_store import Rows
 from glocal.research.metrics import METRICS, mean_ci, mean_ranks, paired_difference
 from glocal.research.report.published import CAPTION, about, published_beside
 from glocal.research.report.table import Row, Table, to_csv, to_json, to_latex, to_markdown

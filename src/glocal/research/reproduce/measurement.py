@@ -12,15 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from glocal.research.backbones import Backbone
+from glocal.research.data import open_dataset
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList
-from glocal.research.data.registry import open_dataset
 from glocal.research.engine.checkpoint import load_model
-from glocal.research.engine.compare import Conditions
+from glocal.research.engine.compare import Conditions, evaluate_models
 from glocal.research.engine.distributed import world
-from glocal.research.engine.evaluate import TaskScores, evaluate_models
-from glocal.research.engine.named_models import NamedModel, name_model
-from glocal.research.engine.row_store import Rows, RowStore
+from glocal.research.engine.evaluate import Rows, TaskScores
+from glocal.research.engine.named_models import NamedModel, RowStore, name_model
 from glocal.research.metrics import PairedDifference, ScoreHistogram, Spread, paired_difference, score_histogram, spread
 from glocal.research.metrics.openset import BINS
 from glocal.research.report.comparison import Result, results

@@ -21,11 +21,11 @@ import torch.nn.functional as F
 
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.episodes import Draw, EpisodeSampler
-from glocal.research.data.features import FeatureBank
 from glocal.research.data.loader import ImageLoader
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.engine.distributed import world
 from glocal.research.engine.evaluate import build_banks, task_maps
+from glocal.research.engine.features import FeatureBank
 from glocal.research.reproduce.measurement import SEED, Measurement, answers_of
 from glocal.research.reproduce.plans import Line
 from glocal.research.reproduce.runs import RunSettings
@@ -122,7 +122,7 @@ def _example(
 ) -> Example:
     """``logits`` (N,) of the query."""
     method = model.method
-    episode = task_maps(draw, bank).to(next(method.parameters()).device)
+    episode = task_maps(draw, bank, device=next(method.parameters()).device)
     support, query = method.views(episode)
     state = method.enroll(support, episode.support_one_hot, episode.drawn)
     assert query.local is not None  # GEL compares pixels

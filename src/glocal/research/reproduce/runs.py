@@ -25,7 +25,7 @@ from filelock import FileLock, Timeout
 from glocal import __version__
 from glocal.common.errors import GlocalError
 from glocal.common.files import write_text
-from glocal.research.data.registry import open_dataset
+from glocal.research.data import open_dataset
 from glocal.research.engine.checkpoint import BEST, LAST, find_checkpoint, read_checkpoint
 from glocal.research.engine.distributed import world
 from glocal.research.engine.evaluate import Progress

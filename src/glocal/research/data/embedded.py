@@ -1,8 +1,9 @@
 """Embedded data: printed glyphs to learn from, handwritten digits to be tested on; no download.
 
-Training and validation classes are characters drawn with the fonts inside matplotlib; ``glyphs`` says which.
-Test classes are the digits of ``glocal.samples.embedded``.  Validation scripts do not occur in training, as the digits
-do not.
+Training and validation classes are characters drawn with the fonts inside matplotlib; test classes are the digits of
+``glocal.samples.embedded``.  The characters were chosen once.  Each is in one piece, and at least two fonts have it.
+None is a number, a bar, a dash or a mark, and none is written like a digit.  Of those that look alike, such as Latin A
+and Greek Α, there is one.
 
 A glyph is turned, sheared, bent and traced with a pen, and then counted in blocks and enlarged as the digits were.
 Image i of a class is a pure function of (seed, class, i).
@@ -17,20 +18,21 @@ import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import PIL
-from PIL import Image, features
+from PIL import Image, ImageDraw, ImageFont, features
 
 from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError
 from glocal.common.files import replacing
-from glocal.research.data.benchmarks import glyphs
-from glocal.research.data.benchmarks.glyphs import VAL_SCRIPTS, Floats, GlyphClass, alphabet, draw, fonts
 from glocal.research.data.dataset import ClassDataset
 from glocal.samples import embedded as digits
 from glocal.samples.embedded import SIZE, Pictures, enlarge
+
+Floats = npt.NDArray[np.floating[Any]]
 
 
 def embedded(split: str, *, seed: int = 0, per_class: int = 60, skip_bad: bool = False) -> ClassDataset:
@@ -66,8 +68,8 @@ def render(split: str, *, seed: int = 0, per_class: int = 60) -> Pictures:
 
 
 def _fingerprint(seed: int, per_class: int) -> str:
-    """Changes with the fonts, the libraries that draw, and the code and settings of the files that use them."""
-    parts = [Path(__file__), Path(glyphs.__file__), *(font.path for font in fonts())]
+    """Changes with the fonts, the libraries that draw, and this file."""
+    parts = [Path(__file__), *(font.path for font in fonts())]
     text = f"{seed} {per_class} {np.__version__} {PIL.__version__} {features.version('freetype2')}"
     digests = b"".join(hashlib.sha256(part.read_bytes()).digest() for part in parts)
     return hashlib.sha256(text.encode() + digests).hexdigest()[:32]
@@ -90,25 +92,126 @@ def _keep(path: Path, pictures: Pictures) -> None:
         np.savez(file, grey=pictures.images[..., 0], labels=pictures.labels, class_names=names)
 
 
+PEN_SIZE = 96  # pixels per em: a lower-case letter is still larger than the pictures
+
+# A font is known by its place in FULL_FONTS + TEX_FONTS.
+FULL_FONTS = (
+    "DejaVuSans", "DejaVuSans-Bold", "DejaVuSans-Oblique", "DejaVuSans-BoldOblique",
+    "DejaVuSerif", "DejaVuSerif-Bold", "DejaVuSerif-Italic", "DejaVuSerif-BoldItalic",
+    "DejaVuSansMono", "DejaVuSansMono-Bold", "DejaVuSansMono-Oblique", "DejaVuSansMono-BoldOblique",
+    "STIXGeneral", "STIXGeneralBol", "STIXGeneralItalic", "STIXGeneralBolIta",
+)  # fmt: skip
+# Computer Modern keeps TeX's own code table: only the letters A-Z and a-z are where Unicode has them.
+TEX_FONTS = ("cmr10", "cmb10", "cmti10", "cmss10", "cmtt10", "cmmi10")
+TEX_LETTERS = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+
+# Scripts of the validation classes are not seen in training at all, as the digits are not.
+TRAIN_SCRIPTS = {
+    "Latin": "ACEHKMRUVWXekmnÆ×æđŊŒŦŧƆƇƊƑƔƕƛƜƝƦƫǂǶȡȴȵȸȹȺȻɄɆɇɍ",
+    "Greek": "ͰͲΔμνϏϗϡϢϣϪϮϺϻ",
+    "Cyrillic": "ЉЊЏДЖЛЩЮЯѠѤѦѨѪѬѰѱѸѹ҂ҐҒҖҚҠҢҤҦҬҲҼҾӃӅӇӊӍӺӼӾԀԂԈԎԒԔԖԗԘԙԞԠԢԤ",
+    "phonetic": "ɮɰɱɲɳɽʁʍʎʛʞʣʤʥʦʧʨʩʪʫ",
+    "Arabic": "حدرسصطعٮړڕڵڸں",
+    "NKo": "ߍߏߓߘߙߚ",
+    "Canadian": "ᐂᐅᐪᐰᐳᐸᒉᒊᒐᒪᓓᓕᓗᓚᓮᓯᕂᕃᕄᕆᕓᕔᕕᕗᕟᕠᕡ",
+    "Lao": "ກຄຕຖນປຜຝພມຫແ",
+    "Lisu": "ꓘꓞꓤꓯ",
+    "Old Italic": "𐌀𐌂𐌋𐌌𐌍𐌑𐌕𐌖𐌙𐌝",
+    "Latin extended": "ꜨꜩꜲꜴꜵꜶꜷꜸꜹꜼꜽꝆꝎꝤꝧꝻꞂ",
+    "Mathematics": "∁∈∔∗√∝∟∠∡∢∿≆≲≺≻≾⊂⊃⊌⊏⊓⊔⊢⊣⊧⊾⊿⋆⋈⋉⋊⋋⋌⋔⋕⋲⋳⋸⋹⋿",
+    "Arrows": "←→↖↘↢↣↩↫↬↭↱↲↶↷⇇⇈⇉⇊⇐⇒⇔⇖⇘⇚⇞⇟⇤⇥⇰⇴⇶⇹⇿",
+}
+VAL_SCRIPTS = {
+    "Armenian": "ԷԸԹԻԽՃՄՆՌՐՒՔՖըխտփֆ",
+    "Georgian": "ႥႫႬႮႰႲႵႻႼჀჁჅლოღჩ",
+    "Hebrew": "אמשת",
+    "Tifinagh": "ⴳⴼⴽⴿⵃⵄⵅⵋⵌⵎⵐⵜⵣ",
+}
+
+
+class Font(NamedTuple):
+    name: str
+    path: Path
+    characters: frozenset[str]  # what the file can draw and we trust it to draw
+
+
+@dataclass(frozen=True)
+class GlyphClass:
+    """One class: a character, its script, and the numbers of the fonts that have it."""
+
+    character: str
+    script: str
+    fonts: tuple[int, ...]
+
+    @property
+    def name(self) -> str:
+        return f"U+{ord(self.character):04X} {self.character}"
+
+
+@cache
+def fonts() -> tuple[Font, ...]:
+    """The fonts inside matplotlib that draw letters, with their real character maps."""
+    try:
+        import matplotlib
+        from matplotlib.ft2font import FT2Font
+    except ImportError as error:
+        raise DataError(
+            "the embedded data is drawn with the fonts inside matplotlib, which is not installed: "
+            "pip install glocal[demo]"
+        ) from error
+    folder = Path(matplotlib.get_data_path()) / "fonts" / "ttf"
+    drawn = []
+    for name in FULL_FONTS + TEX_FONTS:
+        path = folder / f"{name}.ttf"
+        if not path.is_file():
+            raise DataError(
+                f"matplotlib {matplotlib.__version__} has no font file {path.name} in {folder}: reinstall it"
+            )
+        characters = frozenset(map(chr, FT2Font(str(path)).get_charmap()))
+        drawn.append(Font(name, path, characters & TEX_LETTERS if name in TEX_FONTS else characters))
+    return tuple(drawn)
+
+
+@cache
+def _pen(font: int) -> ImageFont.FreeTypeFont:
+    # The basic layout draws one character as the font has it; shaping libraries differ between machines.
+    return ImageFont.truetype(str(fonts()[font].path), PEN_SIZE, layout_engine=ImageFont.Layout.BASIC)
+
+
+def draw(character: str, font: int) -> npt.NDArray[np.uint8]:
+    """The character's ink (h, w), 0..255, cut to its bounding box; nothing drawn gives (0, 0)."""
+    pen = _pen(font)
+    left, top, right, bottom = (int(edge) for edge in pen.getbbox(character))
+    canvas = Image.new("L", (max(right - left, 1), max(bottom - top, 1)))
+    ImageDraw.Draw(canvas).text((-left, -top), character, fill=255, font=pen)
+    box = canvas.getbbox()
+    return np.asarray(canvas.crop(box)) if box else np.zeros((0, 0), np.uint8)
+
+
+@cache
+def alphabet() -> tuple[GlyphClass, ...]:
+    """Every class, training scripts first."""
+    return tuple(
+        GlyphClass(character, script, tuple(i for i, font in enumerate(fonts()) if character in font.characters))
+        for script, characters in (TRAIN_SCRIPTS | VAL_SCRIPTS).items()
+        for character in characters
+    )
+
+
 GRID = 8  # blocks per side
 SOURCE = 64  # a drawn glyph, stretched to this square, is what the hand bends
 
 
-@dataclass(frozen=True)
-class Hand:
-    """How far handwriting strays from print: standard deviations, or (low, high) of uniform draws."""
+# How far handwriting strays from print: standard deviations, or (low, high) of uniform draws.
+ROTATION = 0.12  # radians
+SHEAR = 0.20
+BEND = 0.05  # of the glyph's size, for each of the slow waves below
+WIDTH = (0.75, 1.2)  # factor on the glyph's own width
+WIDEST = (0.60, 0.85)  # of the picture; digits are taller than wide
+INK = (0.23, 0.37)  # part of the bitmap that is covered: the pen is as thick as that takes
+CONTRAST = (0.85, 1.0)
+NOISE = 0.02  # of full ink, on the counted blocks
 
-    rotation: float = 0.12  # radians
-    shear: float = 0.20
-    bend: float = 0.05  # of the glyph's size, for each of the slow waves below
-    width: tuple[float, float] = (0.75, 1.2)  # factor on the glyph's own width
-    widest: tuple[float, float] = (0.60, 0.85)  # of the picture; digits are taller than wide
-    ink: tuple[float, float] = (0.23, 0.37)  # part of the bitmap that is covered: the pen is as thick as that takes
-    contrast: tuple[float, float] = (0.85, 1.0)
-    noise: float = 0.02  # of full ink, on the counted blocks
-
-
-HAND = Hand()
 _WAVES = 5  # half and whole periods of a cosine, across and down
 _BINOMIAL = tuple(math.comb(6, k) / 2**6 for k in range(7))
 _FAINT = 0.02  # blurred ink below this is paper
@@ -124,14 +227,14 @@ def write(glyph: GlyphClass, n: int, *, seed: int) -> npt.NDArray[np.uint8]:
     fonts = [glyph.fonts[int(u * len(glyph.fonts))] for u in uniform[:, 0]]
     printed = [_stretched(glyph.character, font) for font in fonts]
     ink = np.stack([each for each, _ in printed])  # (n, SOURCE, SOURCE)
-    aspect = np.array([each for _, each in printed], np.float32) * _between(HAND.width, uniform[:, 1])
+    aspect = np.array([each for _, each in printed], np.float32) * _between(WIDTH, uniform[:, 1])
 
-    warp = _Warp(aspect, HAND.rotation * normal[:, 0], HAND.shear * normal[:, 1], HAND.bend * normal[:, 2:])
-    frame = _frame(ink, warp, _between(HAND.widest, uniform[:, 2]))
+    warp = _Warp(aspect, ROTATION * normal[:, 0], SHEAR * normal[:, 1], BEND * normal[:, 2:])
+    frame = _frame(ink, warp, _between(WIDEST, uniform[:, 2]))
     bitmap = _sample(ink, *warp(*frame))
-    drawn = _trace(_blur(bitmap), _between(HAND.ink, uniform[:, 3]))
+    drawn = _trace(_blur(bitmap), _between(INK, uniform[:, 3]))
     blocks = drawn.reshape(n, GRID, SIZE // GRID, GRID, SIZE // GRID).mean((2, 4), dtype=np.float32)
-    blocks = blocks * _between(HAND.contrast, uniform[:, 4])[:, None, None] + HAND.noise * noise
+    blocks = blocks * _between(CONTRAST, uniform[:, 4])[:, None, None] + NOISE * noise
     return enlarge(blocks)
 
 
