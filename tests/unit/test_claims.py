@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from glocal.research.engine.recipe import load_recipe, shipped_recipes
+from glocal.research.engine.records import read_record, shipped_models
+from glocal.research.plugins import recipe_file
+
 ROOT = Path(__file__).parents[2]
 TABLES = json.loads((ROOT / "docs/results/data/reproduce-cifar-fs-full.json").read_text("utf-8"))["pieces"][0]["tables"]
 OURS, PUBLISHED = "+ Combine", "+ Combine, as published"
@@ -40,3 +44,15 @@ def test_the_page_on_reproduction_begins_with_the_method_as_published():
     first = lines[next(i for i, line in enumerate(lines) if line.startswith("|---")) + 1]
     assert first.startswith("| GEL as published |")
     assert all(pair(table, PUBLISHED, 2) in first for table in TABLES)
+
+
+def test_cards_and_recipes_that_speak_of_gel_name_our_form_where_it_is_ours():
+    for name, path in shipped_models().items():
+        card = path.with_suffix(".md") if path.with_suffix(".md").exists() else path.parent / "README.md"
+        if read_record(path)["method"]["name"] == "frozen-gel":
+            assert "frozen-gel" in card.read_text("utf-8"), name
+            assert "\nGEL on" not in card.read_text("utf-8"), name
+    for name in shipped_recipes():
+        about = recipe_file(name).read_text("utf-8").partition(" = ")[0]
+        if load_recipe(name, ["init=x"]).method.name == "frozen-gel" and "GEL" in about:
+            assert "frozen-gel" in about, name
