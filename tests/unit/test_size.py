@@ -26,7 +26,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
     "tests": (193, 24_420),
-    "benchmarks": (12, 1_780),
+    "benchmarks": (12, 1_720),
     "tools": (11, 1_460),
 }
 HELPERS = 1_300  # lines of tests/*.py, which hold no tests
