@@ -171,7 +171,7 @@ def _shipped() -> Iterator[list[str]]:
 
 def http_page() -> str:
     schema = openapi()
-    models, named = schema["components"]["schemas"], []
+    models = schema["components"]["schemas"]
     parts = [
         "# HTTP API",
         _generated("src/glocal/serve/routes.py or schemas.py"),
@@ -185,10 +185,9 @@ def http_page() -> str:
         for verb, about in verbs.items():
             parts.append(f"## {verb.upper()} {path}")
             parts.append(_plain(about.get("description") or ""))
-            parts += _request(about, models, named)
-            parts.append(_answer(about, named))
+            parts += [*_request(about), _answer(about)]
     parts += ["## Bodies", "Fields marked * are always there."]
-    for name in sorted(_with_inner(named, models)):
+    for name in sorted(models):
         parts += [f"### {name}", _plain(models[name].get("description", "")), _fields(models[name])]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -207,49 +206,24 @@ def openapi() -> dict[str, Any]:
             workspace.close()
 
 
-def _request(about: Mapping[str, Any], models: Mapping[str, Any], named: list[str]) -> list[str]:
+def _request(about: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         [f"`{each['name']}`", each["in"], _type(each["schema"]) + ("" if each.get("required") else "; may be left out")]
         for each in about.get("parameters", [])
     ]
-    parts = [_table(["Parameter", "In", "Value"], rows)] if rows else []
+    if rows:
+        yield _table(["Parameter", "In", "Value"], rows)
     for kind, body in about.get("requestBody", {}).get("content", {}).items():
-        schema = body["schema"]
-        if "$ref" in schema:
-            named.append(_name(schema))
-        if kind == "multipart/form-data":
-            parts += [f"Body: `{kind}`.", _fields(schema)]
-        else:
-            parts.append(f"Body: `{kind}`, {_type(schema)}.")
-    return parts
+        form = kind == "multipart/form-data"
+        yield f"Body: `{kind}`." if form else f"Body: `{kind}`, {_type(body['schema'])}."
+        yield _fields(body["schema"]) if form else ""
 
 
-def _answer(about: Mapping[str, Any], named: list[str]) -> str:
-    for status, answer in about["responses"].items():
-        if status.startswith("2"):
-            kinds = []
-            for kind, body in answer.get("content", {}).items():
-                schema = body.get("schema", {})
-                if "$ref" in schema:
-                    named.append(_name(schema))
-                kinds.append(f"`{kind}`" + (f", {_type(schema)}" if "$ref" in schema else ""))
-            return f"Answer {status}: {' or '.join(kinds) or 'nothing'}."
-    return ""
-
-
-def _name(schema: Mapping[str, Any]) -> str:
-    return str(schema["$ref"]).rpartition("/")[2]
-
-
-def _with_inner(named: Sequence[str], models: Mapping[str, Any]) -> set[str]:
-    seen: set[str] = set()
-    waiting = list(named)
-    while waiting:
-        name = waiting.pop()
-        if name not in seen:
-            seen.add(name)
-            waiting += re.findall(r"#/components/schemas/(\w+)", json.dumps(models[name]))
-    return seen
+def _answer(about: Mapping[str, Any]) -> str:
+    status, answer = next((status, each) for status, each in about["responses"].items() if status.startswith("2"))
+    bodies = {kind: body.get("schema", {}) for kind, body in answer.get("content", {}).items()}
+    kinds = [f"`{kind}`" + (f", {_type(schema)}" if "$ref" in schema else "") for kind, schema in bodies.items()]
+    return f"Answer {status}: {' or '.join(kinds) or 'nothing'}."
 
 
 def _fields(schema: Mapping[str, Any]) -> str:
@@ -266,7 +240,7 @@ def _fields(schema: Mapping[str, Any]) -> str:
 def _type(schema: Mapping[str, Any]) -> str:
     """In words: "number, at least 0", "list of [ClassBody](#classbody)", "text or null"."""
     if "$ref" in schema:
-        name = _name(schema)
+        name = str(schema["$ref"]).rpartition("/")[2]
         return f"[{name}](#{name.lower()})"
     if "anyOf" in schema:
         return " or ".join(dict.fromkeys(_type(each) for each in schema["anyOf"]))

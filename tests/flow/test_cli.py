@@ -45,7 +45,9 @@ def test_version_and_help(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     assert glocal("--version") == (0, f"glocal {__version__}\n", "")
     _, shown, _ = glocal("--help")
     assert len(shown.splitlines()) <= 45, "a page"
-    assert shown.index("Your own photos") < shown.index("demo") < shown.index("For researchers") < shown.index("pretrain")
+    assert (
+        shown.index("Your own photos") < shown.index("demo") < shown.index("For researchers") < shown.index("pretrain")
+    )
     assert all(command in shown for command in ("list", "cache", "train", "evaluate", "--import"))
     assert "--install-completion" in shown
     for command in app.registered_commands:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import importlib
 import inspect
 import re
-from collections.abc import Iterator
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -56,9 +53,6 @@ def test_formulas_and_examples_become_markdown() -> None:
     assert as_markdown(written) == "First.\n\n$$\na_b\n$$\n\n```pycon\n>>> 1 + 1\n2\n```"
 
 
-# Docstrings
-
-
 @cache
 def public() -> dict[str, Any]:
     """Every name the reference shows and every name of ``__all__``, with what belongs to the classes among them."""
@@ -80,49 +74,8 @@ def _find(name: str) -> Any:
     return getattr(importlib.import_module(home), last) if home else importlib.import_module(name)
 
 
-def undocumented() -> Iterator[str]:
-    for name, each in public().items():
-        if inspect.isclass(each):
-            if not _own_docstring(each):
-                yield name
-            for member, value in vars(each).items():
-                function = getattr(value, "__func__", getattr(value, "fget", value))
-                if not member.startswith("_") and inspect.isfunction(function) and not inspect.getdoc(value):
-                    yield f"{name}.{member}"
-        elif inspect.ismodule(each) or inspect.isroutine(each):
-            if not inspect.getdoc(each):
-                yield name
-        elif name not in _explained_constants():
-            yield name
-
-
-def _own_docstring(cls: type) -> bool:
-    """Not that of a parent, and not the signature that a dataclass writes."""
-    text = vars(cls).get("__doc__") or ""
-    return bool(text) and not text.startswith(f"{cls.__name__}(")
-
-
-@cache
-def _explained_constants() -> set[str]:
-    """Assignments with a string below them, by the package that hands them out."""
-    found = set()
-    for package in ("backbones", "data", "methods", "metrics"):
-        for file in (ROOT / "src/glocal/research" / package).glob("*.py"):
-            body = ast.parse(file.read_text("utf-8")).body
-            for statement, after in pairwise(body):
-                target = getattr(statement, "target", None) or next(iter(getattr(statement, "targets", [])), None)
-                text = after.value.value if isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant) else 0
-                if isinstance(target, ast.Name) and isinstance(text, str):
-                    found.add(f"glocal.research.{package}.{target.id}")
-    return found
-
-
-def test_every_public_name_has_a_docstring() -> None:
-    assert len(public()) > 70
-    assert sorted(set(undocumented())) == []
-
-
 def test_every_public_name_is_in_the_reference() -> None:
+    assert len(public()) > 70
     shown = {name for page in REFERENCE.glob("*.md") for name in DIRECTIVE.findall(page.read_text("utf-8"))}
     whole = {name for name in shown if inspect.ismodule(_find(name))}
     objects = [_find(name) for name in shown]
