@@ -1,9 +1,10 @@
 """Photograph-like pictures of small parts on a table, rendered from simple models: they may be shown anywhere.
 
-    python tools/scenes.py FOLDER [--photos 20] [--size 320]
+    python tools/scenes.py [--out .] [--size 256]
 
-Writes FOLDER/<class>/<nnn>.jpg.  A part is a height above the table.  Light, metal, table and place are drawn from the
-number of the picture, so the same command writes the same pictures.  They show how glocal works, not how well.
+Writes the folders of docs/walk.md: photos/, labelled/, new/ and more/.  A part is a height above the table.  Light,
+metal, table and place are drawn from the number of the picture, so the same command writes the same pictures.  They
+show how glocal works, not how well.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 Part = Callable[[Array, Array, np.random.Generator], Array]  # places x, y in about -1..1 -> height, 0 beside the part
 METALS = ((0.62, 0.64, 0.67), (0.78, 0.79, 0.80), (0.76, 0.62, 0.33), (0.42, 0.43, 0.46), (0.72, 0.45, 0.33))
 TABLES = ((0.55, 0.40, 0.27), (0.78, 0.76, 0.72), (0.35, 0.37, 0.40), (0.30, 0.42, 0.38))
+TAUGHT = ("nut", "washer", "gear", "screw", "coin")
 FINER = 2  # pixels of the drawing per pixel of the picture, each way
 
 
@@ -150,17 +152,28 @@ def scene(part: Part, size: int, rng: np.random.Generator) -> Image.Image:
     return Image.fromarray(np.clip(np.asarray(image) + noise, 0, 255).astype(np.uint8))
 
 
+def write(folder: Path, name: str, numbers: range, *, size: int = 256, prefix: str = "") -> list[Path]:
+    """Pictures of a part by their numbers, as JPEG files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = [folder / f"{prefix}{i:02d}.jpg" for i in numbers]
+    for i, path in zip(numbers, paths, strict=True):
+        scene(PARTS[name], size, np.random.default_rng([*name.encode(), i])).save(path, quality=90)
+    return paths
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--photos", type=int, default=20)
-    parser.add_argument("--size", type=int, default=320)
+    parser = argparse.ArgumentParser(description="Render the pictures of docs/walk.md.")
+    parser.add_argument("--out", type=Path, default=Path())
+    parser.add_argument("--size", type=int, default=256)
     given = parser.parse_args()
-    for name, part in PARTS.items():
-        (given.folder / name).mkdir(parents=True, exist_ok=True)
-        for i in range(given.photos):
-            rng = np.random.default_rng([sum(map(ord, name)), i])
-            scene(part, given.size, rng).save(given.folder / name / f"{i:03d}.jpg", quality=90)
+    for name in TAUGHT:
+        write(given.out / "photos" / name, name, range(5), size=given.size)
+        write(given.out / "labelled" / name, name, range(10, 18), size=given.size)
+    for name in ("hook", "spring"):
+        write(given.out / "labelled" / "unknown", name, range(10, 18), size=given.size, prefix=f"{name}-")
+    for name in ("nut", "gear", "key", "hook"):
+        write(given.out / "new", name, range(20, 22), size=given.size, prefix=f"{name}-")
+    write(given.out / "more" / "key", "key", range(5), size=given.size)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
-"""Run the walk through one's own photos and put what it prints today under every command.
+"""Run the walk with photos and put what it prints today under every command.
 
-    python tools/tutorial_page.py docs/tutorial-practice.md
+    python tools/tutorial_page.py docs/walk.md
 
-``tests/flow/test_tutorial.py`` fails while a text block says something else.  The part with photos that are not in the
-repository is left alone.
+``tests/flow/test_tutorial.py`` fails while a text block says something else.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import io
 import os
 import re
 import shlex
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -24,9 +24,9 @@ from typer.testing import CliRunner
 from glocal.cli.main import app
 from glocal.common.files import write_text
 
-COMMAND = "python tools/tutorial_page.py docs/tutorial-practice.md"
+COMMAND = "python tools/tutorial_page.py docs/walk.md"
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-PHOTOS = "## The same with photos"  # from here on the pictures are not in the repository
+TOOLS = Path(__file__).parent
 WIDE = {"COLUMNS": "200"}  # nothing is wrapped
 
 
@@ -49,6 +49,9 @@ def run(page: str) -> Iterator[Step]:
             with contextlib.redirect_stdout(printed):
                 exec(compile(block[2], "tutorial", "exec"), namespace)
         for words in map(shlex.split, block[2].splitlines() if block[1] == "sh" else []):
+            if words[0] == "python":
+                subprocess.run([sys.executable, TOOLS / Path(words[1]).name, *words[2:]], check=True)
+                continue
             done = CliRunner().invoke(app, words[1:])
             assert done.exit_code == 0, f"{words}: {done.output} {done.exception!r}"
             printed.write(done.stderr + done.stdout)
@@ -58,11 +61,10 @@ def run(page: str) -> Iterator[Step]:
 
 def current(page: str) -> str:
     """The page with what its commands print today."""
-    walk, heading, photos = page.partition(PHOTOS)
-    for step in reversed(list(run(walk))):
+    for step in reversed(list(run(page))):
         if step.shown:
-            walk = walk[: step.place.start] + step.printed + walk[step.place.stop :]
-    return walk + heading + photos
+            page = page[: step.place.start] + step.printed + page[step.place.stop :]
+    return page
 
 
 def main(arguments: list[str]) -> int:

@@ -25,7 +25,7 @@ ONE_CACHE = True  # pictures are drawn and encoded once for all pages
 ROOT = Path(__file__).parents[2]
 TOP = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")
 PAGES = [ROOT / name for name in TOP] + sorted(ROOT.glob("docs/**/*.md"))
-WALK = ROOT / "docs/tutorial-practice.md"  # test_tutorial.py runs it line by line
+WALK = ROOT / "docs/walk.md"  # test_tutorial.py runs it line by line
 RUNNABLE = [page for page in PAGES if page != WALK and "\n```python\n" in page.read_text("utf-8")]
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LANGUAGES = {"python", "sh", "toml", "text", "bibtex"}  # another one would escape the tests below
