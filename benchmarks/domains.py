@@ -16,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from tasks import TableRidge, numbered
 
 from glocal.recognizer.features import Array, Features
 from glocal.recognizer.heads.head import Head
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import Cells, Ridge
+from glocal.recognizer.heads.ridge import Ridge
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Picture, as_source, take
 from glocal.research.backbones import build_backbone
@@ -86,34 +87,15 @@ def domains(
     return found
 
 
-def head_without(every: dict[str, Domain], left_out: str | None, kind: str = "ridge") -> tuple[Head, Any]:
-    """A head whose whitening never saw the domain, and the function that makes its views of pooled and local rows."""
+def head_without(every: dict[str, Domain], left_out: str, kind: str = "ridge") -> tuple[Head, Features]:
+    """A head whose whitening never saw the domain, and the features of the domain for it."""
     some = next(iter(every.values()))
     if kind == "protonet":
-        return Prototypes(temperature=TEMPERATURE), lambda domain: Features(domain.pooled.numpy())
+        return Prototypes(temperature=TEMPERATURE), Features(every[left_out].pooled.numpy())
     method = ridge_method(some.pooled.shape[1])
     method.fit(torch.stack([each.covariance() for name, each in every.items() if name != left_out]).mean(dim=0))
-    head = TableRidge()
-    return head, lambda domain: head.features(domain, method)
-
-
-class TableRidge(Ridge):
-    """The head with the cell matches of all pairs of a domain's photos taken once: its cells are row numbers.
-
-    The same numbers, and a hundred times as many tasks in the time.
-    """
-
-    _table: Array
-
-    def features(self, domain: Domain, method: KernelRidge) -> Features:
-        self._table = domain.matches
-        rows = np.arange(len(domain.label), dtype=np.float32)[:, None, None, None]
-        return Features(method.vectors(domain.pooled).numpy(), (rows,))
-
-    def match(self, some: Cells, others: Cells, shape: tuple[int, ...]) -> Array:
-        if not others:
-            return np.zeros(shape, np.float32)
-        return self._table[np.ix_(some[0].ravel().astype(int), others[0].ravel().astype(int))]
+    domain = every[left_out]
+    return TableRidge(domain.matches), numbered(method.vectors(domain.pooled).numpy())
 
 
 def ridge_method(width: int, patch_channels: Sequence[int] = ()) -> KernelRidge:

@@ -26,7 +26,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
     "tests": (193, 24_370),
-    "benchmarks": (12, 1_720),
+    "benchmarks": (13, 1_720),
     "tools": (11, 1_450),
 }
 HELPERS = 1_300  # lines of tests/*.py, which hold no tests

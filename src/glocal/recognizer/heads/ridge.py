@@ -63,13 +63,13 @@ class Ridge:
     def enroll(self, support: Features, label: Labels) -> RidgeState:
         if len(support) > MOST:
             return _prototypes_alone(support.vec, label)
-        cells = _cells(support)
+        cells = cells_of(support)
         kernel = support.vec @ support.vec.T
         return self._regression(support.vec, cells, kernel + self.match(cells, cells, kernel.shape), label)
 
     def compare(self, state: RidgeState, query: Features) -> Scores:
         photo = query.vec @ state.vec.T
-        return self._scores(state, query.vec, photo, self.match(_cells(query), state.cells, photo.shape))
+        return self._scores(state, query.vec, photo, self.match(cells_of(query), state.cells, photo.shape))
 
     def trials(self, support: Features, asked: Features) -> Trial:
         """k and l of all photos are taken once: matching patches takes a hundred times as long as solving.
@@ -86,13 +86,13 @@ class Ridge:
                 return lambda query: self._scores(state, ask[query], *[np.zeros((len(query), 0), np.float32)] * 2)
 
             return alone
-        cells = _cells(support)
+        cells = cells_of(support)
         k = vec @ vec.T
         l = self.match(cells, cells, k.shape)
         both, of_k, of_l = k + l, k, l
         if asked is not support:
             of_k = ask @ vec.T
-            of_l = self.match(_cells(asked), cells, of_k.shape)
+            of_l = self.match(cells_of(asked), cells, of_k.shape)
 
         def trial(rows: Labels, label: Labels) -> Asked:
             state = self._regression(vec[rows], (), both[np.ix_(rows, rows)], label)
@@ -155,7 +155,7 @@ def _prototypes(vec: Array, label: Labels) -> Array:
     return proto
 
 
-def _cells(features: Features) -> Cells:
+def cells_of(features: Features) -> Cells:
     """(B, C, h, w) -> (B, P, C) for each member."""
     flat = (each.reshape(*each.shape[:2], math.prod(each.shape[2:])) for each in features.full().local)
     return tuple(np.ascontiguousarray(each.swapaxes(1, 2)) for each in flat)
