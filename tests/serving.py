@@ -53,7 +53,10 @@ def listening(
     file: Path, *, model: Path | str | None = None, settings: Settings | None = None, recent: Path | None = None
 ) -> Iterator[str]:
     """The address of a server that starts and ends with the block: uvicorn with a real socket, in a thread."""
-    app = create_app(Workspace(file, model=model or model_file(), device="cpu", recent=recent), settings or Settings())
+    settings = settings or Settings()
+    seconds = settings.limits.answer_seconds
+    workspace = Workspace(file, model=model or model_file(), device="cpu", recent=recent, seconds=seconds)
+    app = create_app(workspace, settings)
     config = config_of(app)
     config.port = 0
     server = uvicorn.Server(config)

@@ -24,6 +24,7 @@ from glocal.cli.main import app
 from glocal.recognizer import explanation as explain
 from glocal.recognizer.batches import BATCH
 from glocal.recognizer.file import read_manifest
+from glocal.serve.workspace import Workspace
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
 
@@ -254,6 +255,34 @@ def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:
     assert file.read_bytes() == before
     said = glocal(*enroll, "--force").output
     assert f"Next: glocal predict '{file}' PHOTOS..." in said, "as a shell takes it"
+
+
+def test_undo_takes_back_what_the_commands_and_the_page_changed(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "digits.glocal"
+    contents = [shutil.copy(home / "digits.glocal", file).read_bytes()]
+    for change in (("rename", "zero", "null"), ("threshold", "--set", "-0.5"), ("remove", "one")):
+        glocal(change[0], file, *change[1:])
+        contents.append(file.read_bytes())
+    with pytest.MonkeyPatch.context() as patch:  # what cannot be written changes nothing
+        patch.setattr(os, "fsync", full)
+        glocal("undo", file, code=1)
+    assert file.read_bytes() == contents[3]
+    for label, before in (("class one removed", contents[2]), ("threshold set", contents[1])):
+        assert json.loads(glocal("undo", file, "--json").stdout)["undone"] == label
+        assert file.read_bytes() == before
+    page = Workspace(file, device="cpu")
+    try:
+        assert (page.snapshot.undo_label, page.snapshot.redo_label) == ("class zero renamed to null", "threshold set")
+        assert getattr(glocal("undo", file, code=1).exception, "code", None) == "already-served"
+        glocal("rename", file, "two", "deux")
+        assert page.take_in().undo_label == "a change by another program"
+        page.go(-1)
+    finally:
+        page.close()
+    assert file.read_bytes() == contents[1]
+    glocal("undo", file)
+    assert file.read_bytes() == contents[0]
+    assert getattr(glocal("undo", file, code=1).exception, "code", None) == "nothing-to-undo"
 
 
 def test_enroll_takes_unknown_for_known_unknowns_and_says_so(tmp_path: Path) -> None:

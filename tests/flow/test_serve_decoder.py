@@ -15,8 +15,9 @@ import pytest
 
 from glocal.recognizer import Recognizer
 from glocal.serve import app, decoder
+from glocal.serve.security import Limits, Settings
 from hostile_photos import repeated_scan
-from serving import client, connect, detail, ok, taught_names, tiny_file, uploads
+from serving import client, connect, detail, everything, ok, taught_names, tiny_file, uploads
 from waiting import wait_for
 
 HOSTILE = [("images", ("slow.jpg", repeated_scan(7900, 90), "image/jpeg"))]
@@ -51,14 +52,29 @@ def test_nobody_waits_for_the_photos_of_another(tmp_path: Path) -> None:
 def test_the_end_waits_for_no_photo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "SLOW", 1000.0)
     monkeypatch.setattr(app, "GRACE", 0.2)
-    with ExitStack() as stack, client(tiny_file(tmp_path)) as asking:
-        form = httpx.Request("POST", f"{asking.base_url}/predict", files=HOSTILE * 30)
-        head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
-        one = stack.enter_context(connect(str(asking.base_url)))
-        one.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + form.read())
-        wait_for(lambda: "glocal_queue_pictures 30.0" in asking.get("/metrics").text)
-        began = time.monotonic()
-    assert time.monotonic() - began < 20
+    with ExitStack() as stack:
+        with client(tiny_file(tmp_path)) as asking:
+            form = httpx.Request("POST", f"{asking.base_url}/predict", files=HOSTILE * 30)
+            head = "".join(f"{name}: {value}\r\n" for name, value in form.headers.items())
+            one = stack.enter_context(connect(str(asking.base_url)))
+            one.sendall(f"POST /predict HTTP/1.1\r\n{head}\r\n".encode() + form.read())
+            wait_for(lambda: "glocal_queue_pictures 30.0" in asking.get("/metrics").text)
+            began = time.monotonic()
+        assert time.monotonic() - began < 20
+        answer = everything(one)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b'"code":"stopping"' in answer
+
+
+def test_photos_that_take_long_to_encode_change_nothing(tmp_path: Path) -> None:
+    hurried = Settings(limits=Limits(answer_seconds=0))
+    for file, names in ((tiny_file(tmp_path), ["zero", "one"]), (tmp_path / "new.glocal", [])):
+        with client(file, settings=hurried) as asking:
+            for path, data in (("/classes", {"name": "slow"}), *([("/photos", {"class": "one"})] if names else [])):
+                refusal = asking.post(path, data=data, files=uploads("six", 0, 2))
+                assert "too long to encode" in detail(refusal, 422, "rule")
+                assert refusal.json()["code"] == "slow-encoder"
+            assert taught_names(asking) == names
 
 
 def test_a_process_that_was_ended_is_replaced(tmp_path: Path) -> None:

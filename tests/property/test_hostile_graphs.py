@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,24 @@ def test_the_format_of_onnxruntime_is_not_taken(tmp_path: Path) -> None:
     onnxruntime.InferenceSession(inside, options, providers=["CPUExecutionProvider"])
     with refused("damaged-file", "m.onnx"):
         Graph((tmp_path / "m.ort").read_bytes(), "m.onnx")({"x": np.zeros((1, 2), np.float32)}, ["y"])
+
+
+def test_a_graph_that_does_not_end_is_ended() -> None:
+    kinds = {"turn": (TensorProto.INT64, []), "go": (TensorProto.BOOL, []), "last": (FLOAT, [1, 2])}
+    begin = [helper.make_tensor_value_info(name, *kind) for name, kind in kinds.items()]
+    end = [helper.make_tensor_value_info(f"{name} after", *kinds[name]) for name in ("go", "last")]
+    body = [
+        helper.make_node("Identity", ["go"], ["go after"]),
+        helper.make_node("Add", ["last", "last"], ["last after"]),
+    ]
+    loop = helper.make_node("Loop", ["", "", "x"], ["y"], body=helper.make_graph(body, "b", begin, end))
+    true = helper.make_tensor("true", TensorProto.BOOL, [], [True])
+    made = model(helper.make_node("Constant", [], ["true"], value=true), loop)
+    made.graph.node[1].input[1] = "true"
+    began = time.monotonic()
+    with refused("slow-encoder", "too long"):
+        Graph(made.SerializeToString(), "m.onnx")({"x": np.zeros((1, 2), np.float32)}, ["y"], end=began + 0.5)
+    assert time.monotonic() - began < 20
 
 
 Output = tuple[list[str], int | None, float]  # sides, type (None: a sequence of arrays) and value

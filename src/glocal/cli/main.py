@@ -19,7 +19,7 @@ from glocal.cli.export import export
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
 from glocal.cli.practical import check, enroll, predict, serve
-from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold
+from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold, undo
 from glocal.cli.research.data import data
 from glocal.cli.research.models import convert
 from glocal.cli.research.reproduce import report, reproduce
@@ -65,6 +65,7 @@ for each in (
     add,
     remove,
     rename,
+    undo,
     threshold,
     inspect,
     serve,

@@ -14,6 +14,7 @@ from glocal.cli.bulk import answer_vectors, run_job
 from glocal.cli.console import bars, check_free, check_there, rate_meter, show
 from glocal.cli.options import Address, Device, Engine, EngineName, Force, Json, Out, RecognizerFile, SkipBad, Workers
 from glocal.cli.printing import check_report, describe, printing, summary, tell, threshold_lines
+from glocal.cli.recognizers import changing
 from glocal.cli.research.models import model_of
 from glocal.common.words import counted
 
@@ -220,29 +221,25 @@ def check(
 ) -> None:
     """Try it on labelled pictures: confusion, rates with intervals, the worst pictures."""
     check_there(labelled)
-    from glocal.recognizer.file import read_manifest
-
-    read_manifest(file)
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.diagnosis.check import check as run
     from glocal.recognizer.diagnosis.check import learn as learn_from
-    from glocal.recognizer.recognizer import Recognizer
 
-    recognizer = Recognizer.load(file, device=device)
-    with bars() as progress:
-        checked = run(recognizer, labelled, progress=rate_meter(progress, "check"))
-    beside = [Finding.loose(checked.loose).text] if checked.loose else []
-    for remark in (*checked.not_enrolled.values(), *beside):
-        tell(remark)
-    for bad in checked.unreadable:
-        tell(f"left out {bad.path}: {bad.error}")
-    show(checked.to_json(), as_json=json, otherwise=lambda: check_report(checked, recognizer))
-    if learn:
-        confirmed = learn_from(recognizer, checked)
-        recognizer.save(file)
-        tell(f"{counted(confirmed, 'confirmed picture')} joined the leave-one-out scores")
-        for line in threshold_lines(recognizer):
-            tell(line)
+    with changing(file, device, wanted=learn) as (recognizer, save):
+        with bars() as progress:
+            checked = run(recognizer, labelled, progress=rate_meter(progress, "check"))
+        beside = [Finding.loose(checked.loose).text] if checked.loose else []
+        for remark in (*checked.not_enrolled.values(), *beside):
+            tell(remark)
+        for bad in checked.unreadable:
+            tell(f"left out {bad.path}: {bad.error}")
+        show(checked.to_json(), as_json=json, otherwise=lambda: check_report(checked, recognizer))
+        if learn:
+            confirmed = learn_from(recognizer, checked)
+            save("pictures confirmed", recognizer.save)
+            tell(f"{counted(confirmed, 'confirmed picture')} joined the leave-one-out scores")
+            for line in threshold_lines(recognizer):
+                tell(line)
 
 
 def _explain(recognizer: Recognizer, answered: Answered, before: int, folder: Path) -> None:

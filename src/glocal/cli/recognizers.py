@@ -1,7 +1,9 @@
-"""Commands on a .glocal file that is there: inspect, threshold, classes, add, remove, rename."""
+"""Commands on a .glocal file that is there: inspect, threshold, classes, add, remove, rename, undo."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -48,22 +50,24 @@ def add(
     if (name is None) != (not photos) or (name is None and not unknown):
         raise RecipeError("name a class and its photos, or known unknowns with --unknown", code="nothing-given")
     check_there(*(photos or []), *(unknown or []))
-    recognizer = _load(file, device, to_change=True)
-    findings = []
-    with bars() as progress:
+    with changing(file, device) as (recognizer, save), bars() as progress:
+        findings = []
         if name is not None:
             known = check_class_name(name) in recognizer.classes
             grow = recognizer.add_photos if known else recognizer.add_class
             findings += grow(name, photos or [], skip_bad=skip_bad, progress=rate_meter(progress, "add"))
         if unknown:
             findings += recognizer.add_unknown(unknown, skip_bad=skip_bad, progress=rate_meter(progress, "add"))
-    _save(recognizer, file, findings, json)
+        save(f"photos added to {name or 'the known unknowns'}", recognizer.save)
+    _show(recognizer, file, findings, json)
 
 
 def remove(file: RecognizerFile, name: ClassName, device: Device = "auto", json: Json = False) -> None:
     """Remove a class."""
-    recognizer = _load(file, device, to_change=True)
-    _save(recognizer, file, recognizer.remove_class(name), json)
+    with changing(file, device) as (recognizer, save):
+        findings = recognizer.remove_class(name)
+        save(f"class {name} removed", recognizer.save)
+    _show(recognizer, file, findings, json)
 
 
 def rename(
@@ -74,8 +78,20 @@ def rename(
     json: Json = False,
 ) -> None:
     """Rename a class."""
-    recognizer = _load(file, device, to_change=True)
-    _save(recognizer, file, recognizer.rename_class(name, new_name), json)
+    with changing(file, device) as (recognizer, save):
+        findings = recognizer.rename_class(name, new_name)
+        save(f"class {name} renamed to {new_name}", recognizer.save)
+    _show(recognizer, file, findings, json)
+
+
+def undo(file: RecognizerFile, json: Json = False) -> None:
+    """Take back the last change, on this line or on the page; again, the one before."""
+    from glocal.common.files import check_recognizer
+    from glocal.serve.history import go_back
+
+    check_recognizer(file)
+    label = go_back(file)
+    show({"file": str(file), "undone": label}, as_json=json, otherwise=lambda: f"{file}: undone: {label}")
 
 
 def threshold(
@@ -100,17 +116,17 @@ def threshold(
 ) -> None:
     """Show the threshold and its target rate, or change it."""
     check_there(*([from_] if from_ else []))
+    if set_ is not None and from_ is not None:
+        raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
     change = any(each is not None for each in (set_, target_rate, with_unknown, from_))
-    recognizer = _load(file, device, to_change=change)
-    if from_ is not None:
-        if set_ is not None:
-            raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
-        target_rate = _learned(recognizer, from_, target_rate)
-        if with_unknown is None and recognizer.contents.promise.with_unknown is not None:
-            with_unknown = target_rate  # as in the trade-off that it was chosen from
-    if change:
-        recognizer.set_threshold(set_, target_rate=target_rate, with_unknown=with_unknown)
-        recognizer.save(file)
+    with changing(file, device, wanted=change) as (recognizer, save):
+        if from_ is not None:
+            target_rate = _learned(recognizer, from_, target_rate)
+            if with_unknown is None and recognizer.contents.promise.with_unknown is not None:
+                with_unknown = target_rate  # as in the trade-off that it was chosen from
+        if change:
+            recognizer.set_threshold(set_, target_rate=target_rate, with_unknown=with_unknown)
+            save("threshold set", recognizer.save)
     show(recognizer.threshold.to_json(), as_json=json, otherwise=lambda: "\n".join(threshold_lines(recognizer)))
 
 
@@ -139,6 +155,7 @@ def inspect(
 ) -> None:
     """Show what is in a file; --verify proves that this machine gives the same answers."""
     from glocal.recognizer.file import read_manifest
+    from glocal.recognizer.recognizer import Recognizer
 
     manifest = read_manifest(file)
     encoder, head, classes = manifest["model"]["encoder"], manifest["model"]["head"], manifest["classes"]
@@ -153,7 +170,7 @@ def inspect(
     ]
     if manifest["unknown"]:
         lines.append(("known unknowns", counted(len(manifest["unknown"]), "photo")))
-    recognizer = _load(file, device)
+    recognizer = Recognizer.load(file, device=device)
     outlook = recognizer.outlook()
     result["outlook"] = outlook.to_json()
     lines = [("outlook", outlook.lines()[0]), *(("", line) for line in outlook.lines()[1:]), *lines]
@@ -172,17 +189,22 @@ def inspect(
         raise typer.Exit(1)
 
 
-def _load(file: Path, device: str, *, to_change: bool = False) -> Recognizer:
-    from glocal.recognizer.file import check_target
+@contextmanager
+def changing(
+    file: Path, device: str, *, wanted: bool = True
+) -> Iterator[tuple[Recognizer, Callable[[str, Callable[[Path], None]], None]]]:
+    """A recognizer, and what writes it under a label, so that it can be undone."""
+    from glocal.recognizer.file import check_target, read_manifest
     from glocal.recognizer.recognizer import Recognizer
+    from glocal.serve.history import keeping
 
-    if to_change and file.exists():
-        check_target(file)
-    return Recognizer.load(file, device=device)
+    read_manifest(file)  # nothing is written beside a file that is none of ours
+    check_target(file)
+    with keeping(file) if wanted else nullcontext(lambda label, save: None) as save:
+        yield Recognizer.load(file, device=device), save
 
 
-def _save(recognizer: Recognizer, file: Path, findings: list[Finding], json: bool) -> None:
-    recognizer.save(file)
+def _show(recognizer: Recognizer, file: Path, findings: list[Finding], json: bool) -> None:
     for finding in findings:
         tell(f"check-up: {finding}")
     result = summary(recognizer, file) | {"findings": [each.to_json() for each in findings]}

@@ -176,7 +176,17 @@ def run(
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (MOST if most == resource.RLIM_INFINITY else min(MOST, most), most))
     with listen(host, port) as listening:
-        app = create_app(Workspace(file, model=model, device=device, workers=workers, recent=recent), settings)
+        app = create_app(
+            Workspace(
+                file,
+                model=model,
+                device=device,
+                workers=workers,
+                recent=recent,
+                seconds=settings.limits.answer_seconds,
+            ),
+            settings,
+        )
         ready(address(listening, host, settings.token))
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn passes it on when all is finished
         with suppress(KeyboardInterrupt):

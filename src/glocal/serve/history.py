@@ -19,10 +19,20 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
+from filelock import FileLock, Timeout
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from glocal.common.errors import DataError
-from glocal.common.files import changed_meanwhile, make_folder, put, remove, replacing, write_text
+from glocal.common.files import (
+    changed_meanwhile,
+    make_folder,
+    or_not_written,
+    put,
+    remove,
+    replacing,
+    write_text,
+)
+from glocal.recognizer.file import read_manifest
 
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of all their parts, but for those of the last two
@@ -201,6 +211,47 @@ class History:
         journal = _Journal(schema_version=SCHEMA, number=number, at=at, mode=mode, versions=versions)
         write_text(self.folder / "journal.json", json.dumps(journal.model_dump(), indent=1))
         self._journal = journal
+
+
+def owned(file: Path) -> FileLock:
+    """A lock beside the file: not in its history folder, which may be deleted while it is served."""
+    lock = FileLock(file.with_name(f".{file.name}.lock"), timeout=0, thread_local=False)  # another thread may close
+    try:
+        lock.acquire()
+    except Timeout:
+        raise DataError(
+            f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
+        ) from None
+    return lock
+
+
+@contextmanager
+def keeping(file: Path) -> Iterator[Callable[[str, Callable[[Path], None]], None]]:
+    """Yields what writes a change of the file, as ``History.push`` does, so that it can be undone.
+
+    A process that serves the file keeps the versions itself.
+    """
+    file = file.resolve()
+    try:
+        lock = owned(file)
+    except DataError:
+        yield lambda label, save: save(file)
+        return
+    with lock, or_not_written(f"{file.name} or its history", "free some space or check the permissions of its folder"):
+        yield History(file).push
+
+
+def go_back(file: Path) -> str:
+    """Give the file the content it had before the last change, whose label is returned."""
+    file = file.resolve()
+    with owned(file):
+        history = History(file)
+        label = history.undo_label or ""
+        with history.step(-1) as copied:
+            if copied is None:
+                raise DataError(f"there was no {file.name} before; delete it if you want none", code="nothing-to-undo")
+            read_manifest(copied)  # what cannot be read does not replace what can
+        return label
 
 
 def folder_of(file: Path) -> Path:

@@ -49,6 +49,10 @@ def busy(why: str, seconds: int) -> Problem:
     return Problem(429, "busy", f"{why}; try again in {seconds} s", headers={"Retry-After": str(seconds)})
 
 
+def stopping() -> Problem:
+    return Problem(503, "stopping", "the server was stopped before it had this answer; ask again when it runs")
+
+
 class Json(JSONResponse):
     """ASCII alone, so that any name of a file can be written."""
 

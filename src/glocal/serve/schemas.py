@@ -269,7 +269,7 @@ class Health(BaseModel):
     uptime: float
 
 
-STATUSES = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429)
+STATUSES = (400, 401, 403, 404, 408, 409, 413, 415, 422, 429, 503)
 
 
 def problems() -> dict[int | str, dict[str, Any]]:

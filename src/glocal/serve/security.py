@@ -19,7 +19,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glocal.common.errors import RecipeError
-from glocal.serve.problems import Problem, busy, problem_response
+from glocal.serve.problems import Problem, busy, problem_response, stopping
 
 COOKIE = "glocal"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -128,7 +128,11 @@ class Security:
             return
         body = LimitedBody(receive, Headers(scope=scope), self._settings.limits, self._waiting)
 
+        answering = False
+
         async def safe_send(message: Message) -> None:
+            nonlocal answering
+            answering = True
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(scope=message)
                 headers.update(SECURITY_HEADERS)
@@ -146,6 +150,10 @@ class Security:
             return
         try:
             await self._app(scope, body.receive, safe_send)
+        except asyncio.CancelledError:  # uvicorn drops what is open when its end takes too long
+            if answering:
+                raise
+            await problem_response(stopping())(scope, receive, safe_send)
         finally:
             body.release()
 

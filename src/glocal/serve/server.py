@@ -7,6 +7,7 @@ photo waits for no other.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -27,6 +28,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glocal.recognizer.batches import BATCH
+from glocal.recognizer.encoders.session import encoding_within
 from glocal.recognizer.photos.images import UnusableImage
 from glocal.recognizer.photos.sources import Picture, Source, Unreadable
 from glocal.serve.decoder import Decoder, Upload
@@ -58,8 +60,8 @@ class _Job:
 class Worker:
     """The thread that answers."""
 
-    def __init__(self, on_batch: Callable[[int], None] = lambda n: None) -> None:
-        self._on_batch = on_batch  # is called with the number of photos
+    def __init__(self, on_batch: Callable[[int], None] = lambda n: None, *, seconds: float = math.inf) -> None:
+        self._on_batch, self._seconds = on_batch, seconds  # called with the number of photos; for encoding them
         self._jobs: deque[_Job] = deque()
         self._changed = threading.Condition()
         self._closed = False
@@ -86,7 +88,7 @@ class Worker:
             wanted = [job for job in jobs if job.future.set_running_or_notify_cancel()]
             if wanted:
                 self._on_batch(sum(len(job.photos) for job in wanted))
-            for job, outcome in zip(wanted, _outcomes(wanted), strict=True):
+            for job, outcome in zip(wanted, _outcomes(wanted, self._seconds), strict=True):
                 if isinstance(outcome, Exception):
                     job.future.set_exception(outcome)
                 else:
@@ -106,15 +108,16 @@ class Worker:
             return jobs
 
 
-def _outcomes(jobs: list[_Job]) -> list[list[Result] | Exception]:
+def _outcomes(jobs: list[_Job], seconds: float) -> list[list[Result] | Exception]:
     """The answers of each request, or the exception of this one alone."""
     if not jobs:
         return []
     try:
-        results = iter(jobs[0].snapshot.predict([photo for job in jobs for photo in job.photos]))
+        with encoding_within(seconds):
+            results = iter(jobs[0].snapshot.predict([photo for job in jobs for photo in job.photos]))
         return [list(islice(results, len(job.photos))) for job in jobs]
     except Exception as error:
-        return [error] if len(jobs) == 1 else [_outcomes([job])[0] for job in jobs]
+        return [error] if len(jobs) == 1 else [_outcomes([job], seconds)[0] for job in jobs]
 
 
 class Metrics:
@@ -140,7 +143,7 @@ class Server:
     def __init__(self, workspace: Workspace, settings: Settings) -> None:
         self.workspace, self.settings, self._started = workspace, settings, time.monotonic()
         self.metrics = Metrics()
-        self.worker = Worker(self.metrics.batches.observe)
+        self.worker = Worker(self.metrics.batches.observe, seconds=settings.limits.answer_seconds)
         self.decoder = Decoder(workers=workspace.workers, max_pixels=settings.limits.pixels)
         self._accepted = 0  # photos that wait or are being decoded and answered
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="glocal-change")

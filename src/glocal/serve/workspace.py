@@ -15,20 +15,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import changed_meanwhile, make_folder, or_not_written, stamp
 from glocal.recognizer import Recognizer
 from glocal.recognizer.diagnosis.advice import Finding
+from glocal.recognizer.encoders.session import encoding_within
 from glocal.recognizer.file import check_target, read_manifest
 from glocal.recognizer.model import DEFAULT
 from glocal.recognizer.photos.images import Preprocess
 from glocal.recognizer.photos.sources import Source
 from glocal.recognizer.recognizer import find_model
-from glocal.serve.history import History, fingerprint, folder_of
+from glocal.serve.history import History, fingerprint, folder_of, owned
 from glocal.serve.problems import Problem, missing, no_classes
 from glocal.serve.recent_queries import Query, RecentQueries
+from glocal.serve.security import Limits
 from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, answers_changed
 
 READS = 3  # of a file that another program writes meanwhile, before it is left for later
@@ -57,8 +57,9 @@ class Workspace:
         device: str = "auto",
         workers: int = 2,
         recent: Path | None = None,
+        seconds: float = Limits.answer_seconds,
     ) -> None:
-        """``recent``: a folder for the photos that were asked about."""
+        """``recent``: a folder for the photos that were asked about; ``seconds`` in which a change encodes its own."""
         check_target(file)
         file = file.resolve() if file.is_symlink() else file  # its history is beside the file, and the link stays
         self._first_preprocess: Preprocess | None = None
@@ -67,12 +68,13 @@ class Workspace:
         else:
             self._first_preprocess = find_model(model, device=device).preprocess  # a misspelt model is refused now
         self.file, self.model, self._device, self.workers = file, model, device, workers
+        self._seconds = seconds
         self._changing, self._answering = threading.Lock(), threading.Lock()
         self._answers: tuple[int, dict[str, QueryAnswer]] = (-1, {})  # of one version, by query
         self._unsure = False  # whether a change that failed on the disk is in the file or not
         with _disk_errors(file):
             make_folder(folder_of(file), mode=0o700)  # copies of what may be private
-            self._owned = _owned(file)
+            self._owned = owned(file)
             try:
                 self._seen = stamp(file)
                 recognizer, self._history = self._read()
@@ -160,11 +162,13 @@ class Workspace:
             self._check(expected)
             if self.snapshot.recognizer is not None:
                 changed = copy.copy(self.snapshot.recognizer)
-                findings = change(changed)
+                with encoding_within(self._seconds):
+                    findings = change(changed)
             elif first is not None:
-                changed = Recognizer.enroll(
-                    first, skip_bad=True, model=self.model, device=self._device, workers=self.workers
-                )
+                with encoding_within(self._seconds):
+                    changed = Recognizer.enroll(
+                        first, skip_bad=True, model=self.model, device=self._device, workers=self.workers
+                    )
                 findings = changed.findings()
             else:
                 raise no_classes()
@@ -257,18 +261,6 @@ class Workspace:
         if file is None or not file.exists():
             return None
         return Recognizer.load(file, device=self._device, workers=self.workers)
-
-
-def _owned(file: Path) -> FileLock:
-    """A lock beside the file: not in its history folder, which may be deleted while it is served."""
-    lock = FileLock(file.with_name(f".{file.name}.lock"), timeout=0, thread_local=False)  # another thread may close
-    try:
-        lock.acquire()
-    except Timeout:
-        raise DataError(
-            f"{file} is served already by another process; stop that one, or copy the file", code="already-served"
-        ) from None
-    return lock
 
 
 def _disk_errors(file: Path) -> AbstractContextManager[None]:

@@ -14,7 +14,7 @@ import numpy as np
 from glocal.common.errors import RecipeError
 from glocal.common.words import meant
 from glocal.recognizer.encoders.builtin import ENCODERS, FILES, FOLDER, PREPROCESS
-from glocal.recognizer.encoders.session import Graph
+from glocal.recognizer.encoders.session import Graph, encoding_end
 from glocal.recognizer.features import Features, unit
 from glocal.recognizer.photos.images import Pixels, Preprocess, fit
 
@@ -31,12 +31,13 @@ class Member:
     unit: bool = False  # whether vectors and cells are still to be divided by their lengths
 
     def __call__(self, images: Pixels) -> Features:
+        end = encoding_end.get()
         if self.neck is None:
             last, feeds = self.graph, {IMAGES: images}
         else:
-            last, feeds = self.neck, {MAP: self.graph({IMAGES: images}, [MAP])[0]}
+            last, feeds = self.neck, {MAP: self.graph({IMAGES: images}, [MAP], end=end)[0]}
         names = [VEC, LOCAL] if LOCAL in last.outputs else [VEC]
-        vec, *local = last(feeds, names)
+        vec, *local = last(feeds, names, end=end)
         last.check(vec, VEC, len(images), None)
         for each in local:
             last.check(each, LOCAL, len(images), None, None, None)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,7 +21,18 @@ from glocal.common.errors import DataError, RecipeError
 from glocal.recognizer.encoders.self_contained import check_self_contained
 from glocal.recognizer.features import Array
 
+encoding_end: ContextVar[float] = ContextVar("encoding_end", default=math.inf)  # a value of time.monotonic
 DEVICES = {"auto": "CPU", "cpu": "CPU", "cuda": "CUDA"}  # of --device -> execution provider
+
+
+@contextmanager
+def encoding_within(seconds: float) -> Iterator[None]:
+    """Encoders that are still at work in this thread after so many seconds are stopped."""
+    before = encoding_end.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        encoding_end.reset(before)
 
 
 class Graph:
@@ -61,13 +77,31 @@ class Graph:
         """Whether the package has it."""
         return not isinstance(self._source, bytes)
 
-    def __call__(self, feeds: Mapping[str, Array], outputs: Sequence[str]) -> list[Array]:
-        """The outputs in that order; inputs that the graph does not have are left out."""
+    def __call__(self, feeds: Mapping[str, Array], outputs: Sequence[str], *, end: float = math.inf) -> list[Array]:
+        """The outputs in that order; inputs that the graph does not have are left out.
+
+        At ``end``, a value of ``time.monotonic``, the graph is stopped wherever it is.
+        """
+        import onnxruntime
+
         taken = {name: each for name, each in feeds.items() if name in self._inputs}
+        options, left = onnxruntime.RunOptions(), end - time.monotonic()
+        stop = threading.Timer(min(left, threading.TIMEOUT_MAX), setattr, (options, "terminate", True))
         try:
-            arrays: list[Array] = self._session.run(outputs, taken)
+            if left <= 0:
+                raise TimeoutError
+            if end < math.inf:
+                stop.start()
+            arrays: list[Array] = self._session.run(outputs, taken, options)
         except Exception as error:  # onnxruntime has no common error class
+            if time.monotonic() >= end:
+                raise DataError(
+                    "the photos take too long to encode; send fewer of them at once, or use a smaller encoder",
+                    code="slow-encoder",
+                ) from error
             raise self.damaged(error) from error
+        finally:
+            stop.cancel()
         for name, each in zip(outputs, arrays, strict=True):
             if not isinstance(each, np.ndarray):
                 raise self.damaged(f"its output {name} is no array")
