@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,10 +12,13 @@ import pytest
 
 from glocal.common.hub import Fetched
 from glocal.hub.about import read_about
-from glocal.hub.making import from_file, from_folder, smaller
+from glocal.hub.making import from_file, from_folder, smaller, whitened
 from glocal.hub.measuring import sketches
 from glocal.recognizer import Recognizer
+from glocal.recognizer.batches import Embedder
+from glocal.recognizer.encoders.encoder import encoder_of
 from glocal.recognizer.encoders.file import EncoderFile
+from glocal.recognizer.encoders.whitening import fit_whitening
 from glocal.recognizer.features import unit
 from photos import some, write_classes
 from refusal import refused
@@ -43,7 +47,7 @@ def test_a_repository_with_graphs(place: Path, tmp_path: Path) -> None:
     encoder = made(place)
     images = sketches(3, SIDE)
     tokens, pooled = expected(images)
-    features = encoder.encoder()(images)
+    features = encoder_of(encoder)(images)
     np.testing.assert_allclose(features.vec, unit(pooled), atol=1e-5)
     np.testing.assert_allclose(features.local[0], cells(tokens[:, 3:]), atol=1e-5)
     assert (encoder.name, encoder.licence) == ("net", "apache-2.0")
@@ -55,7 +59,7 @@ def test_a_repository_with_graphs(place: Path, tmp_path: Path) -> None:
 
 def test_of_several_graphs_the_one_that_is_named(place: Path) -> None:
     images = sketches(3, SIDE)
-    features = made(place, "fp16").encoder()(images)
+    features = encoder_of(made(place, "fp16"))(images)
     _, pooled = expected(images)
     assert features.vec.dtype == np.float32
     np.testing.assert_allclose(features.vec, unit(pooled), atol=1e-2)
@@ -82,7 +86,7 @@ def test_which_output_is_the_vector(
     tokens, pooled = expected(images)
     assert encoder.outputs["vec"].startswith(vec)
     wanted = tokens[:, 0] if vec.startswith("first") else pooled
-    np.testing.assert_allclose(encoder.encoder()(images).vec, unit(wanted), atol=1e-5)
+    np.testing.assert_allclose(encoder_of(encoder)(images).vec, unit(wanted), atol=1e-5)
 
 
 def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
@@ -100,7 +104,7 @@ def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
     images = sketches(2, SIDE)
     tokens, _ = expected(images)
     halves = tokens[:, 3:].reshape(2, 2, 2, 2, 2, WIDE).mean(axis=(2, 4)).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(encoder.encoder()(images).local[0], unit(halves, axis=1), atol=1e-5)
+    np.testing.assert_allclose(encoder_of(encoder)(images).local[0], unit(halves, axis=1), atol=1e-5)
     (tmp_path / "odd.toml").write_text("sizes = 3")
     with refused("bad-about", "'sizes'"):
         read_about(tmp_path / "odd.toml")
@@ -146,9 +150,9 @@ def test_smaller_graphs_and_the_labels_that_differ(place: Path, tmp_path: Path) 
     assert (half.encoder.precision, int8.encoder.precision) == ("half", "int8")
     assert int8.asked == 25
     images = sketches(4, SIDE)
-    exact = whole.encoder()(images).vec
+    exact = encoder_of(whole)(images).vec
     for small, least in ((half, 0.9999), (int8, 0.98)):
-        cosine = (small.encoder.encoder()(images).vec * exact).sum(axis=1)
+        cosine = (encoder_of(small.encoder)(images).vec * exact).sum(axis=1)
         assert least < cosine.min() < 1 - 1e-9, small.encoder.precision
     with refused("too-few-photos", "32"):
         smaller(whole, int8=tmp_path / "photos" / "zero")
@@ -212,3 +216,46 @@ def test_a_damaged_encoder_file_is_refused(place: Path, tmp_path: Path) -> None:
     path.write_bytes(whole[:100])
     with refused("no-encoder"):
         EncoderFile.read(path)
+
+
+def test_a_linked_encoder_is_sought_beside_the_file_and_in_the_cache(
+    place: Path, tmp_path: Path, own_cache: Path
+) -> None:
+    file, encoder = tmp_path / "a.glocal", tmp_path / "net.encoder"
+    made(place).write(encoder)
+    shown = {"one": some("one", 0, 3), "zero": some("zero", 0, 3)}
+    whole = Recognizer.enroll(shown, encoder=encoder)
+    whole.save(tmp_path / "whole.glocal")
+    Recognizer.enroll(shown, encoder=encoder, link_encoder=True).save(file)
+    graph = len(made(place).graph)
+    assert (tmp_path / "whole.glocal").stat().st_size - file.stat().st_size > graph
+    asked = some("zero", 3, 6)
+    expected = [each.open_score for each in whole.predict(asked)]
+    for gone in (encoder, own_cache / "encoders"):  # beside it, then in the cache
+        again = Recognizer.load(file)
+        assert [each.open_score for each in again.predict(asked)] == expected
+        again.save(file)
+        assert file.stat().st_size < graph + 60_000
+        shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
+    made(place, "fp16").write(encoder)  # the same network, other weights
+    with refused("no-encoder", "a.glocal", made(place).sha256[:16]):
+        Recognizer.load(file)
+    with refused("not-linked", "fast"):
+        Recognizer.enroll(shown, link_encoder=True)
+
+
+def test_a_whitening_is_a_step_of_the_graph(place: Path, tmp_path: Path) -> None:
+    photos = write_classes(tmp_path / "photos", ["zero", "one", "two"], 0, 12)
+    plain = made(place)
+    white = whitened(plain, photos)
+    assert white.whitened_by == 36
+    images = sketches(5, SIDE)
+    vectors = [
+        Embedder(encoder_of(plain)).embed(sorted((photos / word).iterdir())).vec for word in ("zero", "one", "two")
+    ]
+    whitening = fit_whitening(np.concatenate(vectors), np.repeat([0, 1, 2], 12))
+    before, after = (encoder_of(each)(images) for each in (plain, white))
+    np.testing.assert_allclose(after.vec, unit(whitening(before.vec)), atol=1e-4)
+    np.testing.assert_array_equal(after.local[0], before.local[0])
+    with refused("too-few-photos", "32"):
+        whitened(plain, photos / "zero")

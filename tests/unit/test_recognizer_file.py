@@ -123,7 +123,11 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         ),
         (lambda m: edit_class(m, name="a\u200bb"), "damaged-file", "visible letters"),
         (lambda m: edit_head(m, open_score="doom"), "damaged-file", "doom"),
-        (lambda m: edit_model(m, encoder={"name": "fast", "members": []}), "damaged-file", "no member"),
+        (
+            lambda m: edit_model(m, encoder={"name": "fast", "licence": "", "members": []}),
+            "damaged-file",
+            "probes/0.png",
+        ),
         (lambda m: m.pop("thumbnails/4.jpg"), "damaged-file", "thumbnails/4.jpg is missing"),
         (lambda m: m.pop("support.safetensors"), "damaged-file", "support.safetensors is missing"),
         (lambda m: m.update({"support.safetensors": b"junk"}), "damaged-file", "is not what was written"),

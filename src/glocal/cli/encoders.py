@@ -31,6 +31,9 @@ def encoder(
     about: Annotated[
         Path | None, typer.Option(metavar="TOML", help="What the source does not say: size, mean, std, vector, map...")
     ] = None,
+    fit: Annotated[
+        Path | None, typer.Option(metavar="PHOTOS", help="Whiten vectors by any photos; of class folders, within them.")
+    ] = None,
     half: Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")] = False,
     int8: Annotated[
         Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
@@ -45,14 +48,16 @@ def encoder(
         raise RecipeError("--half and --int8 exclude each other; give one of them")
     check_target(out, ".encoder")
     check_free(out, force)
-    check_there(*(each for each in (about, int8) if each is not None))
+    check_there(*(each for each in (about, fit, int8) if each is not None))
     try:
         from glocal.hub.about import read_about
-        from glocal.hub.making import smaller
+        from glocal.hub.making import smaller, whitened
     except ModuleNotFoundError as error:
         raise _needs(error, "hub") from error
 
     made = _made(source, graph, {} if about is None else read_about(about))
+    if fit is not None:
+        made = whitened(made, fit)
     result: dict[str, Any] = {"file": str(out), "bytes": 0}
     changed = ""
     if half or int8 is not None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
@@ -21,12 +22,20 @@ from glocal.common.words import counted
 if TYPE_CHECKING:
     from glocal.recognizer.recognizer import Answered, Recognizer
 
+    Asked: TypeAlias = Callable[[Recognizer, Collection[str]], tuple[Iterable[Answered], int | None]]
+
+VECTORS_AT_ONCE = 1024
 TargetRate = Annotated[float, typer.Option(help="The share of known photos called unknown, on average.")]
 
 
 def enroll(
-    folder: Annotated[Path, typer.Argument(help="A folder (or zip) with one folder of photos per class.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
+    folder: Annotated[
+        Path | None, typer.Argument(help="A folder (or zip) with one folder of photos per class.")
+    ] = None,
+    vectors: Annotated[
+        Path | None, typer.Option(help="Instead, vectors of any program: .npz or .parquet with vectors and labels.")
+    ] = None,
     encoder: Annotated[
         str, typer.Option(help="fast, better (3 times the time), or a file that `glocal encoder` wrote.")
     ] = "fast",
@@ -43,6 +52,9 @@ def enroll(
         float | None,
         typer.Option(help="With --unknown: the share of known photos called unknown that catching them may cost."),
     ] = None,
+    link_encoder: Annotated[
+        bool, typer.Option("--link-encoder", help="Name the .encoder file by its hash instead of holding it.")
+    ] = False,
     skip_bad: SkipBad = False,
     force: Force = False,
     device: Device = "auto",
@@ -54,30 +66,45 @@ def enroll(
 
     check_target(out)
     check_free(out, force)
-    check_there(*([unknown] if unknown else []))
-    source = None if model is None else model_of(model)
-    with bars() as progress:
-        recognizer = Recognizer.enroll(
-            folder,
-            encoder=encoder,
-            head=head,
-            model=source,
-            score=score,
-            target_rate=target_rate,
-            unknown=unknown,
-            with_unknown=with_unknown,
-            skip_bad=skip_bad,
-            device=device,
-            progress=rate_meter(progress, "enroll"),
-        )
+    from glocal.common.errors import RecipeError
+
+    check_there(*(each for each in (vectors, unknown) if each))
+    decision: dict[str, Any] = {"head": head, "score": score, "target_rate": target_rate, "with_unknown": with_unknown}
+    if (vectors is None) == (folder is None):
+        raise RecipeError("name a folder of photos, or --vectors, one of the two", code="nothing-given")
+    if folder is None:
+        assert vectors is not None
+        if encoder != "fast" or model is not None or unknown is not None or link_encoder:
+            raise RecipeError("--vectors come from an encoder already, so --encoder, --model and --unknown do not fit")
+        from glocal.bulk.vector_files import read_vectors
+
+        table = read_vectors(vectors)
+        if table.labels is None:
+            raise RecipeError(f"{vectors} has no column 'labels' with the class of each vector", code="no-labels")
+        recognizer = Recognizer.enroll_vectors(table.vectors, table.labels, names=table.names, **decision)
+    else:
+        source = None if model is None else model_of(model)
+        with bars() as progress:
+            recognizer = Recognizer.enroll(
+                folder,
+                encoder=encoder,
+                model=source,
+                unknown=unknown,
+                link_encoder=link_encoder,
+                skip_bad=skip_bad,
+                device=device,
+                progress=rate_meter(progress, "enroll"),
+                **decision,
+            )
     recognizer.save(out, new=not force)
     findings = recognizer.findings()
     for finding in findings:
         tell(f"check-up: {finding}")
+    asked = "PHOTOS..." if vectors is None else "--vectors FILE"
     show(
         summary(recognizer, out) | {"findings": [each.to_json() for each in findings]},
         as_json=json,
-        otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {shlex.quote(str(out))} PHOTOS...",
+        otherwise=lambda: f"{out}: {describe(recognizer)}\nNext: glocal predict {shlex.quote(str(out))} {asked}",
     )
 
 
@@ -91,7 +118,8 @@ def predict(
     jsonl: Annotated[Path | None, typer.Option(help="Write the answers to this .jsonl as they come.")] = None,
     out: Out = None,
     vectors: Annotated[
-        str | None, typer.Option(help="Answer from what `glocal embed` wrote instead of looking at pictures.")
+        str | None,
+        typer.Option(help="Instead of pictures, what `glocal embed` wrote, or vectors as for enroll."),
     ] = None,
     explain: Annotated[
         Path | None, typer.Option(help="Write a picture per answer here: what matched in which photo.")
@@ -119,20 +147,24 @@ def predict(
         raise RecipeError("--resume continues a file: name it with --csv, --jsonl or --out")
     if (vectors is None) == (not images):
         raise RecipeError("name pictures to look at, or the --vectors of some that were looked at before, not both")
-    if out is None and (vectors is not None or engine is not EngineName.local):
+    check_there(*images, *([] if vectors is None else [vectors]))
+    from glocal.common.files import check_recognizer
+
+    check_recognizer(file)
+    from glocal.recognizer.file import read_contents, read_manifest
+
+    of_vectors = vectors is not None and not read_manifest(file)["model"]["encoder"]["members"]
+    if of_vectors and (out is not None or explain is not None):
+        raise RecipeError("answers to vectors have no pictures and go to the screen, --csv or --jsonl")
+    if out is None and not of_vectors and (vectors is not None or engine is not EngineName.local):
         raise RecipeError("--vectors and --engine are for many answers: name a folder for them with --out")
     if force and (resume or out is not None):
         rest = "give one of the two" if resume else "to start --out anew, delete its folder"
         raise RecipeError(f"--force writes over --csv, --jsonl and --explain, --resume continues; {rest}")
     if out is not None and explain is not None:
         raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
-    check_there(*images, *([] if vectors is None else [vectors]))
-    from glocal.common.files import check_recognizer
-
-    check_recognizer(file)
     from glocal.bulk.addresses import check_clients
     from glocal.bulk.results import check_format
-    from glocal.recognizer.file import read_contents
 
     target = csv or jsonl
     if target is not None:
@@ -141,7 +173,8 @@ def predict(
     check_free(explain, force, resume=resume if target is not None else None)
     check_clients(images)
     if out is None:
-        _predict_few(file, images, target, explain, resume, force, workers or 2, device, json)
+        asked = partial(_answered_photos, images) if vectors is None else partial(_answered_vectors, Path(vectors))
+        _predict_few(file, asked, target, explain, resume, force, workers or 2, device, json)
     elif vectors is not None:
         answer_vectors(file, vectors, out, resume, device, json)
     else:
@@ -153,7 +186,7 @@ def predict(
 
 def _predict_few(
     file: Path,
-    images: list[str],
+    ask: Asked,
     target: Path | None,
     explain: Path | None,
     resume: bool,
@@ -163,7 +196,6 @@ def _predict_few(
     json: bool,
 ) -> None:
     """In this process and in order, with words."""
-    from glocal.bulk.addresses import addresses, is_remote, source_of
     from glocal.bulk.results import ResultFile
     from glocal.common.errors import DataError
     from glocal.common.files import or_not_written
@@ -183,9 +215,8 @@ def _predict_few(
             write = stack.enter_context(results.writing())
         put = stack.enter_context(printing(json, quiet=target is not None))
         update = rate_meter(stack.enter_context(bars()), "predict")
-        # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
-        total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
-        for part in recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done):
+        parts, total = ask(recognizer, done)
+        for part in parts:
             if explain is not None:  # first, because pictures with a row are not looked at again
                 with or_not_written(explain, "free some space or choose another place"):
                     _explain(recognizer, part, len(done) + asked, explain)
@@ -207,6 +238,37 @@ def _predict_few(
     if first_error:
         tell(f"{asked - answered} of {asked} pictures cannot be used; the first: {first_error}")
         raise typer.Exit(1)
+
+
+def _answered_photos(
+    images: list[str], recognizer: Recognizer, done: Collection[str]
+) -> tuple[Iterable[Answered], int | None]:
+    """Those that are not done, and how many they are."""
+    from glocal.bulk.addresses import addresses, is_remote, source_of
+
+    # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
+    total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
+    return recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done), total
+
+
+def _answered_vectors(
+    file: Path, recognizer: Recognizer, done: Collection[str]
+) -> tuple[Iterable[Answered], int | None]:
+    from glocal.bulk.vector_files import read_vectors
+    from glocal.recognizer.recognizer import Answered
+    from glocal.recognizer.vectors import vector_batch
+
+    table = read_vectors(file)
+    names = table.names or [f"vector {i}" for i in range(len(table.vectors))]
+    rows = [i for i, name in enumerate(names) if name not in done]
+
+    def answered() -> Iterator[Answered]:
+        for start in range(0, len(rows), VECTORS_AT_ONCE):
+            some = rows[start : start + VECTORS_AT_ONCE]
+            batch = vector_batch(table.vectors[some], [names[i] for i in some], length=recognizer.n_numbers)
+            yield Answered(batch, recognizer.answer(batch))
+
+    return answered(), len(rows)
 
 
 def check(

@@ -165,7 +165,7 @@ def inspect(
         ("identity", manifest["identity"]),
         ("encoder", ", ".join([encoder["name"], *(each["graph"][:16] for each in encoder["members"])])),
         ("head", f"{head.get('name', head['kind'])}, open score {head['open_score']}"),
-        ("photos", f"{max(each['preprocess']['size'] for each in encoder['members'])} pixels"),
+        ("photos", ", ".join(f"{each['preprocess']['size']} pixels" for each in encoder["members"]) or "none: vectors"),
         ("classes", f"{len(classes)} with {counted(sum(len(each['photos']) for each in classes), 'photo')}"),
     ]
     if manifest["unknown"]:

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from glocal.common.errors import DataError, RecipeError
 
 PREFIX = "hf:"
+RECOGNIZER = ".glocal"
 _NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w.-]+))?", re.ASCII)
 
 
@@ -77,6 +78,19 @@ class Repository:
                 "files into a folder in another way and name that folder",
                 code="no-hub",
             ) from error
+
+
+def recognizer_of(name: str) -> Path:
+    """The file of the recognizer that a repository holds."""
+
+    def choose(names: Sequence[str]) -> list[str]:
+        files = [each for each in names if each.endswith(RECOGNIZER)]
+        if len(files) != 1:
+            raise DataError(f"{name} has {len(files)} {RECOGNIZER} files, and one is needed", code="no-recognizer")
+        return files
+
+    [file] = Repository(name).fetch(choose).folder.rglob(f"*{RECOGNIZER}")
+    return file
 
 
 def _unreached() -> tuple[type[Exception], ...]:

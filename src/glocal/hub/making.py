@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import onnx
 
 from glocal.common.errors import DataError
 from glocal.common.hub import PREFIX, Fetched, Repository
 from glocal.hub.about import BESIDE, About, about_folder
 from glocal.hub.graph_files import Loaded, files_of, graph_among, load_graph
-from glocal.hub.measuring import QUERIES, SHOT, WAY, labels_that_differ, photos, sketches
+from glocal.hub.measuring import FEWEST, QUERIES, SHOT, WAY, labels_that_differ, photos, sketches, too_few
 from glocal.hub.precision import half_precision, int8_layers
-from glocal.hub.wrapping import wrap
+from glocal.hub.wrapping import whiten, wrap
+from glocal.recognizer.batches import Embedder
+from glocal.recognizer.encoders.encoder import encoder_of
 from glocal.recognizer.encoders.file import EncoderFile
+from glocal.recognizer.encoders.whitening import fit_whitening
+from glocal.recognizer.photos.sources import sources_of
 
 ALONE = "onnx:"
 WEIGHTS = (".safetensors", ".safetensors.index.json")  # of a network without a graph; files of pickle are left there
@@ -81,6 +86,19 @@ def from_graph(loaded: Loaded, source: str, said: dict[str, Any]) -> EncoderFile
     )
 
 
+def whitened(made: EncoderFile, folder: Path) -> EncoderFile:
+    """With a whitening by all photos below a folder; those of one folder count as one class."""
+    embedder = Embedder(encoder_of(made))
+    vectors, folders = [], []
+    for batch in embedder.batches(sources_of(folder)):
+        vectors.append(batch.features.vec)
+        folders += [str(Path(each.name).parent) for each in batch.readable]
+    if len(folders) < FEWEST:
+        raise too_few(folder, len(folders))
+    mean, matrix = astuple(fit_whitening(np.concatenate(vectors), np.array(folders)))
+    return replace(made, graph=whiten(made.graph, mean, matrix), whitened_by=len(folders))
+
+
 def smaller(made: EncoderFile, *, int8: Path | None = None) -> Smaller:
     """Weights of half precision, or 8-bit layers scaled by the photos in a folder; what that changes is measured."""
     if int8 is None:
@@ -89,7 +107,7 @@ def smaller(made: EncoderFile, *, int8: Path | None = None) -> Smaller:
     else:
         images = photos(int8, made.preprocess)
         small = replace(made, graph=int8_layers(made.graph, images), precision="int8")
-    differ, asked = labels_that_differ(made.encoder(), small.encoder(), images)
+    differ, asked = labels_that_differ(encoder_of(made), encoder_of(small), images)
     return Smaller(small, differ, asked)
 
 

@@ -25,10 +25,12 @@ def photos(folder: str | Path, preprocess: Preprocess, *, most: int = MOST) -> P
     taken = [take(each, preprocess) for each in sources[:: 1 + (len(sources) - 1) // most]]
     images = [each.pixels for each in taken if isinstance(each, Picture)]
     if len(images) < FEWEST:
-        raise DataError(
-            f"at least {FEWEST} photos are needed, and {folder} has {len(images)}; add some", code="too-few-photos"
-        )
+        raise too_few(folder, len(images))
     return np.stack(images)
+
+
+def too_few(folder: str | Path, n: int) -> DataError:
+    return DataError(f"at least {FEWEST} photos are needed, and {folder} has {n}; add some", code="too-few-photos")
 
 
 def sketches(n: int, size: int) -> Pixels:

@@ -13,7 +13,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import bad_pictures
 from glocal.recognizer.encoders.encoder import Encoder
 from glocal.recognizer.features import Features, join
-from glocal.recognizer.photos.images import to_png
+from glocal.recognizer.photos.images import Preprocess, to_png
 from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
 from glocal.recognizer.support import Bank, Photo, stacked, thumbnail
 
@@ -46,7 +46,11 @@ class Embedder:
     """An encoder, and the threads that decode photos for it."""
 
     def __init__(self, encoder: Encoder, *, workers: int = 2) -> None:
-        self.preprocess, self.workers, self.encoder = encoder.preprocess, max(1, workers), encoder
+        self.workers, self.encoder = max(1, workers), encoder
+
+    @property
+    def preprocess(self) -> Preprocess:
+        return self.encoder.preprocess
 
     def batches(self, sources: Iterable[Source]) -> Iterator[Batch]:
         """In order; the input is read only as far as pictures are decoded ahead."""

@@ -55,7 +55,7 @@ _FIELDS: dict[str, Any] = {
     "schema_version": int,
     "version": str,  # of the glocal that wrote it
     "identity": str,  # hash of all that an answer depends on
-    "model": {"encoder": {"name": str, "members": [_MEMBER]}, "head": dict},
+    "model": {"encoder": {"name": str, "licence": str, "members": [_MEMBER]}, "head": dict},
     "classes": [{"name": str, "photos": [_PHOTO]}],
     "unknown": list | None,
     "promise": {"target_rate": float, "with_unknown": float | None},
@@ -123,7 +123,7 @@ def read_contents(path: Path, *, device: str = "auto", threads: int = 0) -> Cont
         aside, probes, hashes = manifest["unknown"] or [], manifest["probes"], manifest["sha256"]
         thumbnails, images = (
             list(map(_thumbnail, range(len(photos) + len(aside)))),
-            list(map(_probe, range(len(probes)))),
+            list(map(_probe, range(len(probes) if manifest["model"]["encoder"]["members"] else 0))),
         )
         expected, there = {MANIFEST, SUPPORT, *hashes, *thumbnails, *images}, set(archive.namelist())
         if missing := sorted(expected - there):

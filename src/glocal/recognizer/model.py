@@ -14,8 +14,16 @@ from glocal.common.errors import RecipeError
 from glocal.common.words import meant
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel, is_converted
 from glocal.recognizer.encoders.builtin import ENCODERS, GEL_EMBED, GEL_ENROLL, GEL_SCORE, GEL_SCORES
-from glocal.recognizer.encoders.encoder import Encoder, Member, builtin_encoder, find_graph, read_encoder
-from glocal.recognizer.encoders.file import EncoderFile, is_encoder
+from glocal.recognizer.encoders.encoder import (
+    VECTORS,
+    Encoder,
+    Member,
+    builtin_encoder,
+    encoder_of,
+    find_graph,
+    read_encoder,
+)
+from glocal.recognizer.encoders.file import EncoderFile, is_encoder, keep
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.heads.converted import ConvertedHead
 from glocal.recognizer.heads.head import Head
@@ -55,9 +63,9 @@ class Model:
         return {"encoder": self.encoder.record(), "head": self.head.record()}
 
     def graphs(self) -> dict[str, bytes]:
-        """By hash, those that a file must hold: all that do not ship with the package."""
+        """By hash, those that a file must hold: all that neither ship with the package nor are linked."""
         every = (*self.encoder.graphs(), *self.head.graphs())
-        return {graph.sha256: graph.data for graph in every if not graph.ships}
+        return {graph.sha256: graph.data for graph in every if not (graph.ships or graph.linked)}
 
     def check_way(self, way: int) -> None:
         """Refuse a number of classes that the head, or its open score, is not defined for."""
@@ -84,10 +92,11 @@ def build_model(
     score: str | None = None,
     device: str = "auto",
     threads: int = 0,
+    linked: bool = False,
 ) -> Model:
-    """``encoder`` is fast, better, an .encoder file or a converted model, whose embedding is taken.
+    """``encoder`` is fast, better, vectors, an .encoder file or a converted model, whose embedding is taken.
 
-    ``head`` is one of HEADS.
+    ``head`` is one of HEADS, ``linked`` of the graph of an .encoder file as in ``Graph``.
     """
     if head not in HEADS:
         raise RecipeError(f"there is no head {head!r}; {meant(head, HEADS)}", code="no-head")
@@ -95,12 +104,19 @@ def build_model(
         return _gel(encoder, score, device, threads)
     compares: Head = NUMPY[head]()
     compares.open_score = chosen_score(compares, score)
+    if encoder == VECTORS:
+        return Model(Encoder(VECTORS, ()), compares)
     if str(encoder) not in ENCODERS and is_encoder(encoder):
-        return Model(EncoderFile.read(encoder).encoder(device=device, threads=threads), compares)
+        made = EncoderFile.read(encoder)
+        if linked:
+            keep(made)
+        return Model(encoder_of(made, device=device, threads=threads, linked=linked), compares)
+    if linked:
+        raise RecipeError(f"an .encoder file can be linked, got {str(encoder)!r}", code="not-linked")
     if str(encoder) not in ENCODERS and is_converted(encoder):
-        made = ConvertedModel.read(encoder)
-        graph = Graph(made.graphs[EMBED], f"{EMBED} of {encoder}", device=device, threads=threads)
-        return Model(Encoder(made.name, (Member(graph, made.preprocess, unit=True),)), compares)
+        model = ConvertedModel.read(encoder)
+        graph = Graph(model.graphs[EMBED], f"{EMBED} of {encoder}", device=device, threads=threads)
+        return Model(Encoder(model.name, (Member(graph, model.preprocess, unit=True),)), compares)
     return Model(builtin_encoder(str(encoder), device=device, threads=threads), compares)
 
 

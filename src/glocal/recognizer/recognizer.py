@@ -10,20 +10,23 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import ArrayLike
 from PIL import Image
 
 from glocal.common.errors import DataError, RecipeError
 from glocal.common.files import Stamp, stamp, still_free
+from glocal.common.hub import PREFIX, recognizer_of
 from glocal.common.markup import Html, rows_table, small_picture, text
 from glocal.common.words import listed
-from glocal.recognizer.batches import Batch, Embedder, Progress
+from glocal.recognizer.batches import PROBES, Batch, Embedder, Progress
 from glocal.recognizer.calibration.leave_one_out import LeftOut
 from glocal.recognizer.calibration.probability import probabilities
 from glocal.recognizer.calibration.threshold import compute_threshold
@@ -32,6 +35,7 @@ from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.diagnosis.advice import Finding, advice, threshold_moved, without_duplicates
 from glocal.recognizer.diagnosis.outlook import Outlook, outlook
 from glocal.recognizer.encoders.builtin import ENCODERS
+from glocal.recognizer.encoders.encoder import VECTORS
 from glocal.recognizer.encoders.file import is_encoder
 from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, carried_over, relative
 from glocal.recognizer.explanation import explain
@@ -46,11 +50,13 @@ from glocal.recognizer.photos.sources import (
     Source,
     Unreadable,
     as_source,
+    is_unknown,
     labelled_sources,
     sources_of,
 )
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Support, check_class_name
+from glocal.recognizer.vectors import vector_batch
 
 CHECKPOINT = ".safetensors"  # ending of what training writes
 SHOWN = 5  # classes, and photos of each, in what a notebook shows
@@ -118,6 +124,7 @@ class Recognizer:
         unknown: Photos | None = None,
         with_unknown: float | None = None,
         skip_bad: bool = False,
+        link_encoder: bool = False,
         device: str = "auto",
         workers: int = 2,
         progress: Progress | None = None,
@@ -144,6 +151,8 @@ class Recognizer:
             Rate of false unknowns that catching more unknowns may cost.
         skip_bad : bool
             Leave unreadable photos out instead of stopping.
+        link_encoder : bool
+            Leave the graph of an .encoder file out of the file, which then needs it beside itself or in the cache.
         device : str
             auto, cpu or cuda.
         workers : int
@@ -165,7 +174,7 @@ class Recognizer:
             )
         others = aside + ([] if unknown is None else sources_of(unknown, "unknown/"))
         if model is None:
-            chosen = build_model(encoder, head, score=score, device=device)
+            chosen = build_model(encoder, head, score=score, device=device, linked=link_encoder)
         else:
             chosen = find_model(model, score=score, device=device)
         chosen.check_way(len(classes))
@@ -177,18 +186,10 @@ class Recognizer:
         usable = Counter(owner)
         if empty := [name for name in classes if not usable[name]]:
             raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
-        taught = Support(tuple(classes), [usable[name] for name in classes], bank.rows(slice(len(owner))))
-        support, doubles = without_duplicates(taught)
         images = embedder.probe_images(_first_of_each(flat, owner, bad))
-        contents = Contents(
-            chosen,
-            support,
-            _aside(bank.rows(slice(len(owner), None)), support),
-            promise,
-            Decision(Threshold(math.inf, target_rate, None, None, "none")),
-            Probes(images, embedder.embed(images)),
-        )
-        enrolled = Enrolled(chosen, support, contents.unknown)
+        probes = Probes(images, embedder.embed(images))
+        shots = {name: usable[name] for name in classes}
+        contents, enrolled, doubles = _taught(chosen, shots, bank, promise, probes)
         in_folder = sum(len(flat) + i not in bad for i in range(len(aside)))
         findings = [Finding.known_unknowns(in_folder)] if in_folder else []
         findings += [Finding.unreadable(each.path, each.error) for each in bad.values()]
@@ -197,13 +198,70 @@ class Recognizer:
         return cls(enrolled.settled(contents), embedder, enrolled, findings + doubles)
 
     @classmethod
+    def enroll_vectors(
+        cls,
+        vectors: ArrayLike,
+        labels: Sequence[str],
+        *,
+        names: Sequence[str] | None = None,
+        head: str = DEFAULT_HEAD,
+        score: str | None = None,
+        target_rate: float = 0.05,
+        with_unknown: float | None = None,
+    ) -> Recognizer:
+        """Enroll classes from vectors of any program: of photos, sound or text.
+
+        Parameters
+        ----------
+        vectors : array (B, D)
+            They are compared by their directions.
+        labels : sequence of str
+            The class of each; ``unknown`` for those of other things.
+        names : sequence of str, optional
+            What to call each vector.
+        head : str
+            ridge or prototypes.
+        score : str, optional
+            Another open score than the head's own.
+        target_rate : float
+            Target rate of false unknowns.
+        with_unknown : float, optional
+            Rate of false unknowns that catching more unknowns may cost.
+
+        Returns
+        -------
+        Recognizer
+            It answers vectors of the same program.
+        """
+        promise, chosen = Promise(target_rate, with_unknown), build_model(VECTORS, head, score=score)
+        batch = vector_batch(vectors, names)
+        if len(labels) != len(batch.pictures):
+            raise DataError(
+                f"each vector needs a label, got {len(batch.pictures)} vectors and {len(labels)} labels",
+                code="bad-vectors",
+            )
+        rows: dict[str, list[int]] = {}
+        for row, label in enumerate(map(str, labels)):
+            rows.setdefault(UNKNOWN_NAME if is_unknown(label) else label, []).append(row)
+        aside = rows.pop(UNKNOWN_NAME, [])
+        if not rows:
+            raise DataError("there is no class, only vectors of other things; label one at least", code="bad-vectors")
+        chosen.check_way(len(rows))
+        bank = batch.bank().rows([*chain(*rows.values()), *aside])
+        first = [some[0] for some in rows.values()][:PROBES]
+        probes = Probes((), batch.features.rows(first).stored())
+        shots = {name: len(some) for name, some in rows.items()}
+        contents, enrolled, doubles = _taught(chosen, shots, bank, promise, probes)
+        return cls(enrolled.settled(contents), Embedder(chosen.encoder), enrolled, doubles)
+
+    @classmethod
     def load(cls, path: str | Path, *, device: str = "auto", workers: int = 2, threads: int = 0) -> Recognizer:
         """Read a .glocal file.
 
         Parameters
         ----------
         path : str or Path
-            The file.
+            The file, or hf:ORG/NAME, a repository of a hub that holds it.
         device : str
             auto, cpu or cuda.
         workers : int
@@ -216,6 +274,7 @@ class Recognizer:
         Recognizer
             As it was saved.
         """
+        path = recognizer_of(str(path)) if str(path).startswith(PREFIX) else path
         seen = os.path.realpath(path), stamp(path)
         contents = read_contents(Path(path), device=device, threads=threads)
         recognizer = cls(
@@ -271,6 +330,11 @@ class Recognizer:
         return self.contents.support.names
 
     @property
+    def n_numbers(self) -> int:
+        """How many numbers the vector of a photo has."""
+        return int(self.contents.support.bank.features.vec.shape[1])
+
+    @property
     def threshold(self) -> Threshold:
         """Where "unknown" begins, what it promises, and how far to trust that."""
         return self.contents.decision.threshold
@@ -309,6 +373,24 @@ class Recognizer:
             One for each photo.
         """
         return [_readable(answer) for answered in self.batches(sources_of(images)) for answer in answered.answers]
+
+    def predict_vectors(self, vectors: ArrayLike, names: Sequence[str] | None = None) -> list[Prediction]:
+        """Answer vectors of the program that made those that were enrolled.
+
+        Parameters
+        ----------
+        vectors : array (B, D)
+            As for ``enroll_vectors``.
+        names : sequence of str, optional
+            What to call each vector.
+
+        Returns
+        -------
+        list of Prediction
+            One for each vector.
+        """
+        answers = self.answer(vector_batch(vectors, names, length=self.n_numbers))
+        return [_readable(answer) for answer in answers]
 
     def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
         """Answer any number of photos, one after the other; an unreadable one stops nothing.
@@ -424,7 +506,7 @@ class Recognizer:
             Recorded and new score of each.
         """
         probes = self.contents.probes
-        scores = self.compare(self.embedder.embed(probes.images))
+        scores = self.compare(self.embedder.embed(probes.images) if probes.images else probes.features)
         verified = []
         for i, expected in enumerate(probes.open_score):
             here = float(scores.open_score[i])
@@ -704,6 +786,18 @@ def _unused(now: Contents) -> list[Finding]:
     """Known unknowns that change no answer."""
     nothing = now.unknown is not None and not now.model.head.takes_unknown and now.promise.with_unknown is None
     return [Finding.unknown_unused(now.model.name)] if nothing and now.decision.measured.left_out else []
+
+
+def _taught(
+    model: Model, shots: Mapping[str, int], bank: Bank, promise: Promise, probes: Probes
+) -> tuple[Contents, Enrolled, list[Finding]]:
+    """The photos of the classes come first in the bank; the rest are known unknowns."""
+    n = sum(shots.values())
+    support, doubles = without_duplicates(Support(tuple(shots), list(shots.values()), bank.rows(slice(n))))
+    undecided = Decision(Threshold(math.inf, promise.target_rate, None, None, "none"))
+    unknown = _aside(bank.rows(slice(n, None)), support)
+    contents = Contents(model, support, unknown, promise, undecided, probes)
+    return contents, Enrolled(model, support, unknown), doubles
 
 
 def _aside(bank: Bank, support: Support) -> Bank | None:

@@ -21,10 +21,11 @@ from numpy.typing import NDArray
 from glocal.recognizer.calibration.leave_one_out import measure
 from glocal.recognizer.calibration.threshold import compute_threshold
 from glocal.recognizer.decision import Promise, Threshold
-from glocal.recognizer.features import Features, Labels
-from glocal.recognizer.heads.head import Scores
+from glocal.recognizer.encoders.encoder import VECTORS
+from glocal.recognizer.features import Features, Labels, unit
+from glocal.recognizer.heads.head import Head, Scores
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.model import DEFAULT, DEFAULT_HEAD
+from glocal.recognizer.model import DEFAULT, DEFAULT_HEAD, build_model
 from glocal.recognizer.photos.sources import Unreadable, is_unknown
 from glocal.recognizer.recognizer import Recognizer
 from glocal.recognizer.support import UNKNOWN_NAME, composed
@@ -43,9 +44,11 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """``fit(X, y)`` with X a list of picture files, or features (n, d).
 
     Files go through ``encoder`` and ``head``, or ``model``, as in ``Recognizer.enroll``.  Features are taken as they
-    are and compared with class means by ``distance`` (sq-euclidean, euclidean or cosine).  ``reject``: photos above the
-    threshold get ``unknown_label``, which is "unknown" for names and -1 for numbers unless given; without it every
-    photo gets a class.
+    are and compared with class means by ``distance`` (sq-euclidean, euclidean or cosine).  With ``distance`` None they
+    are vectors of an encoder, and ``head`` compares their directions, as in ``Recognizer.enroll_vectors``.
+
+    ``reject``: photos above the threshold get ``unknown_label``, which is "unknown" for names and -1 for numbers unless
+    given; without it every photo gets a class.
     """
 
     def __init__(
@@ -54,7 +57,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         encoder: str = DEFAULT,
         head: str = DEFAULT_HEAD,
         model: str | None = None,
-        distance: str = "sq-euclidean",
+        distance: str | None = "sq-euclidean",
         target_rate: float = 0.05,
         reject: bool = True,
         unknown_label: Any = None,
@@ -170,9 +173,14 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         for warning in self.threshold_.warnings if self.reject else ():
             warnings.warn(warning, UserWarning, stacklevel=4)
 
-    def _enrolled(self) -> tuple[Prototypes, Features, Labels]:
+    def _enrolled(self) -> tuple[Head, Features, Labels]:
         label = np.searchsorted(self.classes_, self.labels_)
-        return Prototypes(distance=self.distance, temperature=1.0), Features(self.features_), label
+        if self.distance is None:
+            return build_model(VECTORS, self.head).head, self._features(self.features_), label
+        return Prototypes(distance=self.distance, temperature=1.0), self._features(self.features_), label
+
+    def _features(self, X: Array) -> Features:
+        return Features(X if self.distance is not None else unit(X))
 
     def _scores(self, X: Any) -> tuple[Array, Array]:
         """Logits (n, classes) in the order of ``classes_`` and open scores (n,)."""
@@ -185,7 +193,7 @@ class GlocalClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError("this classifier was fitted on features; ask it about features")
         X = validate_data(self, X, reset=False, dtype=np.float64)
         head, features, label = self._enrolled()
-        compared = head.compare(head.enroll(features, label), Features(X))
+        compared = head.compare(head.enroll(features, label), self._features(X))
         return compared.logits, self.threshold_.levelled(compared.open_score, compared.logits.argmax(axis=1))
 
     def _scores_of_files(self, X: Any) -> tuple[Array, Array]:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from glocal.recognizer.photos.images import Preprocess
 
+LICENCE = "apache-2.0"  # of the weights of EfficientNet-Lite
 FOLDER = Path(__file__).parents[1] / "graphs"
 MEAN, STD = (127 / 255,) * 3, (128 / 255,) * 3
 LITE0 = "849f75af79699729da95b769ab3240a343b2aa7bd9fb918c3b94ae2253923189"

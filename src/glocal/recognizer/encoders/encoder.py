@@ -7,17 +7,20 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from glocal.common.errors import RecipeError
 from glocal.common.words import meant
-from glocal.recognizer.encoders.builtin import ENCODERS, FILES, FOLDER, PREPROCESS
+from glocal.recognizer.encoders.builtin import ENCODERS, FILES, FOLDER, LICENCE, PREPROCESS
+from glocal.recognizer.encoders.file import EncoderFile, linked_graph
 from glocal.recognizer.encoders.session import Graph, encoding_end
 from glocal.recognizer.features import Features, unit
 from glocal.recognizer.photos.images import Pixels, Preprocess, fit
 
+VECTORS = "vectors"  # the name of an encoder without members
 IMAGES, VEC, LOCAL, MAP = "images", "vec", "local", "map"  # input and outputs
 
 
@@ -57,7 +60,9 @@ class Member:
 
 
 class Encoder:
-    """One or more members, whose vectors lie side by side; inner products are the mean of those of the members.
+    """One or more members, or none for vectors that other programs made.
+
+    The vectors of members lie side by side; inner products are the mean of theirs.
 
     Parameters
     ----------
@@ -65,11 +70,23 @@ class Encoder:
         fast, better, or what the user named it.
     members : tuple of Member
         A photo is cut once, for the member that sees the most pixels; the others get it scaled down.
+    licence : str
+        Of the weights, as their source states it.
     """
 
-    def __init__(self, name: str, members: tuple[Member, ...]) -> None:
-        self.name, self.members = name, members
-        self.preprocess = max((each.preprocess for each in members), key=lambda each: each.size)
+    def __init__(self, name: str, members: tuple[Member, ...], *, licence: str = "") -> None:
+        self.name, self.members, self.licence = name, members, licence
+
+    @cached_property
+    def preprocess(self) -> Preprocess:
+        """How photos are cut for it."""
+        if not self.members:
+            raise RecipeError(
+                "this recognizer was enrolled from vectors and looks at no photos; give it vectors of the same program "
+                "with --vectors",
+                code="no-photos",
+            )
+        return max((each.preprocess for each in self.members), key=lambda each: each.size)
 
     def __call__(self, images: Pixels) -> Features:
         """(B, size, size, 3) uint8, as ``preprocess`` says."""
@@ -89,7 +106,8 @@ class Encoder:
         return hashlib.sha256(about.encode()).hexdigest()
 
     def record(self) -> dict[str, Any]:
-        return {"name": self.name, "members": [each.record() for each in self.members]}
+        members = [each.record() for each in self.members]
+        return {"name": self.name, "licence": self.licence, "members": members}
 
     def graphs(self) -> tuple[Graph, ...]:
         return tuple(graph for each in self.members for graph in (each.graph, each.neck) if graph is not None)
@@ -101,7 +119,14 @@ def builtin_encoder(name: str, *, device: str = "auto", threads: int = 0) -> Enc
     members = (
         Member(find_graph(sha256, {}, device=device, threads=threads), PREPROCESS[sha256]) for sha256 in ENCODERS[name]
     )
-    return Encoder(name, tuple(members))
+    return Encoder(name, tuple(members), licence=LICENCE)
+
+
+def encoder_of(made: EncoderFile, *, device: str = "auto", threads: int = 0, linked: bool = False) -> Encoder:
+    """``linked`` as in ``Graph``."""
+    what = f"the graph of {made.name}"
+    graph = Graph(made.graph, what, sha256=made.sha256, device=device, threads=threads, linked=linked)
+    return Encoder(made.name, (Member(graph, made.preprocess, unit=True),), licence=made.licence)
 
 
 def read_encoder(
@@ -121,18 +146,22 @@ def read_encoder(
         )
         for each in record["members"]
     ]
-    if not members:
+    if not members and record["name"] != VECTORS:
         raise ValueError("its encoder has no member")
-    return Encoder(record["name"], tuple(members))
+    return Encoder(record["name"], tuple(members), licence=record["licence"])
 
 
 def find_graph(
     sha256: str, graphs: Mapping[str, bytes], *, where: str = "", device: str = "auto", threads: int = 0
 ) -> Graph:
-    """Of the package, or of the file ``where``, by its hash."""
-    source = FOLDER / FILES[sha256] if sha256 in FILES else graphs[sha256]
+    """Of the package, of the file ``where``, or linked by it; by its hash."""
+    linked = sha256 not in FILES and sha256 not in graphs
+    if linked:
+        source: bytes | Path = linked_graph(sha256, Path(where))
+    else:
+        source = FOLDER / FILES[sha256] if sha256 in FILES else graphs[sha256]
     what = f"the graph {sha256[:16]} of {where}" if isinstance(source, bytes) else f"the graph {source.name}"
-    return Graph(source, what, sha256=sha256, device=device, threads=threads)
+    return Graph(source, what, sha256=sha256, device=device, threads=threads, linked=linked)
 
 
 def _scaled(images: Pixels, preprocess: Preprocess) -> Pixels:

@@ -16,11 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError
 from glocal.common.stored_zip import FAILURES, damaged, holds, read_stored, write_stored
 from glocal.common.validation import check_record
-from glocal.recognizer.encoders.encoder import Encoder, Member
-from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.photos.images import Preprocess
 
 SUFFIX = ".encoder"
@@ -46,12 +45,6 @@ class EncoderFile:
     def sha256(self) -> str:
         """Of the graph."""
         return hashlib.sha256(self.graph).hexdigest()
-
-    def encoder(self, *, device: str = "auto", threads: int = 0, linked: bool = False) -> Encoder:
-        """To run it; ``linked`` as in ``Graph``."""
-        what = f"the graph of {self.name}"
-        graph = Graph(self.graph, what, sha256=self.sha256, device=device, threads=threads, linked=linked)
-        return Encoder(self.name, (Member(graph, self.preprocess, unit=True),))
 
     def record(self) -> dict[str, Any]:
         """All but the graph, as JSON."""
@@ -98,3 +91,26 @@ def read_record(path: Path) -> dict[str, Any]:
 
 def is_encoder(path: str | Path) -> bool:
     return holds(path, RECORD)
+
+
+def keep(made: EncoderFile) -> None:
+    """In the cache, where recognizers that name its graph find it."""
+    place = _cached(made.sha256)
+    if not is_encoder(place):
+        made.write(place)
+
+
+def linked_graph(sha256: str, recognizer: Path) -> bytes:
+    """That graph of an encoder beside the file of a recognizer, or in the cache."""
+    for place in (*sorted(recognizer.parent.glob(f"*{SUFFIX}")), _cached(sha256)):
+        if is_encoder(place) and read_record(place)["sha256"] == sha256:
+            return EncoderFile.read(place).graph
+    raise DataError(
+        f"its encoder {sha256[:16]} is not in {recognizer.name}, nor in a file beside it; put the {SUFFIX} file "
+        "that it was enrolled with there",
+        code="no-encoder",
+    )
+
+
+def _cached(sha256: str) -> Path:
+    return cache_dir() / "encoders" / f"{sha256}{SUFFIX}"

@@ -134,7 +134,8 @@ class Ridge:
         e_class = by_photo[:, -1] - np.take_along_axis(whole, best, axis=1)[:, 0]
         e_patch = by_patch[:, -1] - np.take_along_axis(patches, best, axis=1)[:, 0]
         energies = {"E": e_class + e_patch, "E_c": e_class, "E_f": e_patch}
-        return Scores(both / self.temperature, energies[self.open_score], {name: energies[name] for name in PARTS})
+        parts = PARTS if patch.any() else PARTS[:1]  # without patches their energy says nothing
+        return Scores(both / self.temperature, energies[self.open_score], {name: energies[name] for name in parts})
 
 
 def _prototypes_alone(vec: Array, label: Labels) -> RidgeState:
