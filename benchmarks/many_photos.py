@@ -2,10 +2,9 @@
 
     python benchmarks/many_photos.py [--photos 5000] [--workers 2] [--skip rate,ray] [--data DIR]
 
-Goals: the local engine does at least 0.9 times as many photos a second as decoding and the encoder alone do on the
-same cores, its memory stays flat; Ray with the same workers does 0.85 times as many as the local engine.  The plain
-pass runs in two halves, one before and one after, so that other load on the machine meets both alike; CPU seconds,
-which other load hardly moves, stand beside the wall clock.
+Goals: the local engine does at least 0.9 times as many photos a second as decoding and the encoder alone, on the same
+cores.  Its memory stays flat.  Ray with the same workers does 0.85 times as many as the local engine.  The plain pass
+runs in two halves, one before and one after, so that other load on the machine meets both alike.
 """
 
 from __future__ import annotations

@@ -2,11 +2,10 @@
 
     python benchmarks/serve.py [--seconds 60] [--clients 64] [--model fast] [--photos 400] [--data DIR]
 
-Goals: no error but 429, no lost or crossed answer, memory flat, throughput at least 0.7 times that of offline batched
-prediction of the same photos.  Every answer is compared with the offline prediction: scores within
-1e-4 * max(1, |score|), the same label unless the score is that close to the threshold, the name that was sent.
-The offline prediction runs in two halves in a process of its own, one before and one after the server, so that other
-load on the machine meets both alike.  The clients share the cores with the server.
+Goals: no error but 429, no lost or crossed answer, flat memory, and 0.7 times the photos per second of offline batches.
+Every answer must have the offline score within 1e-4 * max(1, |score|) and the name that was sent.  It must have the
+offline label, unless the score is that close to the threshold.  The offline prediction runs in two halves in a process
+of its own, one before and one after the server.  So other load on the machine meets both alike.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     python tools/mutate.py [NUMBER]
 
 It works in a clone of the last commit, in build/mutate, on a sample of 200 changes unless another number is given.
-A change of an annotation is none, because nothing evaluates it.
+Changes of annotations, which nothing evaluates, and of the words of an error do not count.
 """
 
 from __future__ import annotations
@@ -69,6 +69,8 @@ def _computed(text: str) -> str:
             node.annotation = None
         elif isinstance(node, ast.AnnAssign):
             node.annotation = ast.Constant(None)
+        elif isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):
+            node.exc.args = []
     return ast.dump(tree)
 
 

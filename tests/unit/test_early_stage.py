@@ -10,8 +10,9 @@ from torch import Tensor
 
 from glocal.research.backbones import Backbone, build_backbone
 from glocal.research.methods.peeler import Peeler, SecondLastStage
-from glocal.research.ops.packing import unpack
+from glocal.research.ops.packing import pack, unpack
 from glocal.research.types import Episode
+from refusal import refused
 
 # name, settings, side of the pictures, (channels, side) of the early and of the last map
 CASES: list[tuple[str, dict[str, Any], int, tuple[int, int], tuple[int, int]]] = [
@@ -67,6 +68,11 @@ def test_an_early_map_that_lacks_a_row_gives_the_same_after_its_stride() -> None
         stage = SecondLastStage(packed.early_channels, 8).eval()
         torch.testing.assert_close(stage(found_early), stage(early))
     build_backbone("resnet18", {"image_size": 84, "stages": [3, 4]})
+
+
+def test_maps_that_do_not_fit_are_refused() -> None:
+    with refused("data", "got 6x4 and 2x2"):
+        pack(torch.zeros(1, 3, 2, 2), torch.zeros(1, 1, 6, 4))
 
 
 def test_the_full_model_learns_through_both_maps() -> None:

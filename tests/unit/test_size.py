@@ -25,8 +25,8 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (194, 24_650),
-    "benchmarks": (13, 1_720),
+    "tests": (194, 24_640),
+    "benchmarks": (13, 1_610),
     "tools": (11, 1_450),
 }
 HELPERS = 1_300  # lines of tests/*.py, which hold no tests
