@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from glocal.research.data import digests
+from glocal.research.data import dataset as digests
 
 Tree = dict[str, np.ndarray]  # relative path -> pixels
 

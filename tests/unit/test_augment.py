@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from glocal.research.data import augment
-from glocal.research.data.augment import Augment, colour_jitter, shift, turn, window
+from glocal.research.data import loader as augment
+from glocal.research.data.loader import Augment, colour_jitter, shift, turn, window
 from glocal.research.engine.features import View
 from refusal import refused
 

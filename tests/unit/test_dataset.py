@@ -16,7 +16,7 @@ import pytest
 from glocal.common.errors import DataError
 from glocal.recognizer.photos import folders
 from glocal.recognizer.photos.folders import list_classes
-from glocal.research.data import digests
+from glocal.research.data import dataset as digests
 from glocal.research.data.dataset import ClassDataset
 from pictures import Tree, count_decodes, make_tree, png, write_file, write_tree
 from refusal import refused

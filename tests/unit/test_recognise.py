@@ -11,9 +11,8 @@ import pytest
 
 import packings
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.prepare import prepare
+from glocal.research.data.prepare import prepare, recognise
 from glocal.research.data.prepared import open_prepared
-from glocal.research.data.recognise import recognise
 from glocal.research.data.splits import CIFAR100, PUBLISHED, SUPERCLASSES, published_classes, published_split
 from packings import NUMBERED, PACKINGS, PER_CLASS, Content, by_class, by_split, dump, flat, make_content
 from pictures import write_file

@@ -28,8 +28,7 @@ from glocal.common.files import write_text
 from glocal.common.schemas import Record, parsed
 from glocal.common.words import printable
 from glocal.recognizer.photos.images import Pixels, UnusableImage, check_side, decode
-from glocal.research.data.dataset import ClassDataset, in_content_order
-from glocal.research.data.digests import BadImage, content_digest
+from glocal.research.data.dataset import BadImage, ClassDataset, content_digest, in_content_order
 
 INDEX, IMAGES, TABLES = "index.json", "images.bin", "tables.npz"
 SplitName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*$")]  # becomes a file name
@@ -62,7 +61,7 @@ class PreparedIndex(Record):
 
 
 class MappedImages:
-    """Images of a memory-mapped file; another process that is handed them maps the file itself."""
+    """Images of a memory-mapped file."""
 
     def __init__(self, path: Path, begin: NDArray[np.int64], side: NDArray[np.int64]) -> None:
         self._path, self._begin, self._side = path, begin, side
@@ -83,9 +82,6 @@ class MappedImages:
 
     def stamp(self, i: int) -> str | None:
         return None
-
-    def __reduce__(self) -> tuple[type[MappedImages], tuple[Any, ...]]:
-        return MappedImages, (self._path, self._begin, self._side)
 
 
 def is_prepared(folder: str | Path) -> bool:

@@ -1,6 +1,6 @@
 """What was published about each data set, which classes are for training, validation and test, and what splits share.
 
-``catalogue.toml`` says the first, ``class_lists`` or a seed the second, content digests the third: nothing is decoded.
+``catalogue.toml`` says the first, ``class_lists`` or a seed the second, content digests the third.
 FC100 is divided by superclass, so its list names superclasses; ``published_classes`` names the classes themselves.
 """
 
@@ -10,12 +10,10 @@ import hashlib
 import json
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any
-
-import numpy as np
 
 from glocal.common.errors import DataError
 from glocal.research.data.dataset import ClassDataset
@@ -152,68 +150,3 @@ def _entry(name: str, stored: dict[str, Any]) -> Entry:
 
 _TEXT = resources.files("glocal.research.data").joinpath("catalogue.toml").read_text("utf-8")
 CATALOGUE: Mapping[str, Entry] = {name: _entry(name, stored) for name, stored in tomllib.loads(_TEXT).items()}
-
-
-SHOWN = 5  # groups given as examples
-
-
-@dataclass(frozen=True)
-class Place:
-    """One of several equal images: ``index`` is what ``ClassDataset.image`` of that split takes."""
-
-    split: str
-    class_name: str
-    index: int
-
-
-Group = tuple[Place, ...]  # equal images
-
-
-@dataclass(frozen=True)
-class Duplicates:
-    """Groups of equal images; ``by`` counts them for each split, or for those that share them, "train and test"."""
-
-    groups: int
-    images: int  # in all groups together
-    mixed: int  # groups whose images are called different classes
-    by: Mapping[str, int]
-    examples: tuple[Group, ...]
-
-
-def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Duplicates]:
-    """Equal images within a split, and across splits.
-
-    Two equal images of one split with a third in another are one group of each kind.
-    """
-    within: list[Group] = []
-    across: list[Group] = []
-    for group in _groups(splits):
-        parts = [tuple(place for place in group if place.split == split) for split in splits]
-        within += [part for part in parts if len(part) > 1]
-        if sum(map(bool, parts)) > 1:
-            across.append(group)
-    return _counted(within), _counted(across)
-
-
-def _groups(splits: Mapping[str, ClassDataset]) -> list[Group]:
-    """Groups of equal images, in the order of their first one."""
-    names, sets = list(splits), list(splits.values())
-    start = np.cumsum([0, *map(len, sets)])  # where each split begins among all images
-    digests = np.ascontiguousarray(np.concatenate([data.digest for data in sets])).view("V32").ravel()
-    _, content, count = np.unique(digests, return_inverse=True, return_counts=True)
-    groups: dict[int, list[Place]] = {}
-    for row in np.flatnonzero(count[content] > 1).tolist():
-        s = int(np.searchsorted(start, row, side="right")) - 1
-        i = row - int(start[s])
-        groups.setdefault(int(content[row]), []).append(Place(names[s], sets[s].classes[sets[s].label[i]], i))
-    return [tuple(group) for group in groups.values()]
-
-
-def _counted(groups: Sequence[Group]) -> Duplicates:
-    return Duplicates(
-        groups=len(groups),
-        images=sum(map(len, groups)),
-        mixed=sum(len({place.class_name for place in group}) > 1 for group in groups),
-        by=dict(Counter(" and ".join(dict.fromkeys(place.split for place in group)) for group in groups)),
-        examples=tuple(groups[:SHOWN]),
-    )

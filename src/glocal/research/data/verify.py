@@ -5,18 +5,45 @@ Everything comes from the tables of the prepared form, so tieredImageNet takes s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
+
+import numpy as np
 
 from glocal.common.errors import DataError
 from glocal.common.words import NAMED, counted, listed
 from glocal.research.data.dataset import ClassDataset
 from glocal.research.data.prepared import is_prepared, open_prepared, read_index
-from glocal.research.data.splits import CATALOGUE, Duplicates, Entry, canonical_name, find_duplicates, published_classes
+from glocal.research.data.splits import CATALOGUE, Entry, canonical_name, published_classes
 
+SHOWN = 5  # groups given as examples
 LEAK = 0.01  # of the smallest split: more shared images than that were not published so
+
+
+@dataclass(frozen=True)
+class Place:
+    """One of several equal images: ``index`` is what ``ClassDataset.image`` of that split takes."""
+
+    split: str
+    class_name: str
+    index: int
+
+
+Group = tuple[Place, ...]  # equal images
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Groups of equal images; ``by`` counts them for each split, or for those that share them, "train and test"."""
+
+    groups: int
+    images: int  # in all groups together
+    mixed: int  # groups whose images are called different classes
+    by: Mapping[str, int]
+    examples: tuple[Group, ...]
 
 
 @dataclass(frozen=True)
@@ -166,3 +193,42 @@ def _repeats(
     allowed = 0.0 if entry is None else LEAK * min(map(len, data.values())) if published is None else float(published)
     leak = where == "across" and duplicates.groups > allowed
     yield DataFinding("problem" if leak else "note", "repeats", f"{text}; for example {example}")
+
+
+def find_duplicates(splits: Mapping[str, ClassDataset]) -> tuple[Duplicates, Duplicates]:
+    """Equal images within a split, and across splits.
+
+    Two equal images of one split with a third in another are one group of each kind.
+    """
+    within: list[Group] = []
+    across: list[Group] = []
+    for group in _groups(splits):
+        parts = [tuple(place for place in group if place.split == split) for split in splits]
+        within += [part for part in parts if len(part) > 1]
+        if sum(map(bool, parts)) > 1:
+            across.append(group)
+    return _counted(within), _counted(across)
+
+
+def _groups(splits: Mapping[str, ClassDataset]) -> list[Group]:
+    """Groups of equal images, in the order of their first one."""
+    names, sets = list(splits), list(splits.values())
+    start = np.cumsum([0, *map(len, sets)])  # where each split begins among all images
+    digests = np.ascontiguousarray(np.concatenate([data.digest for data in sets])).view("V32").ravel()
+    _, content, count = np.unique(digests, return_inverse=True, return_counts=True)
+    groups: dict[int, list[Place]] = {}
+    for row in np.flatnonzero(count[content] > 1).tolist():
+        s = int(np.searchsorted(start, row, side="right")) - 1
+        i = row - int(start[s])
+        groups.setdefault(int(content[row]), []).append(Place(names[s], sets[s].classes[sets[s].label[i]], i))
+    return [tuple(group) for group in groups.values()]
+
+
+def _counted(groups: Sequence[Group]) -> Duplicates:
+    return Duplicates(
+        groups=len(groups),
+        images=sum(map(len, groups)),
+        mixed=sum(len({place.class_name for place in group}) > 1 for group in groups),
+        by=dict(Counter(" and ".join(dict.fromkeys(place.split for place in group)) for group in groups)),
+        examples=tuple(groups[:SHOWN]),
+    )

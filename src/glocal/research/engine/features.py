@@ -30,9 +30,8 @@ from torch import Tensor, nn
 from glocal.common.cache import cache_dir
 from glocal.common.errors import DataError, RecipeError
 from glocal.research.backbones import Backbone
-from glocal.research.data.augment import shift
 from glocal.research.data.dataset import ClassDataset, Indices
-from glocal.research.data.loader import ImageLoader
+from glocal.research.data.loader import ImageLoader, shift
 from glocal.research.ops.similarity import pool
 from glocal.research.source_hash import source_hash
 from glocal.research.types import normalize

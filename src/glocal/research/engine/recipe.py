@@ -23,8 +23,8 @@ from glocal.common.validation import shown
 from glocal.common.words import meant
 from glocal.research import plugins
 from glocal.research.backbones import BACKBONES
-from glocal.research.data.augment import Augment
 from glocal.research.data.episodes import EpisodeSpec
+from glocal.research.data.loader import Augment
 from glocal.research.methods import METHODS, SWITCHES
 
 DEEPEST = 16  # sections and lists in one another; a recipe has two, a setting of a plugin may have more
