@@ -38,7 +38,9 @@ def main() -> None:
         explain(home)
         command = [sys.executable, "-m", "glocal", "serve", "parts.glocal", "--port", "0"]
         (home / "page").mkdir()
-        server = subprocess.Popen(command, cwd=home / "page", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        server = subprocess.Popen(
+            command, cwd=home / "page", stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         try:
             assert server.stdout is not None
             address = re.search(r"http://\S+", server.stdout.readline())

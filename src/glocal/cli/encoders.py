@@ -41,7 +41,7 @@ def encoder(
     force: Force = False,
     json: Json = False,
 ) -> None:
-    """Make an encoder of DINOv2, CLIP, SigLIP or any other network: one file for `enroll --encoder`."""
+    """Make an encoder of DINOv2, CLIP, SigLIP or another network, for `enroll --encoder`."""
     from glocal.recognizer.file import check_target
 
     if half and int8 is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -57,54 +57,45 @@ TasksFrom = Annotated[
 Set = Annotated[list[str], typer.Option("--set", help="Override a setting: path=value, e.g. optimizer.lr=0.05.")]
 
 
-def pretrain(
-    recipe: RecipeName,
-    out: Out,
-    init: Init = None,
-    resume: Resume = False,
-    tensorboard: Board = False,
-    set_: Set = [],  # noqa: B006 - typer reads the default and never changes it
-    device: Device = "auto",
-    json: Json = False,
-) -> None:
-    """Teach a backbone the base classes with a linear classifier."""
-    _run("pretrain", recipe, out, init, set_, json, {"resume": resume, "tensorboard": tensorboard, "device": device})
+def _stage(stage: str, about: str) -> Callable[..., None]:
+    """The command that trains by a recipe."""
+
+    def command(
+        recipe: RecipeName,
+        out: Out,
+        init: Init = None,
+        resume: Resume = False,
+        tensorboard: Board = False,
+        set_: Set = [],  # noqa: B006 - typer reads the default and never changes it
+        device: Device = "auto",
+        json: Json = False,
+    ) -> None:
+        from glocal.research.plugins import recipe_file
+
+        recipe_file(recipe)
+        from glocal.research.engine.train import run_recipe
+
+        overrides = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
+        options: dict[str, Any] = {"resume": resume, "tensorboard": tensorboard, "device": device}
+        with logged_bars() as progress:
+            best = run_recipe(stage, recipe, out, overrides=overrides, callback=TrainingBar(progress, stage), **options)
+        shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
+        run, dataset = shlex.quote(str(out)), shlex.quote(best["recipe"]["data"]["dataset"])
+        show(
+            {"run": str(out), "step": best["step"], "validation": best["validation"]},
+            as_json=json,
+            otherwise=lambda: (
+                f"{out}: best at step {best['step']} on validation ({shown}).\n"
+                f"Next: glocal evaluate {run} --dataset {dataset}"
+            ),
+        )
+
+    command.__name__, command.__doc__ = stage, about
+    return command
 
 
-def train(
-    recipe: RecipeName,
-    out: Out,
-    init: Init = None,
-    resume: Resume = False,
-    tensorboard: Board = False,
-    set_: Set = [],  # noqa: B006
-    device: Device = "auto",
-    json: Json = False,
-) -> None:
-    """Meta-train a method, task by task; the backbone fine-tuned or frozen."""
-    _run("train", recipe, out, init, set_, json, {"resume": resume, "tensorboard": tensorboard, "device": device})
-
-
-def _run(
-    stage: str, recipe: str, out: Path, init: str | None, set_: list[str], json: bool, options: dict[str, Any]
-) -> None:
-    from glocal.research.plugins import recipe_file
-
-    recipe_file(recipe)
-    from glocal.research.engine.train import run_recipe
-
-    overrides = [*set_, *([] if init is None else [f"init={quoted(init)}"])]
-    with logged_bars() as progress:
-        best = run_recipe(stage, recipe, out, overrides=overrides, callback=TrainingBar(progress, stage), **options)
-    shown = ", ".join(f"{name} {value * 100:.2f}" for name, value in best["validation"].items())
-    show(
-        {"run": str(out), "step": best["step"], "validation": best["validation"]},
-        as_json=json,
-        otherwise=lambda: (
-            f"{out}: best at step {best['step']} on validation ({shown}).\n"
-            f"Next: glocal evaluate {shlex.quote(str(out))} --dataset {shlex.quote(best['recipe']['data']['dataset'])}"
-        ),
-    )
+pretrain = _stage("pretrain", "Teach a backbone the base classes with a linear classifier.")
+train = _stage("train", "Meta-train a method, task by task; the backbone fine-tuned or frozen.")
 
 
 class Format(StrEnum):
