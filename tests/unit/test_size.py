@@ -9,13 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
-    "src/glocal/recognizer": (40, 5_820),
+    "src/glocal/recognizer": (42, 6_090),
     "src/glocal/hub": (7, 770),
-    "src/glocal/bulk": (12, 1_400),
+    "src/glocal/bulk": (13, 1_490),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 460),
-    "src/glocal/cli": (17, 2_460),
+    "src/glocal/cli": (18, 2_630),
     "src/glocal/research/ops": (5, 340),
     "src/glocal/research/metrics": (4, 580),
     "src/glocal/research/methods": (20, 3_210),
@@ -25,8 +25,8 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (194, 24_630),
-    "benchmarks": (13, 1_610),
+    "tests": (196, 24_850),
+    "benchmarks": (14, 1_920),
     "tools": (11, 1_450),
 }
 HELPERS = 1_300  # lines of tests/*.py, which hold no tests

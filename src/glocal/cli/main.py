@@ -16,6 +16,7 @@ from glocal.cli.console import show
 from glocal.cli.demo import demo
 from glocal.cli.encoders import encoder
 from glocal.cli.export import export
+from glocal.cli.groups import group, suggest
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
 from glocal.cli.practical import check, enroll, predict, serve
@@ -72,6 +73,8 @@ for each in (
     export,
     embed,
     similar,
+    group,
+    suggest,
     encoder,
 ):
     app.command(rich_help_panel=PRACTICE)(each)

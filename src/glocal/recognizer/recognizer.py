@@ -41,6 +41,7 @@ from glocal.recognizer.enrolled import Contents, Enrolled, Probes, Verified, car
 from glocal.recognizer.explanation import explain
 from glocal.recognizer.features import Array, Features
 from glocal.recognizer.file import read_contents, write_contents
+from glocal.recognizer.groups import Unknowns
 from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.model import DEFAULT, DEFAULT_HEAD, Model, build_model, converted_model
 from glocal.recognizer.photos.sources import (
@@ -55,6 +56,7 @@ from glocal.recognizer.photos.sources import (
     sources_of,
 )
 from glocal.recognizer.prediction import Prediction
+from glocal.recognizer.suggest import choose
 from glocal.recognizer.support import UNKNOWN_NAME, Bank, Support, check_class_name
 from glocal.recognizer.vectors import vector_batch
 
@@ -374,6 +376,7 @@ class Recognizer:
         """
         return [_readable(answer) for answered in self.batches(sources_of(images)) for answer in answered.answers]
 
+<<<<<<< HEAD
     def predict_vectors(self, vectors: ArrayLike, names: Sequence[str] | None = None) -> list[Prediction]:
         """Answer vectors of the program that made those that were enrolled.
 
@@ -383,14 +386,75 @@ class Recognizer:
             As for ``enroll_vectors``.
         names : sequence of str, optional
             What to call each vector.
+=======
+    def group(self, images: Photos) -> list[list[Prediction]]:
+        """Put photos that are called unknown into groups of the same thing; one that cannot be used is an error.
+
+        Parameters
+        ----------
+        images : path, image or iterable of them
+            A folder stands for all photos in it.
+
+        Returns
+        -------
+        list of list of Prediction
+            The largest group first; a photo that is like no other is a group of one.
+        """
+        unknowns = Unknowns()
+        for batch, answers in self.batches(sources_of(images)):
+            unknowns.add(batch, map(_readable, answers))
+        return unknowns.groups(self.contents.support)
+
+    def suggest(self, images: Photos, n: int = 10) -> list[Prediction]:
+        """Choose the photos whose labels would help most; one that cannot be used is an error.
+
+        Parameters
+        ----------
+        images : path, image or iterable of them
+            A folder stands for all photos in it.
+        n : int
+            How many.
+>>>>>>> a626080 (Group unknown photos and name photos to label next)
 
         Returns
         -------
         list of Prediction
+<<<<<<< HEAD
             One for each vector.
         """
         answers = self.answer(vector_batch(vectors, names, length=self.n_numbers))
         return [_readable(answer) for answer in answers]
+=======
+            The most useful photo first.
+        """
+        answered = list(self.batches(sources_of(images)))
+        answers = [_readable(answer) for each in answered for answer in each.answers]
+        return [
+            answers[i] for i in self.rank(answers, np.concatenate([each.batch.features.vec for each in answered]), n)
+        ]
+
+    def rank(self, answers: Sequence[Prediction], vec: Array, n: int) -> list[int]:
+        """Places of the answered photos whose labels would help most.
+
+        Parameters
+        ----------
+        answers : sequence of Prediction
+            Of the photos.
+        vec : array
+            Their vectors.
+        n : int
+            How many.
+
+        Returns
+        -------
+        list of int
+            The most useful photo first.
+        """
+        known, aside = self.contents.support.bank.features.vec, self.contents.unknown
+        labelled = known if aside is None else np.concatenate([known, aside.features.vec])
+        shares = np.array([each.probabilities[UNKNOWN_NAME] for each in answers])
+        return choose(vec, n, weight=1 - shares, labelled=labelled)
+>>>>>>> a626080 (Group unknown photos and name photos to label next)
 
     def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
         """Answer any number of photos, one after the other; an unreadable one stops nothing.

@@ -22,7 +22,7 @@ from glocal.recognizer.support import Bank, thumbnail
 from glocal.serve import example, schemas
 from glocal.serve.decide import decide
 from glocal.serve.forms import form_schema, read_form
-from glocal.serve.groups import group_id, unknown_groups
+from glocal.serve.groups import group_id, label_next, unknown_groups
 from glocal.serve.problems import Json, Problem, missing
 from glocal.serve.server import IfMatch, Server
 from glocal.serve.snapshot import QueryAnswer, Result, Snapshot, batch_of
@@ -252,7 +252,7 @@ def _review(server: Server) -> APIRouter:
 
     @router.get("", response_model=schemas.Review)
     async def review() -> Response:
-        """Groups of unknown photos, and all recent ones, as the current version answers."""
+        """Groups of unknown photos, photos to label next, and all recent ones, as the current version answers."""
         now = await server.now()
 
         def shown() -> dict[str, Any]:
@@ -260,6 +260,7 @@ def _review(server: Server) -> APIRouter:
             return {
                 "version": now.version,
                 "groups": [_group_json(members, now) for members in unknown_groups(recent, now)],
+                "next": [_item_json(each, now) for each in label_next(recent, now)],
                 "recent": [_item_json(each, now) for each in recent],
             }
 

@@ -257,6 +257,7 @@ class GroupBody(BaseModel):
 class Review(BaseModel):
     version: int
     groups: list[GroupBody]
+    next: list[Item]  # to label next, the most useful first
     recent: list[Item]
 
 

@@ -2,8 +2,10 @@
 
 import { correction } from "./answer.js";
 import { h, icon, iconButton, keyed, percent, picture, plural } from "./dom.js";
+import { ask } from "./ask.js";
 import { notice } from "./notices.js";
 import { paged } from "./pages.js";
+import { usable } from "./photos.js";
 import { change, watch } from "./store.js";
 import { keepUnknown } from "./unknowns.js";
 
@@ -16,6 +18,10 @@ let turnTo = null; // of the pages of recent answers
 
 export function setUpReview() {
   turnTo = paged(find("recent"), PAGE, "answers");
+  find("review-folder").addEventListener("change", (event) => {
+    ask(usable(event.target.files));
+    event.target.value = "";
+  });
   watch(show);
 }
 
@@ -28,6 +34,8 @@ function show({ review }) {
   );
   find("groups-none").hidden = review.groups.length > 0;
   keyed(find("groups"), review.groups, { key: (group) => group.id, build: groupCard });
+  find("next-part").hidden = !review.next.length;
+  keyed(find("next"), review.next, { key: (item) => item.id, build: recentRow });
   find("recent-none").hidden = review.recent.length > 0;
   keyed(find("recent"), review.recent, { key: (item) => item.id, build: recentRow });
   turnTo();
