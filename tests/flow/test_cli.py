@@ -45,16 +45,9 @@ def test_version_and_help(glocal: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     assert glocal("--version") == (0, f"glocal {__version__}\n", "")
     _, shown, _ = glocal("--help")
-<<<<<<< HEAD
     assert len(shown.splitlines()) <= 20 + len(get_command(app).commands), "a line for each command"
     places = [shown.index(part) for part in ("Your own photos", "demo", "For researchers", "pretrain")]
     assert places == sorted(places)
-=======
-    assert len(shown.splitlines()) <= 47, "a page"
-    assert (
-        shown.index("Your own photos") < shown.index("demo") < shown.index("For researchers") < shown.index("pretrain")
-    )
->>>>>>> a626080 (Group unknown photos and name photos to label next)
     assert all(command in shown for command in ("list", "cache", "train", "evaluate", "--import"))
     assert "--install-completion" in shown
     for command in app.registered_commands:

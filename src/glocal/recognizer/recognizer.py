@@ -376,7 +376,6 @@ class Recognizer:
         """
         return [_readable(answer) for answered in self.batches(sources_of(images)) for answer in answered.answers]
 
-<<<<<<< HEAD
     def predict_vectors(self, vectors: ArrayLike, names: Sequence[str] | None = None) -> list[Prediction]:
         """Answer vectors of the program that made those that were enrolled.
 
@@ -386,7 +385,15 @@ class Recognizer:
             As for ``enroll_vectors``.
         names : sequence of str, optional
             What to call each vector.
-=======
+
+        Returns
+        -------
+        list of Prediction
+            One for each vector.
+        """
+        answers = self.answer(vector_batch(vectors, names, length=self.n_numbers))
+        return [_readable(answer) for answer in answers]
+
     def group(self, images: Photos) -> list[list[Prediction]]:
         """Put photos that are called unknown into groups of the same thing; one that cannot be used is an error.
 
@@ -414,17 +421,10 @@ class Recognizer:
             A folder stands for all photos in it.
         n : int
             How many.
->>>>>>> a626080 (Group unknown photos and name photos to label next)
 
         Returns
         -------
         list of Prediction
-<<<<<<< HEAD
-            One for each vector.
-        """
-        answers = self.answer(vector_batch(vectors, names, length=self.n_numbers))
-        return [_readable(answer) for answer in answers]
-=======
             The most useful photo first.
         """
         answered = list(self.batches(sources_of(images)))
@@ -454,7 +454,6 @@ class Recognizer:
         labelled = known if aside is None else np.concatenate([known, aside.features.vec])
         shares = np.array([each.probabilities[UNKNOWN_NAME] for each in answers])
         return choose(vec, n, weight=1 - shares, labelled=labelled)
->>>>>>> a626080 (Group unknown photos and name photos to label next)
 
     def stream(self, images: Iterable[Image_]) -> Iterator[Prediction | Unreadable]:
         """Answer any number of photos, one after the other; an unreadable one stops nothing.
