@@ -10,12 +10,12 @@ ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
     "src/glocal/recognizer": (42, 6_090),
-    "src/glocal/hub": (7, 770),
+    "src/glocal/hub": (8, 830),
     "src/glocal/bulk": (13, 1_490),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 460),
-    "src/glocal/cli": (18, 2_630),
+    "src/glocal/cli": (18, 2_650),
     "src/glocal/research/ops": (5, 340),
     "src/glocal/research/metrics": (4, 580),
     "src/glocal/research/methods": (20, 3_210),
@@ -25,11 +25,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (196, 24_830),
+    "tests": (198, 25_030),
     "benchmarks": (14, 1_920),
     "tools": (11, 1_450),
 }
-HELPERS = 1_300  # lines of tests/*.py, which hold no tests
+HELPERS = 1_420  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:

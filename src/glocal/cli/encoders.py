@@ -1,4 +1,4 @@
-"""``glocal encoder``: from a network of somebody else to one file that photos are embedded with."""
+"""``glocal encoder`` and ``glocal push``: encoders from other people's networks, recognizers for a hub."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import check_free, check_there, show
-from glocal.cli.options import Force, Json
+from glocal.cli.options import Force, Json, RecognizerFile
 from glocal.cli.printing import tell
 from glocal.common.errors import RecipeError
 
@@ -73,6 +73,25 @@ def encoder(
         f"Next: glocal enroll PHOTOS -o FILE.glocal --encoder {shlex.quote(str(out))}"
     )
     show(result, as_json=json, otherwise=lambda: lines)
+
+
+def push(
+    file: RecognizerFile,
+    repository: Annotated[str, typer.Argument(help="hf:ORG/NAME; it is made if there is none.")],
+    public: Annotated[bool, typer.Option("--public", help="A new repository is open to everybody.")] = False,
+    json: Json = False,
+) -> None:
+    """Put a recognizer into a repository of a hub; `hf:ORG/NAME` loads it from there."""
+    from glocal.common.hub import Repository
+
+    place = Repository(repository)
+    from glocal.hub.card import CARD, FILE, model_card
+    from glocal.recognizer.recognizer import Recognizer
+
+    card = model_card(Recognizer.load(file), place.name)
+    address = place.push({FILE: file.read_bytes(), CARD: card.encode()}, f"Add {file.name}", private=not public)
+    lines = f"{address}\nNext: Recognizer.load({repository!r})"
+    show({"file": str(file), "commit": address}, as_json=json, otherwise=lambda: lines)
 
 
 def _made(source: str, graph: str, said: dict[str, Any]) -> EncoderFile:

@@ -14,7 +14,7 @@ from glocal import __version__
 from glocal.cli.bulk import embed, similar
 from glocal.cli.console import show
 from glocal.cli.demo import demo
-from glocal.cli.encoders import encoder
+from glocal.cli.encoders import encoder, push
 from glocal.cli.export import export
 from glocal.cli.groups import group, suggest
 from glocal.cli.listing import inventory
@@ -76,6 +76,7 @@ for each in (
     group,
     suggest,
     encoder,
+    push,
 ):
     app.command(rich_help_panel=PRACTICE)(each)
 app.command(rich_help_panel=PRACTICE)(demo)

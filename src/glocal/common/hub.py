@@ -16,6 +16,7 @@ from glocal.common.errors import DataError, RecipeError
 
 PREFIX = "hf:"
 RECOGNIZER = ".glocal"
+NONE = ["-"]  # files that a folder of the cache must have, whichever it has
 _NAME = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w.-]+))?", re.ASCII)
 
 
@@ -44,18 +45,18 @@ class Repository:
             try:
                 every = [each.rfilename for each in hub.HfApi().model_info(self.name, **where).siblings or ()]
             except (hub.errors.OfflineModeIsEnabled, ConnectionError, *_unreached()):
-                folder = Path(hub.snapshot_download(self.name, local_files_only=True, **where))
+                folder = Path(hub.snapshot_download(self.name, local_files_only=True, allow_patterns=NONE, **where))
                 choose([each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()])
             else:
                 folder = Path(hub.snapshot_download(self.name, allow_patterns=list(choose(every)), **where))
         return Fetched(folder, folder.parents[1])
 
-    def push(self, files: Mapping[str, bytes], message: str) -> str:
+    def push(self, files: Mapping[str, bytes], message: str, *, private: bool = True) -> str:
         """One commit with these files, to a repository that is made if there is none; its address."""
         hub = _import_hub()
         with self._sentences(hub):
             api = hub.HfApi()
-            api.create_repo(self.name, exist_ok=True)
+            api.create_repo(self.name, exist_ok=True, private=private)
             parts = [hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
             commit = api.create_commit(self.name, parts, commit_message=message, revision=self.revision)
         return str(commit.commit_url)
