@@ -56,7 +56,7 @@ def seconds(data: ClassDataset, indices: np.ndarray) -> float:
 
 def against_training(data: ClassDataset, steps: int) -> None:
     recipe = load_recipe("mini-imagenet-pretrain", ['augment.rotate="none"'])
-    augment, generator, rng = recipe.augment.build(), torch.Generator().manual_seed(0), np.random.default_rng(2)
+    augment, generator, rng = recipe.augment, torch.Generator().manual_seed(0), np.random.default_rng(2)
     backbone = build_backbone(recipe.backbone.name, recipe.backbone.settings).train()
     backbone.to(memory_format=torch.channels_last)
     classifier, loader = nn.Linear(backbone.channels, len(data.classes)), ImageLoader(data, backbone.preprocess)

@@ -265,23 +265,6 @@ def test_preprocessing_belongs_to_the_weights(tmp_path: Path) -> None:
     assert load_model(tmp_path / "own.safetensors").backbone.preprocess == own
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        {"preprocess": {"bogus": 1}},
-        {"preprocess": None},
-        {"preprocess": {"size": 16_000}},  # one picture of it would take gigabytes
-        {"preprocess": {"size": 16, "resize": 16_000}},
-        {"backbone": {"name": "resnet12"}},
-    ],
-)
-def test_a_record_that_makes_no_sense_is_a_sentence(tmp_path: Path, spoilt: dict[str, Any]) -> None:
-    model = load_model("embedded-protonet")
-    save_model(tmp_path / "odd.safetensors", TrainedModel(model.backbone, model.method, model.record | spoilt))
-    with refused("cannot-build"):
-        load_model(tmp_path / "odd.safetensors")
-
-
 def test_settings_of_a_giant_take_no_memory(tmp_path: Path) -> None:
     """Nine kilobytes that describe a model of gigabytes."""
     model = tiny_model()

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.ft2font import FT2Font
-from PIL import Image, ImageFilter
 from sklearn.datasets import load_digits
 
 from glocal.research.data.embedded import (
@@ -25,23 +23,6 @@ from glocal.research.data.embedded import (
 from refusal import refused
 
 DIGITS = "0123456789"
-# Written down apart from the list in the package: what a person would name at once.
-OBVIOUS_LOOK_ALIKES = "OoQDlIi|JZzSsBbqgGPpYy" + "ΟοΘθΙΖβσρ" + "ОоЗзІЅБбВвЧчЭэРрЬь" + "ƷʒɜȜƐɛƧƼ" + "סוןזاه١٢٣٩۴"
-SAME_ACROSS_SCRIPTS = [
-    "AΑА", "EΕЕ", "HΗН", "KΚК", "MΜМ", "NΝ", "TΤТ", "XΧХ", "CcСсϹϲ", "eе", "VvѴѵ", "WwԜԝ", "dԁ", "ΦФ", "ΠП", "Λ∧",
-]  # fmt: skip
-
-
-@cache
-def likeness_of(font: int, characters: str) -> np.ndarray:
-    """(n, 400) unit vectors, made in another way than the package does: stretched to a square and blurred by Pillow."""
-    rows = []
-    for character in characters:
-        square = Image.fromarray(draw(character, font)).resize((20, 20), Image.Resampling.BILINEAR)
-        rows.append(np.asarray(square.filter(ImageFilter.GaussianBlur(1)), np.float64).ravel())
-    flat = np.stack(rows)
-    flat -= flat.mean(1, keepdims=True)
-    return flat / np.linalg.norm(flat, axis=1, keepdims=True)
 
 
 def classes_by_font():
@@ -62,31 +43,6 @@ def test_there_are_hundreds_of_classes_from_many_scripts_and_none_is_a_number():
         assert unicodedata.numeric(glyph.character, None) is None, glyph
         assert unicodedata.category(glyph.character)[0] in "LS", glyph
         assert not unicodedata.decomposition(glyph.character), glyph
-
-
-def test_no_class_is_an_obvious_look_alike_of_a_digit():
-    characters = {glyph.character for glyph in alphabet()}
-    assert not characters & set(OBVIOUS_LOOK_ALIKES)
-
-
-def test_no_class_is_drawn_like_a_digit_of_its_font_or_like_another():
-    likeness = likeness_of(0, "OЗ") @ likeness_of(0, "03").T
-    assert (np.diag(likeness) > 0.95).all()  # the measure would notice
-    for number, characters in classes_by_font():
-        likeness = likeness_of(number, characters) @ likeness_of(number, DIGITS).T
-        worst = np.unravel_index(likeness.argmax(), likeness.shape)
-        assert likeness.max() < 0.88, (fonts()[number].name, characters[worst[0]], DIGITS[worst[1]])
-        unit = likeness_of(number, characters)
-        likeness = unit @ unit.T - np.eye(len(unit))
-        worst = np.unravel_index(likeness.argmax(), likeness.shape)
-        assert likeness.max() < 0.95, (fonts()[number].name, [characters[i] for i in worst])
-
-
-def test_a_shape_shared_by_scripts_is_one_class():
-    characters = {glyph.character for glyph in alphabet()}
-    for group in SAME_ACROSS_SCRIPTS:
-        assert len(characters & set(group)) <= 1, group
-    assert characters & set("AΑА") == {"A"}
 
 
 def test_every_glyph_is_really_in_its_font():

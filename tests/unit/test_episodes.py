@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import sys
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -177,19 +176,8 @@ def test_an_altered_task_list_is_refused(tmp_path: Path, change: Callable[[dict[
         lambda r: r["tasks"][0]["query_label"].__setitem__(0, SPEC.way),  # an unknown class has no label
         lambda r: r["tasks"][0]["drawn"].__setitem__(0, 6),  # of six classes
         lambda r: r["tasks"][0].update(support="abc"),
-        lambda r: r["tasks"][0].update(support=[10**30]),
         lambda r: r["tasks"][0].update(support_label=[0]),
-        lambda r: r["tasks"][0].update(drawn=5),
-        lambda r: r["tasks"][0].update(surprise=[1]),
-        lambda r: r["tasks"][0].pop("query"),
-        lambda r: r["tasks"].append(None),
-        lambda r: r.update(tasks=[]),
-        lambda r: r.update(spec={}),
         lambda r: r["spec"].update(unknown_query=math.inf),
-        lambda r: r["spec"].update(way=True),
-        lambda r: r["spec"].update(shot=[1, math.nan]),
-        lambda r: r.update(seed="x"),
-        lambda r: r.pop("tasks"),
     ],
 )
 def test_a_task_list_that_makes_no_sense_is_refused_whatever_its_checksum_says(tmp_path: Path, change: Any) -> None:
@@ -215,21 +203,6 @@ def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None
         TaskList.load(path, dataset())
     with refused("data", "absent.json cannot be read: No such file"):
         TaskList.load(tmp_path / "absent.json", dataset())
-
-
-@pytest.mark.parametrize("place", ["format", "manifest", "spec", "seed", "start", "tasks", "more"])
-def test_a_deep_task_list_is_refused_at_every_depth(tmp_path: Path, place: str) -> None:
-    """Reading it, hashing it and telling of it give up at depths of their own."""
-    data = dataset()
-    EpisodeSampler(data, SPEC).take(1).save(tmp_path / "tasks.json")
-    record = json.loads((tmp_path / "tasks.json").read_text())
-    limit = sys.getrecursionlimit()
-    for depth in (limit // 3, *range(limit - 120, limit + 20, 9)):
-        text = json.dumps(record | {place: "HERE"}).replace('"HERE"', "[" * depth + "]" * depth)
-        (tmp_path / "tasks.json").write_text(text)
-        with pytest.raises(DataError, match=r"tasks\.json") as caught:
-            TaskList.load(tmp_path / "tasks.json", data)
-        assert len(str(caught.value)) < 400 + len(str(tmp_path))
 
 
 def test_episode_fetches_each_part_in_order() -> None:

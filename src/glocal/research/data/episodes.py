@@ -329,7 +329,7 @@ class _TaskFile(Record):
 
 def _shuffle(bits: np.random.PCG64, n: int) -> Indices:
     """A permutation of 0..n-1 from raw bits: numpy keeps those stable over versions, Generator methods not."""
-    return np.argsort(bits.random_raw(n), kind="stable")
+    return np.argsort(bits.random_raw(n))  # 64 bits do not repeat, so any way of sorting gives the same
 
 
 def _labels(parts: Sequence[Indices]) -> Indices:

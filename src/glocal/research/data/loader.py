@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 import torch.nn.functional as F
+from pydantic import Field
 from torch import Generator, Tensor
 
 from glocal.common.errors import DataError, RecipeError
+from glocal.common.schemas import Record
 from glocal.recognizer.photos.images import fit
 from glocal.recognizer.photos.sources import made_ahead
 from glocal.research.data.dataset import ClassDataset, Indices
@@ -122,25 +124,14 @@ class Ahead(Generic[T]):
 GREY = (0.299, 0.587, 0.114)  # luma of ITU-R 601, as Pillow has it
 
 
-@dataclass(frozen=True)
-class Augment:
-    """What training does to an image, in this order: random crop, flip, colour jitter, rotation."""
+class Augment(Record):
+    """What training does to a picture, in this order: random crop, flip, colour jitter, rotation."""
 
-    crop_padding: int = 0  # pad by this many pixels on each side, then cut a random window ...
-    crop_size: int | None = None  # ... of this side; None is the old size.  A smaller window trains faster
-    flip: bool = False  # left-right, for half of the images
-    rotate: Literal["none", "one", "four"] = "none"  # a random quarter turn per image, or all four of each
-    jitter: float = 0.0  # brightness, contrast and saturation each by a factor in [1 - jitter, 1 + jitter]
-
-    def __post_init__(self) -> None:
-        if self.crop_padding < 0:
-            raise RecipeError(f"augment.crop_padding must be 0 or more pixels, got {self.crop_padding}")
-        if self.crop_size is not None and self.crop_size < 1:
-            raise RecipeError(f"augment.crop_size must be 1 or more pixels, got {self.crop_size}")
-        if not 0 <= self.jitter < 1:
-            raise RecipeError(f"augment.jitter must be in [0, 1), got {self.jitter}")
-        if self.rotate not in ("none", "one", "four"):
-            raise RecipeError(f"augment.rotate must be none, one or four, got {self.rotate!r}")
+    crop_padding: int = Field(0, ge=0)  # pixels put around a picture before a window is cut out at a random place
+    crop_size: int | None = Field(None, ge=1)  # side of that window; None: as large as the picture was
+    flip: bool = False  # left and right changed, in half of the cases
+    rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
+    jitter: float = Field(0.0, ge=0, lt=1)  # brightness, contrast and saturation, each by a factor of 1 ± this at most
 
     def source(self, preprocess: Preprocess) -> Preprocess:
         """How images are prepared before: a random crop takes the image as stored, border and all.

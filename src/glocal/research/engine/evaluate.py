@@ -231,7 +231,7 @@ def run_tasks(
     methods = {id(method): method.to(device).eval() for method, _ in scores.values()}
     with torch.inference_mode():
         for i in us.share(len(tasks)):
-            draw = tasks[i]
+            draw = tasks.draws[i]
             episode = task_maps(draw, fetch, more_views, device)
             for method in methods.values():
                 support, query = method.views(episode)

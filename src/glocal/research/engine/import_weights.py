@@ -133,7 +133,10 @@ def import_weights(path: str | Path, *, layout: str = "auto", dataset: str | Non
         settings=settings,
         preprocess=backbone.preprocess.to_json(),
         widths=widths,
-        parameters={"backbone": _parameters(backbone), "method": _parameters(method)},
+        parameters={
+            part: sum(parameter.numel() for parameter in module.parameters())
+            for part, module in (("backbone", backbone), ("method", method))
+        },
         tensors={name: {"to": ours, "shape": list(state[name].shape)} for name, ours in went.items()},
         ignored=ignored,
         added=added,
@@ -273,10 +276,6 @@ def _check_choices(layout: str, dataset: str | None, shot: int) -> None:
     ):
         if value not in choices:
             raise RecipeError(f"{setting} must be one of {', '.join(map(str, filter(None, choices)))}, got {value!r}")
-
-
-def _parameters(module: nn.Module) -> int:
-    return sum(parameter.numel() for parameter in module.parameters())
 
 
 class Pickled(NamedTuple):

@@ -54,7 +54,7 @@ class PretrainStage:
                 code="needs-base",
             )
         backbone = self.model.backbone
-        self.augment = recipe.augment.build()
+        self.augment = recipe.augment
         stored = self.augment.source(backbone.preprocess)
         self.images = ImageLoader(data, stored, workers=recipe.data.workers).hold(rows)
         self.labels = torch.from_numpy(data.label[rows])

@@ -18,7 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
 from glocal.common.errors import RecipeError
-from glocal.common.schemas import sentence
+from glocal.common.schemas import Record, sentence
 from glocal.common.validation import shown
 from glocal.common.words import meant
 from glocal.research import plugins
@@ -27,15 +27,8 @@ from glocal.research.data.episodes import EpisodeSpec
 from glocal.research.data.loader import Augment
 from glocal.research.methods import METHODS, SWITCHES
 
-DEEPEST = 16  # sections and lists in one another; a recipe has two, a setting of a plugin may have more
-LARGEST = 2**63  # whole numbers are below it, as TOML says
 
-
-class RecipeSection(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, allow_inf_nan=False)
-
-
-class Data(RecipeSection):
+class Data(Record):
     dataset: str  # a name of glocal.research.data.DATASETS, a folder below GLOCAL_DATA, or a path
     workers: int = Field(2, ge=1)  # threads that decode pictures; the result does not depend on it
     skip_bad: bool = False  # leave out pictures that cannot be read
@@ -60,18 +53,7 @@ class Component(BaseModel):
         return dict(self.model_extra or {})
 
 
-class Augmentation(RecipeSection):
-    crop_padding: int = Field(0, ge=0)  # pixels put around a picture before a window is cut out at a random place
-    crop_size: int | None = Field(None, ge=1)  # side of that window; None: as large as the picture was
-    flip: bool = False  # left and right changed, in half of the cases
-    rotate: Literal["none", "one", "four"] = "none"  # one random quarter turn per picture, or all four of each
-    jitter: float = Field(0.0, ge=0, lt=1)  # brightness, contrast and saturation, each by a factor of 1 ± this at most
-
-    def build(self) -> Augment:
-        return Augment(**self.model_dump())
-
-
-class Optimizer(RecipeSection):
+class Optimizer(Record):
     """SGD with Nesterov momentum."""
 
     lr: float = Field(0.1, gt=0)  # of everything but the backbone when that has its own
@@ -99,7 +81,7 @@ class Optimizer(RecipeSection):
         return 0.5 * (1 + math.cos(math.pi * (progress - self.warmup) / (1 - self.warmup)))
 
 
-class Pretraining(RecipeSection):
+class Pretraining(Record):
     epochs: int = Field(500, ge=1)  # times that every picture is seen
     batch_size: int = Field(128, ge=2)  # pictures per step
     # Pictures, rotations counted, that go through the backbone at once; gradients of a batch are added up.  None: all.
@@ -108,7 +90,7 @@ class Pretraining(RecipeSection):
     label_smoothing: float = Field(0.0, ge=0, lt=1)  # share of the target that all classes have in common
 
 
-class Tasks(RecipeSection):
+class Tasks(Record):
     way: int = Field(5, ge=1)  # known classes per task
     shot: int = Field(1, ge=1)  # support pictures per known class
     query: int = Field(15, ge=1)  # queries per class
@@ -147,7 +129,7 @@ class Validation(Tasks):
         return self
 
 
-class Speed(RecipeSection):
+class Speed(Record):
     """Faster where the hardware has it, at a price: other roundings, and minutes of compilation.
 
     A frozen backbone, which has run before training begins, is neither rounded nor compiled.
@@ -161,14 +143,14 @@ class Speed(RecipeSection):
     threads: int | None = Field(None, ge=1)
 
 
-class Recipe(RecipeSection):
+class Recipe(Record):
     stage: Literal["pretrain", "train"]  # teach a backbone the base classes, or a method its tasks
     seed: int = Field(0, ge=0)  # of weights, order, augmentation and tasks
     init: str | None = None  # the run or checkpoint this stage starts from
     data: Data
     backbone: Component | None = None  # needed without init, otherwise taken from there
     method: Component
-    augment: Augmentation = Augmentation()
+    augment: Augment = Augment()
     optimizer: Optimizer = Optimizer()
     pretrain: Pretraining = Pretraining()
     train: MetaTraining = MetaTraining()
@@ -262,7 +244,6 @@ def _read(source: str | Path, below: tuple[str, ...] = ()) -> dict[str, Any]:
         raise RecipeError(f"recipe {source} is not valid {kind}: {error}") from error
     if not isinstance(fields, dict):
         raise RecipeError(f"recipe {source} is not a table of sections, but a {type(fields).__name__}")
-    _check_bounds(fields)
     if "extends" not in fields:
         return fields
     parent = fields.pop("extends")
@@ -286,28 +267,12 @@ def _merged(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
 
 def parse_recipe(fields: Mapping[str, Any]) -> Recipe:
     """Check everything that can be checked without data; all problems of one recipe come in one message."""
-    _check_bounds(fields)
     try:
         return Recipe.model_validate(fields)
     except ValidationError as error:
         raise RecipeError("; ".join(_sentence(problem) for problem in error.errors())) from error
-
-
-def _check_bounds(fields: Mapping[str, Any]) -> None:
-    """Before anything walks through them by itself: Python can neither follow nor write any depth and any number."""
-    level: list[tuple[str, Any]] = list(fields.items())
-    for _ in range(DEEPEST):
-        deeper: list[tuple[str, Any]] = []
-        for where, value in level:
-            if isinstance(value, int) and abs(value) >= LARGEST:
-                raise RecipeError(f"{where} must be a whole number below 2**63, got one of {value.bit_length():,} bits")
-            if isinstance(value, Mapping):
-                deeper += [(f"{where}.{key}", each) for key, each in value.items()]
-            elif isinstance(value, list | tuple):
-                deeper += [(where, each) for each in value]
-        level = deeper
-    if level:
-        raise RecipeError(f"{level[0][0]} lies more than {DEEPEST} sections or lists deep; no setting of a recipe does")
+    except (RecursionError, OverflowError) as error:
+        raise RecipeError(f"a recipe with sections or numbers that Python cannot hold: {error}") from error
 
 
 def shipped_recipes() -> list[str]:

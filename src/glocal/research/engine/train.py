@@ -63,7 +63,7 @@ class TrainStage:
                 f"{recipe.data.holdout}); with a backbone that never saw these pictures, --set data.part=all",
                 code=error.code,
             ) from error
-        self.augment = recipe.augment.build()
+        self.augment = recipe.augment
         if settings.backbone == "frozen":
             if recipe.augment != type(recipe.augment)():
                 raise RecipeError(
