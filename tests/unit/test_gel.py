@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -116,6 +117,16 @@ def test_the_gentle_head_starts_at_cosine_prototypes_and_can_leave_them():
     with torch.no_grad():
         method.sharpness.fill_(0.5)
     torch.testing.assert_close(method(t).logits, plain.logits * 2.718281828459045**0.5, rtol=1e-10, atol=0)
+
+
+def test_gains_are_factors_on_the_channels_of_every_map():
+    gained, plain, t = build(FrozenGEL, channel_gains=True), build(FrozenGEL), small_task()
+    plain.load_state_dict(gained.state_dict(), strict=False)
+    gain = torch.linspace(0.5, 3, DIM).double()
+    with torch.no_grad():
+        gained.gains.log_gain.copy_(gain.log())
+    maps = {part: getattr(t, part) * gain[:, None, None] for part in ("support", "query")}
+    torch.testing.assert_close(gained(t).open_score, plain(replace(t, **maps)).open_score, rtol=0, atol=1e-10)
 
 
 def test_a_learned_local_scale_is_a_factor_and_an_offset_on_the_mean():

@@ -182,6 +182,8 @@ def test_paired_difference_is_a_function_of_its_seed_also_in_chunks():
     assert paired_difference(a, b, seed=3) == paired_difference(a, b, seed=3)
     assert paired_difference(a, b, seed=3).low != paired_difference(a, b, seed=4).low
     assert paired_difference(a, b, resamples=50).low != paired_difference(a, b, resamples=51).low
+    once = paired_difference(a, b, resamples=1)
+    assert once.low == once.high, "one draw has no spread"
     same = paired_difference(a, a)
     assert (same.mean, same.low, same.high, same.p_value, same.wins, same.losses) == (0, 0, 0, 1, 0, 0)
     with refused("data", "2 and 3"):

@@ -37,6 +37,8 @@ def test_whitening_evens_out_how_photos_of_one_class_differ() -> None:
     roots = head.roots(pooled)
     head.fit(torch.cov(roots.T), shrink=0.0)
     white = roots - (roots @ head.directions * head.gains) @ head.directions.mT
+    vectors = torch.cat([F.normalize(pooled, dim=1), F.normalize(white, dim=1)], dim=1) * 0.5**0.5
+    torch.testing.assert_close(head.vectors(pooled), vectors)
     variance = torch.linalg.eigvalsh(torch.cov(white.T))
     assert float(variance.max() / variance[1]) < 1.001  # one direction has none: roots have length 1
 
