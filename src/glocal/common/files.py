@@ -53,8 +53,7 @@ def make_folder(path: Path, mode: int = 0o777) -> None:
 
 def begin(partial: Path, path: Path) -> None:
     """Make the file that is to become ``path``: never open to more people than that is, not for a moment."""
-    mode = _mode(path)
-    partial.touch(0o666 if mode is None else mode & 0o666)
+    partial.touch(stat.S_IMODE(path.stat().st_mode) & 0o666 if path.is_file() else 0o666)
 
 
 def put(partial: Path, path: Path, *, is_current: Callable[[], bool] | None = None) -> None:
@@ -174,13 +173,9 @@ def sync(path: Path) -> None:
         os.close(opened)
 
 
-def _mode(path: Path) -> int | None:
-    return stat.S_IMODE(path.stat().st_mode) if path.is_file() else None
-
-
 def _keep_mode(partial: Path, path: Path) -> None:
-    if (mode := _mode(path)) is not None:
-        partial.chmod(mode)
+    if path.is_file():
+        partial.chmod(stat.S_IMODE(path.stat().st_mode))
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import IO, Any
 
 import numpy as np
@@ -29,19 +30,17 @@ def write_arrays(file: IO[bytes], arrays: Mapping[str, Sequence[Array]]) -> str:
         at += size
     text = json.dumps(head).encode()
     text += b" " * (-len(text) % 8)
+    rows = (
+        piece[start : start + step].astype(KINDS[head[name]["dtype"]], copy=False).tobytes()
+        for name, pieces in arrays.items()
+        for piece in pieces
+        for step in [max(1, CHUNK // max(1, piece[:1].nbytes))]
+        for start in range(0, len(piece), step)
+    )
     whole = hashlib.sha256()
-
-    def write(part: bytes | memoryview) -> None:
+    for part in chain([len(text).to_bytes(8, "little"), text], rows):
         whole.update(part)
         file.write(part)
-
-    write(len(text).to_bytes(8, "little") + text)
-    for name, pieces in arrays.items():
-        for piece in pieces:
-            step = max(1, CHUNK // max(1, math.prod(piece.shape[1:])))
-            for start in range(0, len(piece), step):
-                rows = np.ascontiguousarray(piece[start : start + step], KINDS[head[name]["dtype"]])
-                write(rows.reshape(-1).view(np.uint8).data)
     return whole.hexdigest()
 
 
@@ -50,7 +49,7 @@ def read_arrays(file: IO[bytes], size: int, sha256: str) -> dict[str, Array]:
     whole = hashlib.sha256(start := file.read(8))
     length = int.from_bytes(start, "little")
     if length > LARGEST_HEAD:
-        raise ValueError("its arrays have no head")
+        raise ValueError("the file of its arrays is not what was written")
     whole.update(text := file.read(length))
     arrays: dict[str, Array] = {}
     head, at = json.loads(text), 0
@@ -66,5 +65,5 @@ def read_arrays(file: IO[bytes], size: int, sha256: str) -> dict[str, Array]:
             piece[:] = file.read(len(piece))
             whole.update(piece)
     if 8 + length + at != size or whole.hexdigest() != sha256:
-        raise ValueError("its arrays are not what was written")
+        raise ValueError("the file of its arrays is not what was written")
     return arrays

@@ -15,7 +15,7 @@ from glocal.recognizer.encoders.encoder import Encoder
 from glocal.recognizer.features import Features, join
 from glocal.recognizer.photos.images import Preprocess, to_png
 from glocal.recognizer.photos.sources import Image_, Picture, Source, Unreadable, as_source, made_ahead, take
-from glocal.recognizer.support import Bank, Photo, stacked, thumbnail
+from glocal.recognizer.support import CELLS, Bank, Photo, thumbnail
 
 BATCH = 32  # pictures: a batch is a fixed stretch of the input, so that a resumed folder is cut as before
 AT_ONCE = 4 * 256**2  # pixels that go through a model at once: more take more memory, and on a CPU more time
@@ -39,7 +39,8 @@ class Batch:
     def bank(self) -> Bank:
         """What is kept of the readable ones: the pixels of many photos would not fit into memory."""
         photos = tuple(Photo(each.name, each.digest, thumbnail(each.pixels)) for each in self.readable)
-        return Bank(photos, self.features.stored(), stacked([each.signature for each in self.readable]))
+        signatures = np.array([each.signature for each in self.readable], np.uint8).reshape(-1, CELLS * CELLS)
+        return Bank(photos, self.features.stored(), signatures)
 
 
 class Embedder:

@@ -169,18 +169,15 @@ def usual_ranges(
     for each in left:
         for name, value in each.parts.items():
             values.setdefault(name, []).append(value)
-    ranges = {name: _range(numbers) for name, numbers in values.items() if len(numbers) > 1}
+    ranges: dict[str, Range] = {
+        name: tuple(np.quantile(numbers, USUAL).tolist()) for name, numbers in values.items() if len(numbers) > 1
+    }
     if maps is not None and (local := features.map) is not None and len(left) > 1:
         matching: list[int] = []
         for start in range(0, len(left), AT_ONCE):
             rows = np.array([each.photo for each in left[start : start + AT_ONCE]])
             matching += maps.match_without(local[rows], label[rows]).sum(axis=1).tolist()
-        low, high = _range(matching)
+        low, high = np.quantile(matching, USUAL).tolist()
         if high - low < WIDEST * maps.n_patches:
             ranges["patches"] = low, high
     return ranges
-
-
-def _range(numbers: Sequence[float]) -> Range:
-    low, high = np.quantile(numbers, USUAL)
-    return float(low), float(high)

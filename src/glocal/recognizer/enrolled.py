@@ -21,7 +21,7 @@ from glocal.recognizer.heads.head import Scores
 from glocal.recognizer.model import Model
 from glocal.recognizer.photos.sources import Unreadable
 from glocal.recognizer.prediction import Evidence, Prediction, reason
-from glocal.recognizer.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation, stacked
+from glocal.recognizer.support import NEAR, UNKNOWN_NAME, Bank, Support, correlation
 
 TOLERANCE = 1e-4  # of max(1, |score|): other processors add in another order, other weights differ by far more
 
@@ -34,10 +34,6 @@ class Probes:
     features: Features  # of these images, so that their scores follow a change of the classes without a look at them
     open_score: tuple[float, ...] = ()
     logits: tuple[tuple[float, ...], ...] = ()
-
-    def scored(self, compared: Scores) -> Probes:
-        scores, logits = tuple(compared.open_score.tolist()), tuple(map(tuple, compared.logits.tolist()))
-        return replace(self, open_score=scores, logits=logits)
 
 
 @dataclass(frozen=True)
@@ -159,7 +155,9 @@ class Enrolled:
         contents = replace(contents, support=self.support)
         threshold = contents.renewed_threshold(measured)
         usual = usual_ranges(threshold, measured.left_out, self._features, self._label, self._maps)
-        probes = contents.probes.scored(self.compare(contents.probes.features))
+        probed = self.compare(contents.probes.features)
+        logits = tuple(map(tuple, probed.logits.tolist()))
+        probes = replace(contents.probes, open_score=tuple(probed.open_score.tolist()), logits=logits)
         return replace(contents, decision=Decision(threshold, measured, usual), probes=probes)
 
     def answer(self, batch: Batch, decision: Decision) -> list[Prediction | Unreadable]:
@@ -217,7 +215,7 @@ class Enrolled:
 
     def _duplicates(self, batch: Batch) -> list[str]:
         """For each picture the support photo that it (nearly) is, in words, or nothing."""
-        alike = correlation(stacked([each.signature for each in batch.readable]), self.support.bank.signature)
+        alike = correlation(np.stack([each.signature for each in batch.readable]), self.support.bank.signature)
         warnings = []
         for picture, row in zip(batch.readable, alike, strict=True):
             closest = int(row.argmax())

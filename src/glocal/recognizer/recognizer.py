@@ -48,7 +48,6 @@ from glocal.recognizer.photos.sources import (
     Image_,
     Labelled,
     Photos,
-    Source,
     Unreadable,
     as_source,
     is_unknown,
@@ -188,9 +187,10 @@ class Recognizer:
         usable = Counter(owner)
         if empty := [name for name in classes if not usable[name]]:
             raise DataError(f"class {empty[0]!r} has no usable photo; add some or remove the class")
-        images = embedder.probe_images(_first_of_each(flat, owner, bad))
-        probes = Probes(images, embedder.embed(images))
         shots = {name: usable[name] for name in classes}
+        readable = [source for i, source in enumerate(flat) if i not in bad]
+        images = embedder.probe_images([readable[start] for start in np.cumsum([0, *shots.values()][:-1])])
+        probes = Probes(images, embedder.embed(images))
         contents, enrolled, doubles = _taught(chosen, shots, bank, promise, probes)
         in_folder = sum(len(flat) + i not in bad for i in range(len(aside)))
         findings = [Finding.known_unknowns(in_folder)] if in_folder else []
@@ -921,9 +921,3 @@ def _readable(answer: Prediction | Unreadable) -> Prediction:
     if isinstance(answer, Unreadable):
         raise DataError(f"cannot use picture {answer.path}: {answer.error}", code="bad-picture")
     return answer
-
-
-def _first_of_each(flat: Sequence[Source], owner: Sequence[str], bad: Collection[int]) -> list[Source]:
-    """The first readable photo of each class."""
-    readable = [source for i, source in enumerate(flat) if i not in bad]
-    return list({name: source for source, name in zip(reversed(readable), reversed(owner), strict=True)}.values())

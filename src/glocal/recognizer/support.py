@@ -182,7 +182,9 @@ def check_distinct(names: Iterable[str]) -> None:
     """Refuse names that people, and some file systems, take for the same."""
     earlier: dict[str, str] = {}
     for name in names:
-        key = _appearance(name)
+        plain = unicodedata.normalize("NFKC", name).translate(_LATIN)
+        letters = "".join(letter for letter in plain if not "\ufe00" <= letter <= "\ufe0f")  # variants of a sign
+        key = " ".join(letters.casefold().split())
         other = earlier.get(key)
         if other == name:
             raise DataError(
@@ -196,23 +198,11 @@ def check_distinct(names: Iterable[str]) -> None:
         earlier[key] = name
 
 
-def _appearance(name: str) -> str:
-    """Equal for names that look equal but for upper and lower case."""
-    plain = unicodedata.normalize("NFKC", name).translate(_LATIN)
-    shown = (letter for letter in plain if not "\ufe00" <= letter <= "\ufe0f")  # variants of a sign
-    return " ".join("".join(shown).casefold().split())
-
-
 def signature(pixels: Pixels) -> Pixels:
     """(H, W, 3) -> (256,) mean grey of each cell."""
     grey = Image.fromarray(pixels).convert("L")
     cells: Pixels = np.asarray(grey.resize((CELLS, CELLS), Image.Resampling.BOX)).reshape(-1)
     return cells
-
-
-def stacked(signatures: list[Pixels]) -> Pixels:
-    """(n, 256)."""
-    return np.stack(signatures) if signatures else np.empty((0, CELLS * CELLS), np.uint8)
 
 
 def correlation(some: Pixels, others: Pixels) -> npt.NDArray[np.float32]:

@@ -177,7 +177,9 @@ def _pixels(image: Image.Image, where: str, max_pixels: int) -> Pixels:
             _check_scans(image, where)
             coefficients = 6 * image.width * image.height  # all of them are kept, at whatever size it is decoded
         _reduce(image, max_pixels)
-    _check_size(image.size, where, max_pixels)
+    if image.width * image.height > max_pixels:
+        raise UnusableImage(where, f"{_limit_rule(max_pixels)}, got {image.width}x{image.height}")
+    check_side(image.height, image.width, where)
     with _MEMORY.room(image.width * image.height * (12 if image.mode in _USUAL else 20) + coefficients):
         image.load()
         return _upright_rgb(image)
@@ -246,7 +248,8 @@ def fit(image: Pixels, preprocess: Preprocess) -> Pixels:
         if math.prod(shape) > RESIZED_PIXELS:
             return _resized_middle(image, shape, preprocess)
         image = np.array(Image.fromarray(image).resize(shape, _RESAMPLING[preprocess.interpolation]))
-    return np.ascontiguousarray(_centre(image, size, size))
+    top, left = round((image.shape[0] - size) / 2), round((image.shape[1] - size) / 2)
+    return np.ascontiguousarray(image[top : top + size, left : left + size])
 
 
 def _resized_middle(image: Pixels, shape: tuple[int, int], preprocess: Preprocess) -> Pixels:
@@ -306,11 +309,6 @@ class ArraySource:
         return None
 
 
-def _centre(image: Pixels, height: int, width: int) -> Pixels:
-    top, left = round((image.shape[0] - height) / 2), round((image.shape[1] - width) / 2)
-    return image[top : top + height, left : left + width]
-
-
 @cache
 def _formats() -> tuple[str, ...]:
     with suppress(ImportError):  # an extra: Pillow itself reads no HEIC
@@ -338,13 +336,6 @@ def _stream(source: Path | bytes, where: str) -> Iterator[BinaryIO]:
         yield opened  # Pillow reads from the beginning again
 
 
-def _check_size(size: tuple[int, int], where: str, max_pixels: int) -> None:
-    width, height = size
-    if width * height > max_pixels:
-        raise UnusableImage(where, f"{_limit_rule(max_pixels)}, got {width}x{height}")
-    check_side(height, width, where)
-
-
 def _limit_rule(max_pixels: int) -> str:
     limit = min(max_pixels, Image.MAX_IMAGE_PIXELS or max_pixels)
     return f"more than {limit:,} pixels, the limit against decompression bombs; make the picture smaller"
@@ -358,16 +349,11 @@ def _hint(where: str) -> str:
 
 def _upright_rgb(image: Image.Image) -> Pixels:
     """Pixels of a loaded image; its orientation is read after loading because Pillow turns TIFF files itself."""
-    turn = _UPRIGHT.get(_orientation(image))
+    turn = None
+    with suppress(Exception):  # a damaged EXIF block says nothing about the pixels, which are fine
+        turn = _UPRIGHT.get(int(image.getexif().get(_ORIENTATION, 1)))
     rgb = _rgb(image)
     return np.array(rgb if turn is None else rgb.transpose(turn))
-
-
-def _orientation(image: Image.Image) -> int:
-    try:
-        return int(image.getexif().get(_ORIENTATION, 1))
-    except Exception:  # a damaged EXIF block says nothing about the pixels, which are fine
-        return 1
 
 
 def _rgb(image: Image.Image) -> Image.Image:
