@@ -9,7 +9,7 @@ import pytest
 
 from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, measure
 from glocal.recognizer.calibration.probability import probabilities
-from glocal.recognizer.calibration.threshold import compute_threshold
+from glocal.recognizer.calibration.threshold import FITTED, compute_threshold, interval
 from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
@@ -134,6 +134,16 @@ def test_a_wide_class_gets_a_higher_level_the_more_photos_show_it() -> None:
         measured = measure(head, Features(vec), np.repeat([0, 1], shots))
         wide.append(compute_threshold(Promise(0.1), [shots] * 2, measured).levels[1])
     assert 0 < wide[0] < wide[1] < wide[2]
+
+
+@pytest.mark.parametrize("shots", [[5] * 5, [2, 4, 3]])
+def test_the_prediction_interval_narrows_with_photos_and_classes(shots: list[int]) -> None:
+    support, label, _, _ = task(np.random.default_rng(0), shots)
+    threshold = compute_threshold(Promise(), shots, measure(Nearest(), support, label))
+    left = np.average(shots, weights=shots)  # over photos: those of large classes have more beside them
+    weight, power = FITTED.worth
+    worth = weight * left**power * len(shots) / (len(shots) + 1)
+    assert threshold.interval == pytest.approx(interval(0.05, worth))
 
 
 def test_confirmed_photos_move_the_threshold_to_where_they_lie_and_narrow_its_interval() -> None:
