@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
@@ -26,8 +26,8 @@ ODD_NAMES = "surrogateescape"  # file names need not be Unicode
 
 Answer = Prediction | Unreadable
 COLUMNS = (
-    "path", "label", "is_unknown", "open_score", "threshold", "probability", "nearest", "reason", "warning", "error",
-    "recognizer",
+    "path", "label", "is_unknown", "open_score", "threshold", "probability", "nearest", "reason", "warning", "box",
+    "error", "recognizer",
 )  # fmt: skip
 
 
@@ -37,8 +37,8 @@ def row(answer: Answer, recognizer: str) -> dict[str, Any]:
         return {"path": answer.path, "error": answer.error, "recognizer": recognizer}
     fields = {name: getattr(answer, name) for name in COLUMNS[:-2]}
     numbers = {name: f"{fields[name]:.6g}" for name in ("open_score", "threshold", "probability")}
-    is_unknown = str(answer.is_unknown).lower()
-    return {**fields, **numbers, "is_unknown": is_unknown, "error": "", "recognizer": recognizer}
+    texts = {"is_unknown": str(answer.is_unknown).lower(), "box": "" if answer.box is None else str(answer.box)}
+    return {**fields, **numbers, **texts, "error": "", "recognizer": recognizer}
 
 
 def plain(answer: Answer) -> dict[str, Any]:
@@ -184,10 +184,10 @@ class _Format(NamedTuple):
     rows: Callable[[IO[str]], Iterator[dict[str, Any]]]
 
 
-def _csv_line(fields: dict[str, Any]) -> str:
+def csv_line(fields: dict[str, Any], columns: Sequence[str] = COLUMNS) -> str:
     buffer = io.StringIO()
     # Whatever can end a line is quoted, but only if the writer's own end of line has it.
-    csv.DictWriter(buffer, COLUMNS, restval="", lineterminator="\r\n").writerow(fields)
+    csv.DictWriter(buffer, columns, restval="", lineterminator="\r\n").writerow(fields)
     return buffer.getvalue().removesuffix("\r\n") + "\n"
 
 
@@ -218,7 +218,7 @@ def _not_answers(path: str | Path, why: str) -> DataError:
 
 
 _FORMATS = {
-    ".csv": _Format(",".join(COLUMNS) + "\n", row, _csv_line, _csv_rows),
+    ".csv": _Format(",".join(COLUMNS) + "\n", row, csv_line, _csv_rows),
     ".jsonl": _Format(
         "",
         lambda answer, recognizer: {**plain(answer), "recognizer": recognizer},

@@ -19,12 +19,14 @@ from glocal.cli.export import export
 from glocal.cli.groups import group, suggest
 from glocal.cli.listing import inventory
 from glocal.cli.options import Json
-from glocal.cli.practical import check, enroll, predict, serve
+from glocal.cli.practical import check, enroll, serve
+from glocal.cli.predict import predict
 from glocal.cli.recognizers import add, classes, inspect, remove, rename, threshold, undo
 from glocal.cli.research.data import data
 from glocal.cli.research.models import convert
 from glocal.cli.research.reproduce import report, reproduce
 from glocal.cli.research.studies import compare, evaluate, import_, pretrain, train
+from glocal.cli.watch import watch
 from glocal.common.errors import GlocalError
 from glocal.common.memory import keep_freed_memory
 from glocal.common.words import printable
@@ -70,6 +72,7 @@ for each in (
     threshold,
     inspect,
     serve,
+    watch,
     export,
     embed,
     similar,

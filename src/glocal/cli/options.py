@@ -25,6 +25,11 @@ Processes = Annotated[int | None, typer.Option(min=1, help="Processes; one per c
 Force = Annotated[bool, typer.Option("--force", help="Write over what is there.")]
 Device = Annotated[str, typer.Option(help="Where to compute: auto, cpu or cuda.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+BoxesFile = Annotated[
+    Path | None, typer.Option("--boxes", help="Regions of the pictures: MegaDetector's JSON, COCO, or a CSV.")
+]
+MinConfidence = Annotated[float, typer.Option(help="Of a box, in --boxes.")]
+Link = Annotated[bool, typer.Option("--link", help="Make links instead of copies.")]
 SupportViews = Annotated[
     int,
     typer.Option(min=1, max=10, metavar="N", help="Show every support picture this often: plain, flipped, shifted."),

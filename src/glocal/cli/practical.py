@@ -1,30 +1,23 @@
-"""Commands for everybody: enroll, predict, check, serve."""
+"""Commands for everybody: enroll, check, serve."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from glocal.cli.bulk import answer_vectors, run_job
 from glocal.cli.console import bars, check_free, check_there, rate_meter, show
-from glocal.cli.options import Address, Device, Engine, EngineName, Force, Json, Out, RecognizerFile, SkipBad, Workers
-from glocal.cli.printing import check_report, describe, printing, summary, tell, threshold_lines
+from glocal.cli.options import BoxesFile, Device, Force, Json, MinConfidence, RecognizerFile, SkipBad, Workers
+from glocal.cli.printing import check_report, describe, summary, tell, tell_apart, threshold_lines
 from glocal.cli.recognizers import changing
 from glocal.cli.research.models import model_of
 from glocal.common.words import counted
 
 if TYPE_CHECKING:
-    from glocal.recognizer.recognizer import Answered, Recognizer
+    from glocal.recognizer.photos.sources import Source
 
-    Asked: TypeAlias = Callable[[Recognizer, Collection[str]], tuple[Iterable[Answered], int | None]]
-
-VECTORS_AT_ONCE = 1024
 TargetRate = Annotated[float, typer.Option(help="The share of known photos called unknown, on average.")]
 
 
@@ -55,6 +48,8 @@ def enroll(
     link_encoder: Annotated[
         bool, typer.Option("--link-encoder", help="Name the .encoder file by its hash instead of holding it.")
     ] = False,
+    boxes: BoxesFile = None,
+    min_confidence: MinConfidence = 0.2,
     skip_bad: SkipBad = False,
     force: Force = False,
     device: Device = "auto",
@@ -68,14 +63,16 @@ def enroll(
     check_free(out, force)
     from glocal.common.errors import RecipeError
 
-    check_there(*(each for each in (vectors, unknown) if each))
+    check_there(*(each for each in (vectors, unknown, boxes) if each))
     decision: dict[str, Any] = {"head": head, "score": score, "target_rate": target_rate, "with_unknown": with_unknown}
     if (vectors is None) == (folder is None):
         raise RecipeError("name a folder of photos, or --vectors, one of the two", code="nothing-given")
     if folder is None:
         assert vectors is not None
-        if encoder != "fast" or model is not None or unknown is not None or link_encoder:
-            raise RecipeError("--vectors come from an encoder already, so --encoder, --model and --unknown do not fit")
+        if encoder != "fast" or model is not None or unknown is not None or link_encoder or boxes:
+            raise RecipeError(
+                "--vectors come from an encoder already: leave out --encoder, --model, --unknown, --boxes"
+            )
         from glocal.bulk.vector_files import read_vectors
 
         table = read_vectors(vectors)
@@ -84,9 +81,10 @@ def enroll(
         recognizer = Recognizer.enroll_vectors(table.vectors, table.labels, names=table.names, **decision)
     else:
         source = None if model is None else model_of(model)
+        photos = folder if boxes is None else _regions(folder, boxes, min_confidence)
         with bars() as progress:
             recognizer = Recognizer.enroll(
-                folder,
+                photos,
                 encoder=encoder,
                 model=source,
                 unknown=unknown,
@@ -108,169 +106,6 @@ def enroll(
     )
 
 
-def predict(
-    file: RecognizerFile,
-    images: Annotated[
-        list[str] | None,
-        typer.Argument(help="Pictures, folders, globs, zips, addresses (s3://...), lists with a column uri."),
-    ] = None,
-    csv: Annotated[Path | None, typer.Option(help="Write the answers to this .csv as they come.")] = None,
-    jsonl: Annotated[Path | None, typer.Option(help="Write the answers to this .jsonl as they come.")] = None,
-    out: Out = None,
-    vectors: Annotated[
-        str | None,
-        typer.Option(help="Instead of pictures, what `glocal embed` wrote, or vectors as for enroll."),
-    ] = None,
-    explain: Annotated[
-        Path | None, typer.Option(help="Write a picture per answer here: what matched in which photo.")
-    ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted --csv, --jsonl or --out.")] = False,
-    force: Force = False,
-    engine: Engine = EngineName.local,
-    address: Address = None,
-    workers: Annotated[
-        int | None,
-        typer.Option(min=1, help="Processes of --out (one per core); otherwise threads that decode pictures (2)."),
-    ] = None,
-    device: Device = "auto",
-    json: Json = False,
-) -> None:
-    """Name pictures, or call them unknown: a few on the screen, or any number with --out."""
-    from glocal.common.errors import RecipeError
-
-    images = images or []
-    targets = {"--csv": csv, "--jsonl": jsonl, "--out": out}
-    given = [name for name, path in targets.items() if path is not None]
-    if len(given) > 1:
-        raise RecipeError(f"answers go to one place: give {given[0]} or {given[1]}, not both")
-    if resume and not given:
-        raise RecipeError("--resume continues a file: name it with --csv, --jsonl or --out")
-    if (vectors is None) == (not images):
-        raise RecipeError("name pictures to look at, or the --vectors of some that were looked at before, not both")
-    check_there(*images, *([] if vectors is None else [vectors]))
-    from glocal.common.files import check_recognizer
-
-    check_recognizer(file)
-    from glocal.recognizer.file import read_contents, read_manifest
-
-    of_vectors = vectors is not None and not read_manifest(file)["model"]["encoder"]["members"]
-    if of_vectors and (out is not None or explain is not None):
-        raise RecipeError("answers to vectors have no pictures and go to the screen, --csv or --jsonl")
-    if out is None and not of_vectors and (vectors is not None or engine is not EngineName.local):
-        raise RecipeError("--vectors and --engine are for many answers: name a folder for them with --out")
-    if force and (resume or out is not None):
-        rest = "give one of the two" if resume else "to start --out anew, delete its folder"
-        raise RecipeError(f"--force writes over --csv, --jsonl and --explain, --resume continues; {rest}")
-    if out is not None and explain is not None:
-        raise RecipeError("--explain draws a picture per answer, which is for a few of them: leave out --out")
-    from glocal.bulk.addresses import check_clients
-    from glocal.bulk.results import check_format
-
-    target = csv or jsonl
-    if target is not None:
-        check_format(target)
-    check_free(target, force, resume=resume)
-    check_free(explain, force, resume=resume if target is not None else None)
-    check_clients(images)
-    if out is None:
-        asked = partial(_answered_photos, images) if vectors is None else partial(_answered_vectors, Path(vectors))
-        _predict_few(file, asked, target, explain, resume, force, workers or 2, device, json)
-    elif vectors is not None:
-        answer_vectors(file, vectors, out, resume, device, json)
-    else:
-        # As who answers computes it: files of an earlier glocal record another.  The device is that of the workers.
-        maker = read_contents(file, device="cpu").identity
-        job = ("answers", str(file), maker, images, device)
-        run_job(*job, out=out, resume=resume, engine=engine, address=address, workers=workers, json=json)
-
-
-def _predict_few(
-    file: Path,
-    ask: Asked,
-    target: Path | None,
-    explain: Path | None,
-    resume: bool,
-    force: bool,
-    workers: int,
-    device: str,
-    json: bool,
-) -> None:
-    """In this process and in order, with words."""
-    from glocal.bulk.results import ResultFile
-    from glocal.common.errors import DataError
-    from glocal.common.files import or_not_written
-    from glocal.recognizer.prediction import Prediction
-    from glocal.recognizer.recognizer import Recognizer
-
-    recognizer = Recognizer.load(file, device=device, workers=workers)
-    asked = answered = 0
-    first_error = ""
-    with ExitStack() as stack:
-        write = None
-        done: set[str] = set()
-        if target is not None:
-            results = ResultFile(target, recognizer.contents.identity)
-            stack.enter_context(results.alone())
-            done = results.done(resume=resume, force=force)
-            write = stack.enter_context(results.writing())
-        put = stack.enter_context(printing(json, quiet=target is not None))
-        update = rate_meter(stack.enter_context(bars()), "predict")
-        parts, total = ask(recognizer, done)
-        for part in parts:
-            if explain is not None:  # first, because pictures with a row are not looked at again
-                with or_not_written(explain, "free some space or choose another place"):
-                    _explain(recognizer, part, len(done) + asked, explain)
-            if write is not None:
-                write(part.answers)
-            for answer in part.answers:
-                put(answer)
-                if isinstance(answer, Prediction):
-                    answered += 1
-                else:
-                    first_error = first_error or f"cannot use picture {answer.path}: {answer.error}"
-            asked += len(part.answers)
-            update(asked, total)
-    if first_error and not answered:
-        raise DataError(first_error)
-    if target is not None:
-        skipped = f"; {len(done)} were answered before" if done else ""
-        tell(f"{target}: {answered} of {asked} pictures answered{skipped}")
-    if first_error:
-        tell(f"{asked - answered} of {asked} pictures cannot be used; the first: {first_error}")
-        raise typer.Exit(1)
-
-
-def _answered_photos(
-    images: list[str], recognizer: Recognizer, done: Collection[str]
-) -> tuple[Iterable[Answered], int | None]:
-    """Those that are not done, and how many they are."""
-    from glocal.bulk.addresses import addresses, is_remote, source_of
-
-    # Counted by listing twice, so that no list of all of them is in memory; storage elsewhere is listed once.
-    total = None if any(map(is_remote, images)) else sum(uri not in done for uri in addresses(images))
-    return recognizer.batches(source_of(uri) for uri in addresses(images) if uri not in done), total
-
-
-def _answered_vectors(
-    file: Path, recognizer: Recognizer, done: Collection[str]
-) -> tuple[Iterable[Answered], int | None]:
-    from glocal.bulk.vector_files import read_vectors
-    from glocal.recognizer.recognizer import Answered
-    from glocal.recognizer.vectors import vector_batch
-
-    table = read_vectors(file)
-    names = table.names or [f"vector {i}" for i in range(len(table.vectors))]
-    rows = [i for i, name in enumerate(names) if name not in done]
-
-    def answered() -> Iterator[Answered]:
-        for start in range(0, len(rows), VECTORS_AT_ONCE):
-            some = rows[start : start + VECTORS_AT_ONCE]
-            batch = vector_batch(table.vectors[some], [names[i] for i in some], length=recognizer.n_numbers)
-            yield Answered(batch, recognizer.answer(batch))
-
-    return answered(), len(rows)
-
-
 def check(
     file: RecognizerFile,
     labelled: Annotated[Path, typer.Argument(help="A folder with one folder of pictures per class, and unknown/.")],
@@ -278,18 +113,21 @@ def check(
         bool,
         typer.Option("--learn", help="Let the pictures of the classes tighten the threshold; nothing is enrolled."),
     ] = False,
+    boxes: BoxesFile = None,
+    min_confidence: MinConfidence = 0.2,
     device: Device = "auto",
     json: Json = False,
 ) -> None:
     """Try it on labelled pictures: confusion, rates with intervals, the worst pictures."""
-    check_there(labelled)
+    check_there(labelled, *([boxes] if boxes else []))
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.diagnosis.check import check as run
     from glocal.recognizer.diagnosis.check import learn as learn_from
 
     with changing(file, device, wanted=learn) as (recognizer, save):
+        photos = labelled if boxes is None else _regions(labelled, boxes, min_confidence)
         with bars() as progress:
-            checked = run(recognizer, labelled, progress=rate_meter(progress, "check"))
+            checked = run(recognizer, photos, progress=rate_meter(progress, "check"))
         beside = [Finding.loose(checked.loose).text] if checked.loose else []
         for remark in (*checked.not_enrolled.values(), *beside):
             tell(remark)
@@ -304,15 +142,15 @@ def check(
                 tell(line)
 
 
-def _explain(recognizer: Recognizer, answered: Answered, before: int, folder: Path) -> None:
-    from glocal.recognizer.explanation import explain, write_explanation
-    from glocal.recognizer.prediction import Prediction
+def _regions(folder: Path, file: Path, min_confidence: float) -> dict[str, list[Source]]:
+    """The regions of the pictures of a folder by class, and what the file and the folder do not share in words."""
+    from glocal.recognizer.photos.boxes import read_boxes
+    from glocal.recognizer.photos.sources import labelled_regions
 
-    rows: Iterator[int] = iter(range(len(answered.batch.readable)))
-    for place, answer in enumerate(answered.answers):
-        if isinstance(answer, Prediction):
-            image = explain(recognizer, answered.batch, next(rows), answer)
-            write_explanation(folder, before + place + 1, answer, image)
+    boxes = read_boxes(file, min_confidence=min_confidence)
+    by_class, regions = labelled_regions(folder, boxes)
+    tell_apart(boxes, regions)
+    return by_class
 
 
 def serve(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from glocal.cli.console import screen
-from glocal.common.words import counted, printable
+from glocal.common.words import counted, listed, printable
 
 WIDEST = 20  # classes whose confusion matrix fits on a screen
 # Of thresholds, in words.
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from glocal.recognizer.decision import Threshold
     from glocal.recognizer.diagnosis.check import Check, Checked
     from glocal.recognizer.diagnosis.rate import Rate
+    from glocal.recognizer.photos.boxes import Boxes, Regions
     from glocal.recognizer.recognizer import Recognizer
 
 
@@ -116,6 +117,16 @@ def _matrix(checked: Check) -> list[str]:
 def tell(line: str) -> None:
     """For the person, beside the result; wrapped lines and markup would spoil paths."""
     screen().print(printable(line), markup=False, highlight=False, soft_wrap=True)
+
+
+def tell_apart(boxes: Boxes, regions: Regions) -> None:
+    """Pictures without an entry in a file of boxes, and entries without a picture."""
+    if regions.absent:
+        tell(
+            f"{boxes.path} does not name {counted(len(regions.absent), 'picture')}, left out: {listed(regions.absent)}"
+        )
+    if regions.elsewhere:
+        tell(f"{boxes.path} names {counted(len(regions.elsewhere), 'other picture')}: {listed(regions.elsewhere)}")
 
 
 def summary(recognizer: Recognizer, file: Path) -> dict[str, Any]:

@@ -194,6 +194,7 @@ class Enrolled:
                     nearest=names[n],
                     reason=reason(evidence, decision.usual),
                     warning=duplicates[i],
+                    box=None if picture.region is None else picture.region.box,
                 )
             )
         return answers

@@ -20,6 +20,7 @@ from glocal.common.words import counted
 from glocal.recognizer.batches import Batch
 from glocal.recognizer.features import Array, Features, cosines, unit
 from glocal.recognizer.photos.images import UnusableImage, decode
+from glocal.recognizer.photos.sources import Region
 from glocal.recognizer.prediction import Prediction
 from glocal.recognizer.support import Bank
 
@@ -72,7 +73,10 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
     head = textwrap.wrap(answer.reason, 92)
     top = EDGE + LINE * (2 + len(head))
     width = 3 * EDGE + QUERY + GAP + PHOTO
-    height = top + max(QUERY, len(shown) * (PHOTO + 2 * LINE)) + EDGE
+    region = batch.readable[i].region
+    whole = None if region is None else _whole(region)
+    beside = QUERY if whole is None else QUERY + EDGE + whole.height
+    height = top + max(beside, len(shown) * (PHOTO + 2 * LINE)) + EDGE
     canvas = Image.new("RGB", (width, height), PAPER)
     draw = ImageDraw.Draw(canvas)
     bold, plain = ImageFont.load_default(16), ImageFont.load_default(13)
@@ -84,6 +88,8 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
     if grid is not None:
         query = _dimmed(query, grid, {match.patch for match in matches})
     canvas.paste(query, (EDGE, top))
+    if whole is not None:
+        canvas.paste(whole, (EDGE, top + QUERY + EDGE))
     places = {}
     for place, row in enumerate(shown):
         places[row] = (2 * EDGE + QUERY + GAP, top + place * (PHOTO + 2 * LINE))
@@ -98,6 +104,16 @@ def explain(recognizer: Recognizer, batch: Batch, i: int, answer: Prediction) ->
         end = _frame(draw, places[match.photo], PHOTO, grid, match.partner, number, plain)
         draw.line([start, end], FRAME, 2)
     return canvas
+
+
+def _whole(region: Region) -> Image.Image:
+    """The picture that a region is of, with its box."""
+    image = Image.fromarray(region.read())
+    scale = QUERY / max(image.size)
+    small = image.resize((max(1, round(image.width * scale)), max(1, round(image.height * scale))))
+    x, y, width, height = (scale * each for each in region.box)
+    ImageDraw.Draw(small).rectangle([x, y, x + width - 1, y + height - 1], outline=FRAME, width=3)
+    return small
 
 
 def _small(thumbnail: bytes) -> Image.Image:

@@ -9,6 +9,7 @@ from typing import Any
 
 from glocal.common.markup import Html, rows_table, text
 from glocal.recognizer.decision import Range
+from glocal.recognizer.photos.boxes import Box
 
 SHOWN = 5  # answers in a notebook
 KINDS = {"E_c": "global", "E_f": "local"}  # what the parts of an open score look at
@@ -27,6 +28,7 @@ class Prediction:
     nearest: str  # the class it is most like, also when it is unknown
     reason: str
     warning: str = ""  # that it is (nearly) one of the support photos, of which an answer proves little
+    box: Box | None = None  # of a region of a picture: x, y, width and height in pixels
 
     @property
     def probability(self) -> float:
@@ -48,7 +50,8 @@ class Prediction:
     def to_json(self) -> dict[str, Any]:
         """Plain values; a threshold that calls nothing unknown is null, because JSON has no infinity."""
         finite = self.threshold if math.isfinite(self.threshold) else None
-        return {**vars(self), "threshold": finite, "probabilities": dict(self.probabilities)}
+        box = None if self.box is None else list(self.box)
+        return {**vars(self), "threshold": finite, "probabilities": dict(self.probabilities), "box": box}
 
 
 @dataclass(frozen=True)

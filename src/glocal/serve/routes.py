@@ -114,6 +114,7 @@ def _json(result: Result, remember: bool) -> dict[str, Any]:
     if isinstance(result, Unreadable):
         return {"name": result.path, "ok": False, "error": result.error}
     fields = result.answer.to_json()
+    del fields["box"]  # of regions, which nobody asks about here
     return {"name": fields.pop("path"), "ok": True, "id": result.query.id if remember else None, **fields}
 
 

@@ -7,7 +7,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from glocal.common.errors import DataError
+from glocal.recognizer.photos.boxes import Box, Boxes, Drawn, Regions
 from glocal.recognizer.photos.folders import list_classes
 from glocal.recognizer.photos.images import (
     ArraySource,
@@ -41,6 +42,7 @@ class Source:
     name: str  # what a person would look for
     read: Callable[[], Pixels]  # (H, W, 3)
     taken: Picture | Unreadable | None = None  # as an encoder sees it, where that is known already
+    box: Drawn | None = None  # of a region, which is all of the picture that is looked at
 
 
 Image_: TypeAlias = "str | Path | bytes | Image.Image | np.ndarray[Any, Any] | Source"
@@ -56,6 +58,15 @@ class Picture:
     pixels: Pixels  # (size, size, 3)
     digest: str  # sha256 of these pixels
     signature: Pixels  # see support.signature
+    region: Region | None = None
+
+
+@dataclass(frozen=True)
+class Region:
+    """Which part of a picture a photo is."""
+
+    box: Box
+    read: Callable[[], Pixels]  # the whole picture
 
 
 @dataclass(frozen=True)
@@ -94,11 +105,16 @@ def take(source: Source, preprocess: Preprocess) -> Picture | Unreadable:
     taken = source.taken
     if isinstance(taken, Unreadable) or (taken is not None and len(taken.pixels) == preprocess.size):
         return taken
+    region = None
     try:
-        pixels = fit(source.read(), preprocess)
+        image = source.read()
+        if source.box is not None:
+            region = Region(source.box.within(image, source.name), source.read)
+            image = region.box.cut(image)
+        pixels = fit(image, preprocess)
     except UnusableImage as bad:
         return Unreadable(source.name, bad.reason)
-    return Picture(source.name, pixels, hashlib.sha256(pixels.data).hexdigest(), signature(pixels))
+    return Picture(source.name, pixels, hashlib.sha256(pixels.data).hexdigest(), signature(pixels), region)
 
 
 def made_ahead(
@@ -173,6 +189,33 @@ def labelled_sources(photos: Labelled, *, check_names: bool = True) -> LabelledS
     for name, some in filed.items():
         classes.setdefault(UNKNOWN_NAME if is_unknown(name) else composed(name), []).extend(some)
     return LabelledSources(classes, nested, loose)
+
+
+def regions_of(sources: Iterable[Source], boxes: Boxes) -> tuple[list[Source], Regions]:
+    """A source per box, and what the file and the pictures do not share."""
+    pictures = {source.name: source for source in sources}
+    regions = boxes.of(pictures)
+    return [
+        replace(pictures[name], name=f"{name}#{box.number}", box=box)
+        for name, some in regions.boxes.items()
+        for box in some
+    ], regions
+
+
+def labelled_regions(folder: Path, boxes: Boxes) -> tuple[dict[str, list[Source]], Regions]:
+    """Regions by class: by the label of each box, or, in a file without labels, by the class folder of its picture."""
+    if boxes.labelled:
+        sources, regions = regions_of(sources_of(folder), boxes)
+        owner = {source.name: source.box.label for source in sources if source.box is not None}
+    else:
+        classes = labelled_sources(folder, check_names=False).classes
+        sources, regions = regions_of([source for some in classes.values() for source in some], boxes)
+        of_picture = {source.name: name for name, some in classes.items() for source in some}
+        owner = {source.name: of_picture[source.name.rpartition("#")[0]] for source in sources}
+    by_class: dict[str, list[Source]] = {}
+    for source in sources:
+        by_class.setdefault(owner[source.name], []).append(source)
+    return by_class, regions
 
 
 def is_unknown(name: str) -> bool:

@@ -1,0 +1,78 @@
+"""Whether the last photos are as often unknown as the target rate allows.
+
+If all photos showed enrolled classes, the share of unknowns among the last N would lie around the target rate: by the
+prediction interval of the recognizer, and by chance among N photos.  Beyond that, something new has come, or the photos
+have changed.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import numpy as np
+
+from glocal.recognizer.decision import Threshold
+from glocal.recognizer.diagnosis.rate import Z95
+
+LAST = 200  # photos
+OUTSIDE = 0.001  # probability that the share leaves its range by chance: a watched folder is judged very often
+DRAWN = 100_000
+
+
+class Drift:
+    """The share of unknowns among the last photos, and the range that it should lie in.
+
+    Parameters
+    ----------
+    threshold : Threshold
+        Of the recognizer that answers; without a target rate there is no range.
+    last : int
+        Photos that count.
+    """
+
+    def __init__(self, threshold: Threshold, last: int = LAST) -> None:
+        self.last, self.range = last, allowed(threshold, last)
+        self.outside = False
+        self._unknown: deque[bool] = deque(maxlen=last)
+
+    @property
+    def share(self) -> float | None:
+        """Of unknowns among the last photos; None before there are as many."""
+        return sum(self._unknown) / self.last if len(self._unknown) == self.last else None
+
+    def add(self, is_unknown: bool) -> str:
+        """Count one more answer; a sentence when the share leaves its range, and when it is back."""
+        self._unknown.append(is_unknown)
+        share = self.share
+        if share is None or self.range is None:
+            return ""
+        low, high = self.range
+        middle = (low + high) / 2
+        if not self.outside and not low <= share <= high:
+            self.outside = True
+            bound, look = (
+                (f"at most {100 * high:.0f} %", "look through unknown/ for something new, or for photos that changed")
+                if share > high
+                else (f"at least {100 * low:.0f} %", "see whether the photos still change")
+            )
+            return (
+                f"drift: {100 * share:.0f} % of the last {self.last} photos are unknown, where the target rate allows "
+                f"{bound}; {look}"
+            )
+        if self.outside and (low + middle) / 2 <= share <= (middle + high) / 2:  # well inside, so that it stays there
+            self.outside = False
+            return f"no drift any more: {100 * share:.0f} % of the last {self.last} photos are unknown"
+        return ""
+
+
+def allowed(threshold: Threshold, n: int) -> tuple[float, float] | None:
+    """Where the share of unknowns among n photos of enrolled classes lies; None without a target rate."""
+    if threshold.expected is None or threshold.interval is None or not 0 < threshold.expected < 1:
+        return None
+    mean, (low, high) = threshold.expected, threshold.interval
+    spread = max((high - low) / (2 * Z95), 1e-6)
+    worth = max(mean * (1 - mean) / spread**2 - 1, 1e-3)  # of the beta distribution with this mean and spread
+    random = np.random.default_rng(0)
+    drawn = random.binomial(n, random.beta(mean * worth, (1 - mean) * worth, DRAWN)) / n
+    ends = np.quantile(drawn, [OUTSIDE / 2, 1 - OUTSIDE / 2])
+    return float(ends[0]), float(ends[1])
