@@ -22,22 +22,6 @@ from refusal import refused
 from serving import client, detail, ok, rename, taught_names, teach, tiny_file, uploads
 
 
-def test_undo_with_a_damaged_copy_keeps_the_recognizer(tmp_path: Path) -> None:
-    file = tiny_file(tmp_path)
-    with client(file) as asking:
-        ok(asking.patch("/classes/one", json={"name": "uno"}))
-        good = file.read_bytes()
-        for copy in [*(tmp_path / "digits.glocal.history/parts").iterdir()]:
-            copy.write_bytes(b"")
-        (copy.parent / "a folder of somebody's").mkdir()
-        refusal = asking.post("/undo")
-        assert "damaged" in detail(refusal, 422, "rule")
-        assert refusal.json()["code"] == "damaged-version"
-        assert file.read_bytes() == good
-        assert taught_names(asking) == ["zero", "uno"]
-        ok(asking.patch("/classes/uno", json={"name": "un"}))
-
-
 def test_every_step_of_a_change_may_meet_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tiny_file(tmp_path)
     sync, failing = os.fsync, 0

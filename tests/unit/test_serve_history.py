@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import full, killed, noted
+from faults import noted
 from glocal.serve import history
 from glocal.serve.history import History
 from refusal import refused
@@ -91,46 +91,6 @@ def test_it_is_bounded(file: Path) -> None:
     assert file.read_text() == "4"
 
 
-def test_killed_between_the_steps_of_a_change(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The journal is ahead of the file: the file is the truth, and the change can be done again."""
-    versions = History(file)
-    push(versions, "one")
-    monkeypatch.setattr(history, "put", killed)
-    with pytest.raises(KeyboardInterrupt):
-        push(versions, "two")
-    monkeypatch.undo()
-    again = History(file)
-    assert (file.read_text(), again.undo_label, again.redo_label) == ("one", "one", "two")
-    assert again.number > 3
-    step(again, +1)
-    assert file.read_text() == "two"
-
-
-def test_killed_before_the_journal(file: Path) -> None:
-    push(History(file), "one")
-    (file.parent / "parts.glocal.history/parts/99").write_text("nobody knows of it")
-    (file.parent / "parts.glocal.history/.3.partial").write_text("half")
-    assert History(file).number == 2
-    assert copies(file) == ["one"]
-    assert not list(file.parent.rglob("*.partial"))
-
-
-def test_another_program_wrote_the_file(file: Path) -> None:
-    versions = History(file)
-    push(versions, "one")
-    file.write_text("by hand")
-    assert not versions.is_current
-    again = History(file)
-    assert (again.is_current, again.number, again.undo_label) == (True, 3, "a change by another program")
-    step(again, -1)
-    assert file.read_text() == "one"
-    file.unlink()
-    gone = History(file)
-    assert gone.number > again.number
-    step(gone, +1)  # there was none at first, so that is the version it is taken for
-    assert file.read_text() == "one"
-
-
 @pytest.mark.parametrize("journal", ["", "{}", "[1]", '{"schema_version": 1, "version": 1, "at": 7, "entries": []}'])
 def test_a_damaged_journal_costs_the_history_and_not_the_file(file: Path, journal: str) -> None:
     push(History(file), "one")
@@ -168,31 +128,6 @@ def test_a_damaged_copy_of_the_file_that_is_there_is_made_anew(file: Path) -> No
     assert file.read_text() == "two"
 
 
-@pytest.mark.parametrize(
-    ("by", "where"),
-    [(0, "save"), (0, "replacing"), *((by, name) for by in (0, -1, +1) for name in ("write_text", "put"))],
-)
-def test_a_full_disk_at_any_step_changes_nothing_and_leaves_no_rest(
-    file: Path, by: int, where: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    versions = History(file)
-    push(versions, "one", "two", "three")
-    step(versions, -1)
-    save = full if where == "save" else lambda path: path.write_text("lost") and None
-    with monkeypatch.context() as patch:
-        if where != "save":
-            patch.setattr(history, where, full)
-        with pytest.raises(OSError, match="No space"):
-            versions.push("lost", save) if by == 0 else step(versions, by)
-    assert file.read_text() == "two"
-    assert not list(file.parent.rglob("*.partial"))
-    assert "lost" not in copies(file) or where == "put"
-    again = versions if versions.is_current else History(file)
-    push(again, "later")
-    assert (file.read_text(), again.undo_label) == ("later", "later")
-    assert "lost" not in copies(file)
-
-
 @pytest.mark.parametrize("members", [1, 3])
 def test_what_stays_the_same_in_an_archive_is_kept_once(file: Path, members: int) -> None:
     graph = np.random.default_rng(0).bytes(300_000)
@@ -214,19 +149,6 @@ def test_what_stays_the_same_in_an_archive_is_kept_once(file: Path, members: int
         assert file.read_bytes() == data
 
 
-def test_what_another_program_writes_in_the_same_moment_is_kept(file: Path) -> None:
-    versions = History(file)
-    push(versions, "one")
-
-    def save(path: Path) -> None:
-        path.write_text("mine")
-        file.write_text("theirs")
-
-    with refused("changed-meanwhile"):
-        versions.push("mine", save)
-    assert file.read_text() == "theirs"
-
-
 def test_copies_are_as_private_as_the_file(file: Path) -> None:
     file.write_text("first")
     file.chmod(0o600)
@@ -245,3 +167,16 @@ def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, 
     assert not file.exists()
     step(versions, +1)
     assert file.stat().st_mode & 0o777 == mode
+
+
+def test_what_another_program_writes_in_the_same_moment_is_kept(file: Path) -> None:
+    versions = History(file)
+    push(versions, "one")
+
+    def save(path: Path) -> None:
+        path.write_text("mine")
+        file.write_text("theirs")
+
+    with refused("changed-meanwhile"):
+        versions.push("mine", save)
+    assert file.read_text() == "theirs"

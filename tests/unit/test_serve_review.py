@@ -44,19 +44,6 @@ def test_the_newest_stay(tmp_path: Path, kept: bool) -> None:
     assert len(list(tmp_path.iterdir())) == (3 if kept else 0)
 
 
-def test_a_restart_changes_nothing(tmp_path: Path) -> None:
-    recent = opened(tmp_path)
-    for i in range(3):
-        recent.add(query(i, name="ä/ b.png"), "m")
-    again = opened(tmp_path)
-    assert ids(again) == [query(i).id for i in (2, 1, 0)]
-    one, same = again.get(query(1).id), query(1, name="ä/ b.png")
-    assert one is not None
-    assert one.picture.name == same.picture.name
-    assert np.array_equal(one.picture.pixels, same.picture.pixels)
-    assert np.array_equal(one.picture.signature, same.picture.signature)
-
-
 def test_features_of_another_model_are_forgotten(tmp_path: Path) -> None:
     recent = opened(tmp_path)
     recent.add(query(1), "m")
