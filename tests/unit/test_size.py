@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (203, 25_670),
+    "tests": (204, 25_900),
     "benchmarks": (14, 1_920),
     "tools": (11, 1_450),
 }
