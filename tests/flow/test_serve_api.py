@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import time
 from collections.abc import Iterator
@@ -18,7 +19,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from glocal.recognizer import Recognizer
 from glocal.serve import schemas
 from photos import some
-from serving import client, detail, ok, png, taught_names, teach, uploads
+from serving import client, detail, ok, png, taught_names, teach, tiny_file, uploads
 
 TAUGHT = ("zero", "one", "two")
 JSON = {"content-type": "application/json"}
@@ -246,3 +247,17 @@ def test_exports(asking: httpx.Client, home: Path) -> None:
     assert "attachment" in exported.headers["content-disposition"]
     (home / "copy.glocal").write_bytes(exported.content)
     assert Recognizer.load(home / "copy.glocal", device="cpu").classes == TAUGHT
+
+
+def test_the_share_of_unknowns_is_a_number_for_watchers(tmp_path: Path) -> None:
+    def numbers() -> dict[str, float]:
+        families = text_string_to_metric_families(asking.get("/metrics").text)
+        return {sample.name: sample.value for family in families for sample in family.samples}
+
+    with client(tiny_file(tmp_path, shots=5)) as asking:
+        unknown = [each["is_unknown"] for each in ok(asking.post("/predict", files=uploads("six", 20, 45)))["answers"]]
+        assert math.isnan(numbers()["glocal_unknown_share"])
+        for _ in range(7):
+            ok(asking.post("/predict", files=uploads("six", 20, 45), params={"remember": False}))
+        assert numbers()["glocal_unknown_share"] == pytest.approx(sum(unknown) / 25)
+        assert 0 < numbers()["glocal_unknown_share_limit"] < 1

@@ -46,6 +46,8 @@ def _ask(server: Server) -> APIRouter:
         results = await while_connected(request, server.answers(now, images))
         for each in results:
             metrics.pictures.labels(_kind(each)).inc()
+            if not isinstance(each, Unreadable):
+                server.watch(now, each.answer.is_unknown)
         if remember:
             await run_in_threadpool(workspace.remember, now, results)
         return Json({"version": now.version, "answers": [_json(each, remember) for each in results]})

@@ -28,6 +28,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from glocal.recognizer.batches import BATCH
+from glocal.recognizer.diagnosis.drift import Drift
 from glocal.recognizer.encoders.session import encoding_within
 from glocal.recognizer.photos.images import UnusableImage
 from glocal.recognizer.photos.sources import Picture, Source, Unreadable
@@ -148,7 +149,12 @@ class Server:
         self._accepted = 0  # photos that wait or are being decoded and answered
         self._changes = ThreadPoolExecutor(1, thread_name_prefix="glocal-change")
         self._waiting = 0
+        self._drift: tuple[Snapshot, Drift] | None = None
         gauge = self.metrics.gauge
+        gauge(
+            "unknown_share", "Of the last photos asked about; NaN before there are enough.", lambda: self._share(None)
+        )
+        gauge("unknown_share_limit", "Above it, something new has come.", lambda: self._share(1))
         gauge("version", "Of what is taught.", lambda: workspace.snapshot.version)
         gauge("classes", "Classes taught.", lambda: len(workspace.snapshot.classes))
         gauge("photos", "Support photos.", lambda: len(workspace.snapshot.photos))
@@ -158,6 +164,18 @@ class Server:
         if STATM.exists():
             page = os.sysconf("SC_PAGE_SIZE")
             gauge("memory_bytes", "Held in memory now.", lambda: int(STATM.read_text().split()[1]) * page)
+
+    def watch(self, now: Snapshot, is_unknown: bool) -> None:
+        """Count an answer of this version for the share of unknowns."""
+        if self._drift is None or self._drift[0] is not now:
+            self._drift = now, Drift(now.enrolled().threshold)
+        self._drift[1].add(is_unknown)
+
+    def _share(self, end: int | None) -> float:
+        """The share of unknowns, or an end of the range that it should lie in."""
+        drift = None if self._drift is None else self._drift[1]
+        value = None if drift is None else drift.share if end is None else drift.range and drift.range[end]
+        return math.nan if value is None else value
 
     async def now(self) -> Snapshot:
         """The version that answers; what another program did to the file is taken in first."""
