@@ -13,7 +13,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/hub": (8, 830),
     "src/glocal/bulk": (15, 1_850),
     "src/glocal/web": (2, 160),
-    "src/glocal/serve": (18, 2_870),
+    "src/glocal/serve": (18, 2_890),
     "src/glocal/samples": (6, 460),
     "src/glocal/cli": (20, 2_930),
     "src/glocal/research/ops": (5, 340),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 25_900),
+    "tests": (204, 25_910),
     "benchmarks": (14, 1_920),
     "tools": (11, 1_450),
 }
