@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 from pathlib import Path
@@ -14,7 +15,8 @@ from glocal.cli.main import app
 from glocal.research.engine.records import parse_name, shipped_models
 
 ONE_CACHE = True  # tables share backbones: every picture goes through each of them once
-RESULTS = Path(__file__).parents[2] / "docs" / "results" / "data"
+ROOT = Path(__file__).parents[2]
+RESULTS = ROOT / "docs/results/data"
 COMPARISONS = {path.stem: json.loads(path.read_text("utf-8")) for path in sorted(RESULTS.glob("*.json"))}
 # Heads on the 1,280 channels of EfficientNet-Lite0 have up to 53 MB each and do not ship; docs/results says how they
 # were trained.
@@ -77,3 +79,24 @@ def flags(table: dict[str, Any]) -> list[str]:
 def rows(found: dict[str, Any]) -> dict[str, dict[str, dict[str, float]]]:
     """By title and name of the row: metric -> interval."""
     return {f"{t['title']}: {row['name']}": row["values"] for t in found["tables"] for row in t["rows"]}
+
+
+PUBLISHED = ROOT.parent / "shared/data/published"
+CHECKPOINTS = list(csv.DictReader((RESULTS / "published-checkpoints.csv").read_text("utf-8").splitlines()))
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published files are not in ../shared/data/published")
+@pytest.mark.parametrize("line", CHECKPOINTS, ids=lambda line: f"{line['dataset']}-{line['shot']}shot")
+def test_published_checkpoints_repeat(line: dict[str, str], tmp_path: Path) -> None:
+    home, model = os.environ.get("GLOCAL_DATA"), str(tmp_path / "model.safetensors")
+    if not home or not (Path(home) / line["dataset"]).is_dir():
+        pytest.skip(f"the pictures of {line['dataset']} are not below GLOCAL_DATA ({home or 'not set'})")
+    shape = ["--dataset", line["dataset"], "--shot", line["shot"], "--tasks", line["tasks"]]
+    shape += ["--query", "8" if line["dataset"] == LARGE else "15"]
+    for command in (["import", str(PUBLISHED / line["file"]), "-o", model], ["evaluate", model, *shape, "--json"]):
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 0, f"{result.output}\n{result.exception!r}"
+    metrics = json.loads(result.stdout)["metrics"]
+    for metric in ("acc", "auroc"):
+        assert 100 * metrics[metric]["mean"] == pytest.approx(float(line[metric]), abs=0.02)
