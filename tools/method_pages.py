@@ -14,15 +14,12 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from glocal.common.errors import DataError
 from glocal.common.files import write_text
 from glocal.research.methods import METHODS, SWITCHES, Method
 from glocal.research.methods.base import MethodCard, Paper
-from glocal.research.metrics import METRICS
 from glocal.research.ops.open_scores import OPEN_SCORES
-from glocal.research.report.published import TASKS, published
 
 COMMAND = "python tools/method_pages.py docs/methods"
 GENERATED = f"<!-- Written by {COMMAND}; change the docstring or the card of the class instead. -->"
@@ -65,8 +62,6 @@ def _page(name: str) -> str:
         _settings(name, method),
         "## Open scores",
         _open_scores(method),
-        "## Published numbers",
-        _published(card),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -89,11 +84,11 @@ def _index() -> str:
     parts = [
         "# Methods",
         GENERATED,
-        "What each one computes, where it departs from its paper, and its published numbers.\n"
+        "What each one computes, and where it departs from its paper.  Numbers: "
+        "[which method](../results/README.md).\n"
         "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
         _table(["Method", "Name", "Paper", "Year", "Venue", "Transductive", "Learns"], rows),
-        f"These pages are made from the code: `{COMMAND}`.\n"
-        "See also [Add a method](../how-to/add-a-method.md) and [Compare methods](../how-to/compare-methods.md).",
+        "Next: [add a method](../how-to/add-a-method.md).",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -121,49 +116,22 @@ def _cite(paper: Paper) -> str:
 
 
 def _settings(name: str, method: Method) -> str:
-    """None leaves the value to other settings; what it comes to by default is shown beside it."""
-    rows = []
+    """None leaves the value to other settings; what it comes to by default stands behind it."""
+    listed = []
     for setting, parameter in inspect.signature(METHODS[name]).parameters.items():
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY:
-            value = f"`{parameter.default!r}`"
+        if parameter.kind is inspect.Parameter.KEYWORD_ONLY and setting != "open_score":
             chosen = getattr(method, setting, None)
-            if parameter.default is None and chosen is not None:
-                value += f", which comes to `{chosen!r}` with the other defaults"
-            rows.append([f"`{setting}`", value])
-    rows += [[f"`{switch}`, as for every method", "`False`"] for switch in SWITCHES]
-    return _table(["Setting", "Default"], rows)
+            derived = parameter.default is None and chosen is not None
+            listed.append(f"`{setting}={parameter.default!r}`" + (f" (here {chosen!r})" if derived else ""))
+    return ", ".join([*listed, *(f"`{switch}=False`" for switch in SWITCHES)]) + "."
 
 
 def _open_scores(method: Method) -> str:
     own = [score for score in method.score_names if score not in OPEN_SCORES]
     shared = [score for score in method.score_names if score in OPEN_SCORES]
-    told = [f"Its own: {_codes(own)}."] if own else []
-    told += [f"On the logits, as for every method: {_codes(shared)}."] if shared else []
-    return " ".join([*told, f"Reported unless `open_score` names another: `{method.score_name}`."])
-
-
-def _published(card: MethodCard) -> str:
-    rows = [row for row in published() if row.method in card.published]
-    if not rows:
-        return "None in the tables of the GEL paper."
-    metrics = [metric for metric in METRICS if any(metric in row.values for row in rows)]
-    noted, several = any(row.note for row in rows), len(card.published) > 1
-    head = ["Table", "Data", *(["Row"] * several), "Shot", "Backbone", *(METRICS[metric].title for metric in metrics)]
-    lines = [
-        [row.table, row.dataset, *([f"`{row.method}`"] * several), str(row.shot), row.backbone]
-        + [_number(vars(row.values[metric])) if metric in row.values else EMPTY for metric in metrics]
-        + [row.note] * noted
-        for row in rows
-    ]
-    lead = f"From the GEL paper and its supplement: percent, mean ± 95 % interval over {TASKS} tasks."
-    return f"{lead}\n\n{_table([*head, *(['Note'] * noted)], lines)}"
-
-
-def _number(value: Any) -> str:
-    mean, half = value["mean"], value["half"]
-    if mean is None:
-        return EMPTY
-    return f"{100 * mean:.2f}" + ("" if half is None else f" ± {100 * half:.2f}")
+    lines = [f"Its own: {_codes(own)}."] if own else []
+    lines += ["Of the logits, as for every method: " + _codes(shared) + "."] if shared else []
+    return " ".join([*lines, f"Default: `{method.score_name}`."])
 
 
 def _codes(names: Sequence[str]) -> str:

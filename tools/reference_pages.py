@@ -64,7 +64,7 @@ def command_page() -> str:
         "# Commands",
         _generated("the options in src/glocal/cli"),
         "Every command, its arguments and its options; `glocal COMMAND --help` says the same. "
-        "[Commands at a glance](../commands.md) shows them in use.",
+        "[The walk](../walk.md) shows them in use.",
         "A mistake that you can mend ends with one sentence and exit code 2. When some pictures of many cannot be "
         "used, the exit code is 1.",
         written.replace("<class>", "&lt;class&gt;").strip(),
@@ -81,7 +81,7 @@ def recipe_page() -> str:
     parts = [
         "# Recipes",
         _generated("src/glocal/research/engine/recipe.py"),
-        "A training stage is a TOML file of these keys. What they are for: [concepts](../concepts.md#recipes). "
+        "A training stage is a TOML file of these keys. What they are for: [training](../research.md#train). "
         "An unknown key, a wrong type and a value out of bounds are refused with a sentence.",
         "`extends` names another recipe, shipped or by path from where the file lies, and the file then has only what "
         "differs. On the command line `--set optimizer.lr=0.05` overrides one key.",

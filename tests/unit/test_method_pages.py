@@ -53,18 +53,6 @@ class TestCards:
 
 
 class TestPage:
-    def test_published_numbers(self, bare: dict[str, str]) -> None:
-        rows = section(bare["rfdnet.md"], "Published numbers").splitlines()[4:]
-        assert len(rows) == 12
-        assert rows[0] == (
-            "| table-1 | mini-imagenet | 1 | resnet12 | 66.23 ± 0.80 | 71.37 ± 0.80 "
-            "| run on ResNet-12 by the GEL authors |"
-        )
-        assert section(bare["oslo.md"], "Published numbers") == "None in the tables of the GEL paper."
-        shown = [section(page, "Published numbers").count("± ") for page in bare.values()]
-        every = sum(len(row.values) for row in published())
-        assert sum(shown) == every + sum(bool(method.card.published) for method in METHODS.values()), "one per lead"
-
     @pytest.mark.parametrize("name", METHODS)
     def test_markdown_leaves_the_formulas_whole(self, name: str, bare: dict[str, str]) -> None:
         """Neither emphasis nor a list nor an escape may begin within one."""

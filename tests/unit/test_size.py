@@ -25,9 +25,9 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 25_950),
+    "tests": (204, 25_910),
     "benchmarks": (18, 2_520),
-    "tools": (11, 1_450),
+    "tools": (11, 1_420),
 }
 HELPERS = 1_420  # lines of tests/*.py, which hold no tests
 
