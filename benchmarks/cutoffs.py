@@ -20,7 +20,7 @@ import matplotlib as mpl
 mpl.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from encoders import encoded
+from encoders import encoded, whiten
 from tasks import TableRidge, counted, numbered, tasks, write_table
 
 from glocal.recognizer.features import Array, Features
@@ -82,7 +82,10 @@ def measured(name: str, work: Path, n: int) -> dict[str, dict[str, list[tuple[Ar
             known, unknown = ([score(vec, t, getattr(t, rows)) for t in drawn] for rows in ("known", "unknown"))
             scores[each][domain] = Scored(np.array(known), np.array(unknown))
         for which, head, views in zip(
-            ours, (Prototypes(), TableRidge(matches)), (Features(vec), numbered(vec)), strict=True
+            ours,
+            (Prototypes(), TableRidge(matches, whiten=whiten([name]))),
+            (Features(vec), numbered(vec)),
+            strict=True,
         ):
             rates = [counted(head, views, label, t) for t in drawn]
             false, caught = (np.array([each[what][0] for each in rates]) / 100 for what in ("false", "caught"))

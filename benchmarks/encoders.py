@@ -20,10 +20,11 @@ import numpy as np
 from tasks import TableRidge, counted, numbered, summary, tasks, write_table
 
 from glocal.common.files import write_text
+from glocal.recognizer.encoders.builtin import ENCODERS
 from glocal.recognizer.encoders.encoder import Encoder
 from glocal.recognizer.features import Array, Features, join
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import Ridge, cells_of
+from glocal.recognizer.heads.ridge import WHITEN, Ridge, cells_of
 from glocal.recognizer.model import build_model
 from glocal.recognizer.photos.sources import Picture, as_source, take
 
@@ -51,6 +52,11 @@ def encoded(names: Sequence[str], work: Path) -> Iterator[tuple[str, Array, Arra
         scale = np.float32(len(every) ** -0.5)
         vec = np.concatenate([scale * each["vec"] for each in every], axis=1)
         yield domain, every[0]["label"], vec, np.mean([each["matches"] for each in every], axis=0)
+
+
+def whiten(names: Sequence[str]) -> float:
+    """The encoders that ship bring their whitening."""
+    return 0.0 if set(names) <= ENCODERS.keys() else WHITEN
 
 
 def cost(name: str, work: Path) -> tuple[float, float]:
@@ -91,7 +97,10 @@ def measured(names: Sequence[str], work: Path, n: int) -> list[dict[str, Any]]:
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for domain, label, vec, matches in encoded(names, work):
         for kind in KINDS:
-            for head, views in (TableRidge(matches), numbered(vec)), (Prototypes(), Features(vec)):
+            for head, views in (
+                (TableRidge(matches, whiten=whiten(names)), numbered(vec)),
+                (Prototypes(), Features(vec)),
+            ):
                 rows = [counted(head, views, label, task) for task in tasks(domain, label, kind, n)]
                 values = {number: [row[number] for row in rows] for number in rows[0]}
                 found.setdefault((kind, head.name), {})[domain] = values

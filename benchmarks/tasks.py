@@ -77,8 +77,8 @@ class TableRidge(Ridge):
     The same numbers, and a hundred times as many tasks in the time.
     """
 
-    def __init__(self, matches: Array) -> None:
-        super().__init__()
+    def __init__(self, matches: Array, *, whiten: float = 0.0) -> None:
+        super().__init__(whiten=whiten)
         self._matches = matches
 
     def match(self, some: Cells, others: Cells, shape: tuple[int, ...]) -> Array:

@@ -8,7 +8,7 @@ import pytest
 from glocal.common.errors import RecipeError
 from glocal.recognizer.features import UNKNOWN, Features, join, unit
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import MOST, PAIRS, Ridge
+from glocal.recognizer.heads.ridge import MOST, PAIRS, Ridge, cells_of
 
 LABEL = np.array([0, 0, 1, 1, 1, 2])
 
@@ -145,3 +145,65 @@ def test_prototypes_are_class_means(distance: str) -> None:
 def test_a_distance_that_is_not_there_is_refused() -> None:
     with pytest.raises(RecipeError, match="distance must be one of cosine, euclidean, sq-euclidean, got 'manhattan'"):
         Prototypes(distance="manhattan")
+
+
+def noisy(seed: int, spread: float, shots: int = 4) -> tuple[Features, np.ndarray, Features, np.ndarray]:
+    """Three classes that differ in a few numbers; photos of all of them differ along one direction."""
+    rng = np.random.default_rng(seed)
+    centres, along = rng.normal(size=(3, 12)), rng.normal(size=12)
+    label, truth = np.repeat(np.arange(3), shots), np.repeat(np.arange(3), 50)
+
+    def drawn(classes: np.ndarray) -> Features:
+        vec = (
+            centres[classes]
+            + 0.3 * rng.normal(size=(len(classes), 12))
+            + spread * np.outer(rng.normal(size=len(classes)), along)
+        )
+        return Features(unit(vec).astype(np.float32))
+
+    return drawn(label), label, drawn(truth), truth
+
+
+def test_the_whitening_of_the_support_is_that_of_its_covariance_within_classes() -> None:
+    support, label, query, _ = noisy(0, 1.0)
+    state = Ridge(whiten=3.0).enroll(support, label)
+    off = support.vec - np.stack([support.vec[label == c].mean(axis=0) for c in label])
+    covariance = off.T.astype(np.float64) @ off
+    variance, directions = np.linalg.eigh(np.eye(12) + 3 * covariance / (np.trace(covariance) / 9))  # of 12 photos
+    white = unit(query.vec @ (directions * variance**-0.5) @ directions.T)
+    plain = Ridge().enroll(Features(state.vec), label)
+    expected = Ridge().compare(plain, Features(white.astype(np.float32)))
+    np.testing.assert_allclose(Ridge(whiten=3.0).compare(state, query).logits, expected.logits, atol=1e-3)
+
+
+def test_whitening_by_the_support_names_more_where_photos_of_a_class_differ_in_one_way() -> None:
+    right = {0.0: 0.0, 3.0: 0.0}
+    for seed in range(5):
+        support, label, query, truth = noisy(seed, 2.0)
+        for whiten in right:
+            head = Ridge(whiten=whiten)
+            right[whiten] += (
+                head.compare(head.enroll(support, label), query).logits.argmax(axis=1) == truth
+            ).mean() / 5
+    assert right[3.0] > right[0.0] + 0.05
+
+
+def test_trials_whiten_by_the_photos_that_they_enroll() -> None:
+    support, label, query, _ = noisy(0, 1.0)
+    head, rows = Ridge(whiten=3.0), np.array([0, 1, 2, 4, 5, 8, 9, 11])
+    scores = head.trials(support, query)(rows, label[rows])(np.arange(7))
+    direct = head.compare(head.enroll(support.rows(rows), label[rows]), query.rows(slice(7)))
+    np.testing.assert_allclose(scores.logits, direct.logits, atol=1e-4)
+
+
+def test_many_cells_of_few_channels_leave_the_regression_stable() -> None:
+    rng = np.random.default_rng(0)
+    support, label, query, truth = noisy(0, 0.0, shots=20)
+    some, others = (unit(1 + rng.normal(size=(len(each), 2, 4, 4)), axis=1) for each in (support, query))
+    cells = cells_of(Features(support.vec, (some,)))
+    least = np.linalg.eigvalsh(support.vec @ support.vec.T + Ridge().match(cells, cells, (60, 60)))[0]
+    assert least < -0.01, "best partners are no inner products"
+    head = Ridge(ridge=-1.001 * float(least))
+    scores = head.compare(head.enroll(Features(support.vec, (some,)), label), Features(query.vec, (others,)))
+    assert (scores.logits.argmax(axis=1) == truth).mean() > 0.9
+    assert np.abs(scores.logits).max() < 100

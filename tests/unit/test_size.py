@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
-    "src/glocal/recognizer": (44, 6_470),
+    "src/glocal/recognizer": (44, 6_540),
     "src/glocal/hub": (8, 830),
     "src/glocal/bulk": (15, 1_850),
     "src/glocal/web": (2, 160),
@@ -25,8 +25,8 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 25_910),
-    "benchmarks": (18, 2_520),
+    "tests": (204, 25_970),
+    "benchmarks": (18, 2_530),
     "tools": (11, 1_420),
 }
 HELPERS = 1_420  # lines of tests/*.py, which hold no tests

@@ -28,11 +28,11 @@ from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.heads.converted import ConvertedHead
 from glocal.recognizer.heads.head import Head
 from glocal.recognizer.heads.prototypes import Prototypes
-from glocal.recognizer.heads.ridge import Ridge
+from glocal.recognizer.heads.ridge import WHITEN, Ridge
 from glocal.recognizer.photos.images import Preprocess
 
 DEFAULT, DEFAULT_HEAD = "fast", "ridge"
-NUMPY: dict[str, type[Ridge] | type[Prototypes]] = {"ridge": Ridge, "prototypes": Prototypes}
+NUMPY = ("ridge", "prototypes")
 HEADS = (*NUMPY, "gel")
 NEEDS_RIVALS = ("entropy", "doubt", "margin")  # open scores that compare classes with each other
 
@@ -102,22 +102,32 @@ def build_model(
         raise RecipeError(f"there is no head {head!r}; {meant(head, HEADS)}", code="no-head")
     if head == "gel":
         return _gel(encoder, score, device, threads)
-    compares: Head = NUMPY[head]()
+    looks = _encoder(encoder, device=device, threads=threads, linked=linked)
+    compares = _numpy_head(head, looks)
     compares.open_score = chosen_score(compares, score)
+    return Model(looks, compares)
+
+
+def _numpy_head(kind: str, encoder: Encoder) -> Head:
+    """An encoder that brings no whitening gets that of the support."""
+    return Ridge(whiten=0.0 if encoder.whitened else WHITEN) if kind == "ridge" else Prototypes()
+
+
+def _encoder(encoder: str | Path, *, device: str, threads: int, linked: bool) -> Encoder:
     if encoder == VECTORS:
-        return Model(Encoder(VECTORS, ()), compares)
+        return Encoder(VECTORS, ())
     if str(encoder) not in ENCODERS and is_encoder(encoder):
         made = EncoderFile.read(encoder)
         if linked:
             keep(made)
-        return Model(encoder_of(made, device=device, threads=threads, linked=linked), compares)
+        return encoder_of(made, device=device, threads=threads, linked=linked)
     if linked:
         raise RecipeError(f"an .encoder file can be linked, got {str(encoder)!r}", code="not-linked")
     if str(encoder) not in ENCODERS and is_converted(encoder):
         model = ConvertedModel.read(encoder)
         graph = Graph(model.graphs[EMBED], f"{EMBED} of {encoder}", device=device, threads=threads)
-        return Model(Encoder(model.name, (Member(graph, model.preprocess, unit=True),)), compares)
-    return Model(builtin_encoder(str(encoder), device=device, threads=threads), compares)
+        return Encoder(model.name, (Member(graph, model.preprocess, unit=True),))
+    return builtin_encoder(str(encoder), device=device, threads=threads)
 
 
 def _gel(encoder: str | Path, score: str | None, device: str, threads: int) -> Model:
@@ -163,7 +173,7 @@ def read_model(
     about = dict(record["head"])
     kind = about.pop("kind")
     if kind in NUMPY:
-        head: Head = NUMPY[kind]()
+        head = _numpy_head(kind, encoder)
         head.open_score = about["open_score"]
     elif kind != "converted":
         raise ValueError(f"its head is {kind!r}")

@@ -116,6 +116,8 @@ def _head(head: Any, state: Any, shape: tuple[tuple[int, ...], ...]) -> tuple[di
         about = {"kind": head.name, "weight": head.weight, "temperature": head.temperature}
         cells = {f"cells.{i}": each.astype(np.float16) for i, each in enumerate(state.cells)}  # as files keep them
         arrays = {"proto": state.proto, "vec": state.vec, "alpha": state.alpha, **cells}
+        if state.spread is not None:
+            arrays["spread"] = state.spread.T
     elif isinstance(head, Prototypes) and isinstance(state, PrototypeState):
         length = np.linalg.norm(state.proto, axis=1, keepdims=True).clip(1e-12)
         about, arrays = {"kind": head.name, "temperature": head.temperature}, {"proto": state.proto / length}

@@ -77,6 +77,11 @@ class Encoder:
     def __init__(self, name: str, members: tuple[Member, ...], *, licence: str = "") -> None:
         self.name, self.members, self.licence = name, members, licence
 
+    @property
+    def whitened(self) -> bool:
+        """Whether its graphs whiten their vectors, as those that ship do."""
+        return bool(self.members) and not any(each.unit for each in self.members)
+
     @cached_property
     def preprocess(self) -> Preprocess:
         """How photos are cut for it."""

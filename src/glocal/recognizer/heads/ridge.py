@@ -18,6 +18,12 @@ The mean of many photos is nearer to any photo than a single photo is.  With cos
 prototypes of length 1 would score :math:`\rho / g(K_n)` on a new photo, :math:`g(K) = \sqrt{(1 + (K - 1) \rho) / K}`.
 So they get the length :math:`g(K_n) / g(K)`, with rho from the support.
 
+Vectors of encoders that bring no whitening are whitened by the support: with F from the eigenvectors :math:`v_j` and
+eigenvalues :math:`\lambda_j > 0` of the covariance within classes, :math:`\bar\lambda` their mean, e becomes the unit
+vector of
+
+.. math:: e - F F^\top e, \quad F_j = v_j \sqrt{1 - (1 + b \lambda_j / \bar\lambda)^{-1/2}}
+
 Known unknowns have rows of 0 in Y, and one more column, which is 1 for them alone.  Its response is added to the
 energies.  Beyond ``MOST`` support photos the prototypes decide alone: the regression needs the kernel of all pairs.
 """
@@ -35,6 +41,7 @@ from glocal.recognizer.heads.head import PARTS, Asked, Scores, Trial
 
 MOST = 600  # support photos whose kernel is taken
 USUAL, ALIKE = 0.5, (0.05, 1.0)  # cosine of two photos of a class when no class has two, and where it may lie
+WHITEN = 3.0  # b of the support's whitening
 PAIRS = 2**23  # cosines of cells held at once: 32 MiB
 
 Cells = tuple[Array, ...]  # (B, P, C) for each member of the encoder
@@ -45,31 +52,37 @@ class RidgeState(NamedTuple):
     vec: Array  # (S, D) of every support photo; beyond ``MOST`` of none, here and below
     cells: Cells
     alpha: Array  # (S, N + 1) weights of the regression, last those of the known unknowns
+    spread: Array | None = None  # (D, m) F, where the support whitens
 
 
 class Ridge:
     """Prototypes and a ridge regression; see the module.
 
-    ``open_score`` is E, or one of its parts E_c and E_f.
+    ``open_score`` is E, or one of its parts E_c and E_f.  ``whiten`` is b; 0 leaves vectors as they are.
     """
 
     name, min_way, takes_unknown = "ridge", 1, True
     score_names: tuple[str, ...] = ("E", "E_c", "E_f")
     open_score = "E"
 
-    def __init__(self, *, ridge: float = 0.1, weight: float = 0.5, temperature: float = 0.05) -> None:
-        self.ridge, self.weight, self.temperature = ridge, weight, temperature
+    def __init__(
+        self, *, ridge: float = 0.1, weight: float = 0.5, temperature: float = 0.05, whiten: float = 0.0
+    ) -> None:
+        self.ridge, self.weight, self.temperature, self.whiten = ridge, weight, temperature, whiten
 
     def enroll(self, support: Features, label: Labels) -> RidgeState:
         if len(support) > MOST:
             return _prototypes_alone(support.vec, label)
-        cells = cells_of(support)
-        kernel = support.vec @ support.vec.T
-        return self._regression(support.vec, cells, kernel + self.match(cells, cells, kernel.shape), label)
+        cells, spread = cells_of(support), self._spread(support.vec, label)
+        vec = _whitened(support.vec, spread)
+        kernel = vec @ vec.T
+        matches = _solvable(self.match(cells, cells, kernel.shape))
+        return self._regression(vec, cells, kernel + matches, label, spread)
 
     def compare(self, state: RidgeState, query: Features) -> Scores:
-        photo = query.vec @ state.vec.T
-        return self._scores(state, query.vec, photo, self.match(cells_of(query), state.cells, photo.shape))
+        vec = _whitened(query.vec, state.spread)
+        photo = vec @ state.vec.T
+        return self._scores(state, vec, photo, self.match(cells_of(query), state.cells, photo.shape))
 
     def trials(self, support: Features, asked: Features) -> Trial:
         """k and l of all photos are taken once: matching patches takes a hundred times as long as solving.
@@ -89,13 +102,25 @@ class Ridge:
         cells = cells_of(support)
         k = vec @ vec.T
         l = self.match(cells, cells, k.shape)
-        both, of_k, of_l = k + l, k, l
+        solvable, of_k, of_l = _least(l) >= 0, k, l  # then every part of it is
         if asked is not support:
             of_k = ask @ vec.T
             of_l = self.match(cells_of(asked), cells, of_k.shape)
 
         def trial(rows: Labels, label: Labels) -> Asked:
-            state = self._regression(vec[rows], (), both[np.ix_(rows, rows)], label)
+            some = np.ix_(rows, rows)
+            matches = l[some] if solvable else _solvable(l[some])
+            spread = self._spread(vec[rows], label)
+            if spread is not None:  # it differs from trial to trial, and so do the vectors
+                own = _whitened(vec[rows], spread)
+                state = self._regression(own, (), own @ own.T + matches, label, spread)
+
+                def asked_of(query: Labels) -> Scores:
+                    white = _whitened(ask[query], spread)
+                    return self._scores(state, white, white @ own.T, of_l[np.ix_(query, rows)])
+
+                return asked_of
+            state = self._regression(vec[rows], (), k[some] + matches, label)
             return lambda query: self._scores(state, ask[query], of_k[np.ix_(query, rows)], of_l[np.ix_(query, rows)])
 
         return trial
@@ -116,14 +141,29 @@ class Ridge:
     def graphs(self) -> tuple[Graph, ...]:
         return ()
 
-    def _regression(self, vec: Array, cells: Cells, kernel: Array, label: Labels) -> RidgeState:
+    def _spread(self, vec: Array, label: Labels) -> Array | None:
+        """(D, m) F: the directions in which photos of one class differ, and by how much each is shortened."""
+        known = label != UNKNOWN
+        off = vec[known] - class_means(vec[known], label[known])[label[known]]
+        variance, rows = np.linalg.eigh(off @ off.T) if self.whiten else (np.zeros(1), off)
+        kept = variance > 1e-6
+        if not kept.any():
+            return None
+        variance = variance[kept]
+        shorter = 1 - (1 + self.whiten * variance / variance.mean()) ** -0.5
+        factor: Array = off.T @ (rows[:, kept] * np.sqrt(shorter / variance))
+        return factor
+
+    def _regression(
+        self, vec: Array, cells: Cells, kernel: Array, label: Labels, spread: Array | None = None
+    ) -> RidgeState:
         known = label != UNKNOWN
         shots = np.bincount(label[known])
         target = np.zeros((len(label), len(shots) + 1), np.float64)
         target[np.arange(len(label)), label] = 1  # UNKNOWN is the last column
         weight = np.where(known, (shots / shots.mean())[label], 1.0)
         alpha = np.linalg.solve(kernel + self.ridge * np.diag(weight), target).astype(vec.dtype)
-        return RidgeState(_prototypes(vec[known], label[known]), vec, cells, alpha)
+        return RidgeState(_prototypes(vec[known], label[known]), vec, cells, alpha, spread)
 
     def _scores(self, state: RidgeState, vec: Array, photo: Array, patch: Array) -> Scores:
         """Vectors of queries (Q, D), their k and l to the support (Q, S)."""
@@ -143,6 +183,21 @@ def _prototypes_alone(vec: Array, label: Labels) -> RidgeState:
     known = label != UNKNOWN
     proto = _prototypes(vec[known], label[known])
     return RidgeState(proto, vec[:0], (), np.zeros((0, len(proto) + 1), np.float32))
+
+
+def _solvable(matches: Array) -> Array:
+    """Best partners are no inner products.  So the diagonal is raised until no eigenvalue is below 0."""
+    least = _least(matches)
+    return matches if least >= 0 else matches - least * np.eye(len(matches), dtype=matches.dtype)
+
+
+def _least(matches: Array) -> float:
+    """The smallest eigenvalue; 0 for none."""
+    return float(np.linalg.eigvalsh(matches)[0]) if matches.any() else 0.0
+
+
+def _whitened(vec: Array, spread: Array | None) -> Array:
+    return vec if spread is None else unit(vec - (vec @ spread) @ spread.T)
 
 
 def _prototypes(vec: Array, label: Labels) -> Array:

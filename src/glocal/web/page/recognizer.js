@@ -54,10 +54,11 @@ async function scores(ort, head, arrays, query) {
     const logits = rows(proto).map((row) => dot(query.vec, row) / length(query.vec) / head.temperature);
     return { logits, score: -Math.max(...logits), parts: {} };
   }
-  const whole = rows(proto).map((row) => dot(query.vec, row));
+  const vec = arrays.spread ? whitened(query.vec, rows(arrays.spread)) : query.vec;
+  const whole = rows(proto).map((row) => dot(vec, row));
   const alpha = rows(arrays.alpha);
   const respond = (kernel) => Array.from({ length: arrays.alpha.shape[1] }, (_, n) => head.weight * kernel.reduce((sum, k, i) => sum + k * alpha[i][n], 0));
-  const photo = respond(rows(arrays.vec).map((row) => dot(query.vec, row)));
+  const photo = respond(rows(arrays.vec).map((row) => dot(vec, row)));
   const patch = respond(matches(query.local, arrays, alpha.length));
   const both = whole.map((s, n) => s + photo[n] + patch[n]);
   const best = both.indexOf(Math.max(...both));
@@ -65,6 +66,13 @@ async function scores(ort, head, arrays, query) {
   const E_c = photo[aside] - whole[best] - photo[best];
   const E_f = patch[aside] - patch[best];
   return { logits: both.map((s) => s / head.temperature), score: { E: E_c + E_f, E_c, E_f }[head.open_score], parts: { E_c, E_f } };
+}
+
+/** Of length 1, without a part of the directions in which photos of one class differ. */
+function whitened(vec, spread) {
+  const shares = spread.map((row) => dot(vec, row));
+  const left = vec.map((x, i) => x - spread.reduce((sum, row, j) => sum + row[i] * shares[j], 0));
+  return left.map((x) => x / length(left));
 }
 
 /** How well the cells of the photo and of each support photo find their best partners, both ways; mean over members. */
