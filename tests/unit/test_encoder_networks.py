@@ -135,7 +135,7 @@ def test_the_backbone_of_a_run_of_ours(tmp_path: Path) -> None:
     model = tiny_model()
     save_model(tmp_path / "model.safetensors", model)
     encoder = from_network(str(tmp_path / "model.safetensors"), {"name": "mine"}, None)
-    assert (encoder.name, encoder.outputs["vec"]) == ("mine", "mean of last_hidden_state")
+    assert (encoder.name, encoder.outputs["vec"]) == ("mine", "last_hidden_state")  # a map of one cell
     images = sketches(3, 16)
     backbone = model.backbone.eval()
     with torch.inference_mode():
@@ -157,7 +157,7 @@ class Net(nn.Module):
     def forward_intermediates(self, x, *, indices, norm, output_fmt):
         assert (indices, norm, output_fmt) == (1, True, "NCHW")
         maps = self.stem(x)
-        tokens = torch.cat([self.token.expand(len(x), -1, -1), maps.flatten(2).transpose(1, 2)], dim=1)
+        tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), maps.flatten(2).transpose(1, 2)], dim=1)
         tokens = self.norm(tokens)
         return tokens, [tokens[:, 1:].transpose(1, 2).reshape(maps.shape)]
 

@@ -75,8 +75,8 @@ class Repository:
         except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, ConnectionError, *_unreached()) as error:
             line = str(error).strip().partition("\n")[0][:200]
             raise DataError(
-                f"the hub was not reached for {self.name}, and the cache does not have it ({line}); bring its "
-                "files into a folder in another way and name that folder",
+                f"the hub did not answer for {self.name}, and the cache does not have it ({line}); try again, log in "
+                "with `hf auth login`, or bring its files into a folder in another way and name that",
                 code="no-hub",
             ) from error
 

@@ -50,6 +50,7 @@ def export_web(recognizer: Recognizer, folder: str | Path, *, name: str = "Recog
     folder, runtime = Path(folder), _runtime()
     if folder.exists():
         raise DataError(f"{folder} is there already; choose another folder, or remove it", code="file-exists")
+    recognizer.contents.model.encoder.check_photos()
     with or_not_written(folder, "free some space or choose another place"):
         make_folder(folder.parent)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".web-") as temporary:

@@ -85,13 +85,17 @@ class Encoder:
     @cached_property
     def preprocess(self) -> Preprocess:
         """How photos are cut for it."""
+        self.check_photos()
+        return max((each.preprocess for each in self.members), key=lambda each: each.size)
+
+    def check_photos(self) -> None:
+        """Refuse photos where there are vectors alone."""
         if not self.members:
             raise RecipeError(
                 "this recognizer was enrolled from vectors and looks at no photos; give it vectors of the same program "
                 "with --vectors",
                 code="no-photos",
             )
-        return max((each.preprocess for each in self.members), key=lambda each: each.size)
 
     def __call__(self, images: Pixels) -> Features:
         """(B, size, size, 3) uint8, as ``preprocess`` says."""

@@ -78,8 +78,7 @@ def checked_graph(network: nn.Module, size: int, source: str) -> bytes:
     except RuntimeError as error:
         line = str(error).partition("\n")[0]
         raise RecipeError(f"{source} does not take photos of {size} pixels: {line}", code="no-size") from error
-    traced = _Named(network, tuple(expected))
-    graph = graph_of(traced, (pixels[:2],), ({0: Dim.DYNAMIC},), [TAKEN], list(expected))
+    graph = graph_of(network, (pixels[:2],), ({0: Dim.DYNAMIC},), [TAKEN], list(expected))
     given = Graph(graph, f"the graph of {source}")({TAKEN: pixels.numpy()}, list(expected))
     for (name, theirs), ours in zip(expected.items(), given, strict=True):
         difference = float(np.abs(theirs - ours).max()) / max(float(np.abs(theirs).max()), 1e-12)
@@ -90,18 +89,6 @@ def checked_graph(network: nn.Module, size: int, source: str) -> bytes:
                 code="other-answers",
             )
     return graph
-
-
-class _Named(nn.Module):
-    """The outputs of a network in order."""
-
-    def __init__(self, network: nn.Module, names: tuple[str, ...]) -> None:
-        super().__init__()
-        self.network, self.names = network, names
-
-    def forward(self, pixels: Tensor) -> tuple[Tensor, ...]:
-        outputs = self.network(pixels)
-        return tuple(outputs[name] for name in self.names)
 
 
 class _Vision(nn.Module):
