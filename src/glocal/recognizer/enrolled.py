@@ -151,7 +151,13 @@ class Enrolled:
         ``changed`` are the classes with new photos (None: all), ``before`` the left-out scores of the others.
         A threshold set by hand stays.
         """
-        measured = measure(self._head, self._features, self._label, aside=self._aside, before=before, changed=changed)
+        with np.errstate(all="ignore"):  # what is not finite is refused below
+            measured = measure(
+                self._head, self._features, self._label, aside=self._aside, before=before, changed=changed
+            )
+        tried = (*measured.left_out, *measured.strange, *measured.unknown)
+        if not np.isfinite([measured.own, measured.alike, *(each.score for each in tried)]).all():
+            raise _not_finite("scores")
         contents = replace(contents, support=self.support)
         threshold = contents.renewed_threshold(measured)
         usual = usual_ranges(threshold, measured.left_out, self._features, self._label, self._maps)
