@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from converted import model_file
 from glocal.recognizer import Recognizer
@@ -42,6 +43,18 @@ def test_a_photo_in_the_wrong_folder() -> None:
         "one/6 of 'one' looks more like 'zero'; check that it is in the right folder, or add photos of 'one' like it"
     ]
     assert "confusion" not in kinds
+
+
+def test_a_photo_that_is_blurred_dark_or_overexposed() -> None:
+    rng = np.random.default_rng(0)
+    sharp = [rng.integers(60, 196, (64, 64, 3), dtype=np.uint8) for _ in range(9)]
+    blurred = np.asarray(Image.fromarray(sharp[0]).resize((4, 4)).resize((64, 64), Image.Resampling.BICUBIC))
+    bright = (245 + sharp[1] // 20).astype(np.uint8)
+    kinds = found({"a": [*sharp[2:5], blurred, sharp[5] // 10], "b": [*sharp[6:], bright]})
+    said = [line.split(" beside")[0] for line in kinds["poor photo"]]
+    assert said == ["a/3 of 'a' looks blurred", "b/3 of 'b' looks overexposed", "a/4 of 'a' looks dark"]
+    assert "poor photo" not in found({"a": [sharp[0], blurred, sharp[1] // 10]})  # nothing is usual yet
+    assert "poor photo" not in found({"a": [each // 10 for each in sharp]})  # all of them are: that is how things look
 
 
 def test_a_threshold_moves_beside_the_photos_of_the_classes() -> None:

@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
-    "src/glocal/recognizer": (44, 6_550),
+    "src/glocal/recognizer": (45, 6_620),
     "src/glocal/hub": (8, 830),
     "src/glocal/bulk": (15, 1_850),
     "src/glocal/web": (2, 160),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 25_970),
+    "tests": (204, 25_990),
     "benchmarks": (18, 2_530),
     "tools": (11, 1_420),
 }

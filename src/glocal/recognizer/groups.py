@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from glocal.recognizer.support import Support
 
 # Measured over thirteen domains by benchmarks/groups.py; within a class and between classes are mean cosines.
-SHARE = 0.45  # of the way from between to within, where the level lies
-WITHIN, BETWEEN = 0.5, 0.2  # where the support has no such pairs
+SHARE = 0.35  # of the way from between to within, where the level lies
+WITHIN, BETWEEN = 0.55, 0.41  # where the support has no such pairs
 NEIGHBOURS = 32
 EXACT, DIRECTIONS, SAMPLE = 5_000, 256, 5_000
 ROWS = 512  # photos compared with all others at once: of 100,000 that is 200 MB

@@ -12,6 +12,7 @@ import numpy as np
 from glocal.common.errors import DataError
 from glocal.common.words import listed
 from glocal.recognizer.decision import Decision
+from glocal.recognizer.diagnosis.exposure import poor_photos
 from glocal.recognizer.support import NEAR, Support, correlation
 
 ENOUGH = 5  # photos of a class that need no remark
@@ -118,7 +119,13 @@ def without_duplicates(support: Support) -> tuple[Support, list[Finding]]:
 
 
 def advice(support: Support, decision: Decision) -> list[Finding]:
-    return [*_near_duplicates(support), *_strays(support, decision), *_confusions(support, decision), *_few(support)]
+    return [
+        *_near_duplicates(support),
+        *_poor(support),
+        *_strays(support, decision),
+        *_confusions(support, decision),
+        *_few(support),
+    ]
 
 
 def threshold_moved(
@@ -161,6 +168,17 @@ def _near_duplicates(support: Support) -> Iterator[Finding]:
                 else f"of {b!r}: check which class they belong to"
             )
             yield Finding("near duplicate", f"{pair} are nearly the same picture; {what_to_do}", frozenset({a, b}))
+
+
+def _poor(support: Support) -> Iterator[Finding]:
+    for i, fault in poor_photos(support).items():
+        name = support.names[support.class_of[i]]
+        yield Finding(
+            "poor photo",
+            f"{support.photos[i].name} of {name!r} looks {fault} beside the others; replace it, unless photos to come "
+            "look like that too",
+            frozenset({name}),
+        )
 
 
 def _strays(support: Support, decision: Decision) -> Iterator[Finding]:
