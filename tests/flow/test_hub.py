@@ -39,7 +39,7 @@ def test_a_repository_is_fetched_once_and_used_offline(tmp_path: Path) -> None:
         assert fetched == wanted
     made = EncoderFile.read(out)
     assert (made.name, made.source, made.licence) == ("net", "hf:maker/net", "apache-2.0")
-    for more in ({"HF_HUB_OFFLINE": "1"}, {}):  # told so, and as it is
+    for more in ({"HF_HUB_OFFLINE": "1"}, {}):  # with the setting, and without a network
         done = python(home, COMMAND, "encoder", "hf:maker/net", "-o", out, "--force", **more)
         assert done.returncode == 0, done.stderr
         assert EncoderFile.read(out) == made

@@ -27,8 +27,8 @@ from tiny_graphs import CARD, MEAN, PREPARATION, SIDE, STD, WIDE, expected, repo
 ABOUT = {"size": SIDE, "mean": tuple(MEAN), "std": tuple(STD)}
 
 
-def made(folder: Path, variant: str = "model", **said: object) -> EncoderFile:
-    encoder = from_folder(Fetched(folder, folder), str(folder), said, variant)
+def made(folder: Path, variant: str = "model", **given: object) -> EncoderFile:
+    encoder = from_folder(Fetched(folder, folder), str(folder), given, variant)
     assert encoder is not None
     return encoder
 
@@ -161,7 +161,9 @@ def test_smaller_graphs_and_the_labels_that_differ(place: Path, tmp_path: Path) 
 def test_a_recognizer_holds_the_graph(place: Path, tmp_path: Path) -> None:
     made(place).write(tmp_path / "net.encoder")
     shown = {"one": some("one", 0, 4), "zero": some("zero", 0, 4)}
-    Recognizer.enroll(shown, encoder=tmp_path / "net.encoder").save(tmp_path / "a.glocal")
+    taught = Recognizer.enroll(shown, encoder=tmp_path / "net.encoder")
+    taught.save(tmp_path / "a.glocal")
+    assert Recognizer.enroll(shown, model=tmp_path / "net.encoder").contents.identity == taught.contents.identity
     (tmp_path / "net.encoder").unlink()
     again = Recognizer.load(tmp_path / "a.glocal")
     assert again.contents.model.name == "ridge on net"

@@ -110,6 +110,28 @@ def test_graphs_answer_as_their_networks(name: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(features.local[0], unit(cells, axis=1), atol=1e-4)
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("kind", "projected"), [("CLIP", {"projection_dim": 16}), ("Siglip", {})])
+def test_of_a_model_for_pictures_and_text_the_part_that_sees(
+    kind: str, projected: dict[str, int], tmp_path: Path
+) -> None:
+    transformers = pytest.importorskip("transformers", reason="pip install 'glocal[hf]'")
+    torch.manual_seed(0)
+    text, vision = {**TINY, "vocab_size": 50}, {**TINY, **SEES, **projected}
+    config = getattr(transformers, f"{kind}Config")(text_config=text, vision_config=vision, **projected)
+    model = getattr(transformers, f"{kind}Model")(config).eval()
+    model.save_pretrained(tmp_path)
+    photos = {"image_mean": [0.5] * 3, "image_std": [0.25] * 3, "size": SIZE}
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps(photos))
+    encoder = made(tmp_path)
+    images = sketches(3, SIZE)
+    with torch.inference_mode():
+        pixels = normalize(torch.from_numpy(images).permute(0, 3, 1, 2), encoder_preprocess(encoder))
+        given = model.get_image_features(pixel_values=pixels)
+    wanted = getattr(given, "pooler_output", given)
+    np.testing.assert_allclose(encoder_of(encoder)(images).vec, unit(wanted.numpy()), atol=1e-4)
+
+
 def encoder_preprocess(encoder: EncoderFile) -> Preprocess:
     return Preprocess.from_json(encoder.preprocess.to_json())
 

@@ -48,7 +48,7 @@ def test_clusters_are_named_and_others_are_unknown(recognizer: Recognizer) -> No
 
 def test_only_directions_count(recognizer: Recognizer) -> None:
     scaled = Recognizer.enroll_vectors(SUPPORT * np.linspace(1, 9, len(SUPPORT))[:, None], LABELS)
-    a, b = (who.predict_vectors(QUERIES) for who in (recognizer, scaled))
+    a, b = (taught.predict_vectors(QUERIES) for taught in (recognizer, scaled))
     np.testing.assert_allclose([x.open_score for x in a], [x.open_score for x in b], atol=1e-4)
 
 
@@ -66,11 +66,11 @@ def test_a_file_gives_the_same_answers(recognizer: Recognizer, tmp_path: Path) -
 
 def test_known_unknowns_and_other_heads() -> None:
     labels = [*LABELS, *["unknown"] * 5]
-    who = Recognizer.enroll_vectors(np.concatenate([SUPPORT, drawn(4, 5)]), labels, head="prototypes")
-    assert who.contents.unknown is not None
-    assert len(who.contents.unknown) == 5
-    assert who.contents.model.name == "prototypes on vectors"
-    assert who.classes == ("class 0", "class 1", "class 2", "class 3")
+    taught = Recognizer.enroll_vectors(np.concatenate([SUPPORT, drawn(4, 5)]), labels, head="prototypes")
+    assert taught.contents.unknown is not None
+    assert len(taught.contents.unknown) == 5
+    assert taught.contents.model.name == "prototypes on vectors"
+    assert taught.classes == ("class 0", "class 1", "class 2", "class 3")
 
 
 @pytest.mark.parametrize(

@@ -94,20 +94,20 @@ def push(
     show({"file": str(file), "commit": address}, as_json=json, otherwise=lambda: lines)
 
 
-def _made(source: str, graph: str, said: dict[str, Any]) -> EncoderFile:
+def _made(source: str, graph: str, given: dict[str, Any]) -> EncoderFile:
     from glocal.hub.making import ALONE, from_file, from_folder, located
 
     if source.startswith(ALONE) or source.endswith(".onnx"):
-        return from_file(source, said)
+        return from_file(source, given)
     place = None if source.startswith("timm:") else located(source, graph)
-    if place is not None and (made := from_folder(place, source, said, graph)) is not None:
+    if place is not None and (made := from_folder(place, source, given, graph)) is not None:
         return made
     try:
         from glocal.research.convert.encoders import from_network
     except ModuleNotFoundError as error:
         raise _needs(error, "hf") from error
     tell(f"{source} has no graph; its network becomes one.")
-    return from_network(source, said, None if place is None else place.folder)
+    return from_network(source, given, None if place is None else place.folder)
 
 
 def _needs(error: ModuleNotFoundError, extra: str) -> RecipeError:

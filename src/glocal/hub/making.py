@@ -52,27 +52,27 @@ def located(source: str, variant: str) -> Fetched | None:
     return Repository(source).fetch(choose)
 
 
-def from_folder(place: Fetched, source: str, said: dict[str, Any], variant: str) -> EncoderFile | None:
-    """``said`` are fields of About that the user sets.  None where the folder has no graph."""
+def from_folder(place: Fetched, source: str, given: dict[str, Any], variant: str) -> EncoderFile | None:
+    """``given`` are fields of About that the user sets.  None where the folder has no graph."""
     names = [each.relative_to(place.folder).as_posix() for each in place.folder.rglob("*.onnx")]
     graph = graph_among(names, variant)
     if graph is None:
         return None
     loaded = load_graph(place.folder / graph, place.within)
-    return from_graph(loaded, source, about_folder(place.folder) | said)
+    return from_graph(loaded, source, about_folder(place.folder) | given)
 
 
-def from_file(source: str, said: dict[str, Any]) -> EncoderFile:
+def from_file(source: str, given: dict[str, Any]) -> EncoderFile:
     """A graph alone; its input may say the size, and files beside it the rest."""
     path = Path(source.removeprefix(ALONE))
     if not path.is_file():
         raise DataError(f"there is no graph {path}; check the name", code="no-encoder-graph")
     loaded = load_graph(path, path.parent)
-    return from_graph(loaded, source, _size(loaded.model) | about_folder(path.parent) | said)
+    return from_graph(loaded, source, _size(loaded.model) | about_folder(path.parent) | given)
 
 
-def from_graph(loaded: Loaded, source: str, said: dict[str, Any]) -> EncoderFile:
-    about = About(**said)
+def from_graph(loaded: Loaded, source: str, given: dict[str, Any]) -> EncoderFile:
+    about = About(**given)
     preprocess = about.preprocess()
     graph, outputs = wrap(loaded.model, preprocess, about, source)
     return EncoderFile(

@@ -23,7 +23,7 @@ from torch.export import Dim
 
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.hub.about import about_folder
-from glocal.hub.graph_files import Loaded
+from glocal.hub.graph_files import LARGEST, Loaded
 from glocal.hub.making import from_graph
 from glocal.hub.measuring import sketches
 from glocal.hub.precision import quiet
@@ -48,7 +48,7 @@ VISION = {  # of a model for pictures and text, the part that sees
 CLASSIFIERS = ("head.", "head_dist.", "fc.", "classifier.", "last_linear.")  # names of weights behind the features
 
 
-def from_network(source: str, said: dict[str, Any], folder: Path | None) -> EncoderFile:
+def from_network(source: str, given: dict[str, Any], folder: Path | None) -> EncoderFile:
     """``timm:NAME``, ``timm:NAME@WEIGHTS``, a folder of transformers, or a run or checkpoint of training."""
     if source.startswith(TIMM):
         network, known = _timm(source)
@@ -56,7 +56,7 @@ def from_network(source: str, said: dict[str, Any], folder: Path | None) -> Enco
         network, known = _transformer(folder), about_folder(folder)
     else:
         network, known = _backbone(source)
-    known |= said
+    known |= given
     size = known.get("size")
     if size is None:
         raise RecipeError(f"nothing says for which size of photos {source} is; say it with --about", code="no-size")
@@ -70,6 +70,8 @@ def from_network(source: str, said: dict[str, Any], folder: Path | None) -> Enco
 def checked_graph(network: nn.Module, size: int, source: str) -> bytes:
     """With the outputs of the network, or a sentence."""
     network = network.eval().requires_grad_(False)
+    if sum(each.nbytes for each in network.state_dict().values()) > LARGEST:
+        raise RecipeError(f"{source} has more than 2 GiB of weights; choose a smaller network", code="too-large")
     images = sketches(PICTURES, size)
     pixels = normalize(torch.from_numpy(images).permute(0, 3, 1, 2), Preprocess(size))
     try:
