@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 540),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 25_990),
+    "tests": (204, 26_010),
     "benchmarks": (18, 2_530),
     "tools": (11, 1_420),
 }
