@@ -32,7 +32,6 @@ CLASSIFIED = "logits"  # of the classes it was trained on: no vector of an encod
 NUMBERS = (TensorProto.FLOAT, TensorProto.FLOAT16)
 TRIED = 2  # photos: a graph that takes a single one only fails with them
 END = 2**31  # of a slice: behind any token
-LEAST = 1e-12  # squared length of a vector
 
 
 class Wrapped(NamedTuple):
@@ -102,15 +101,17 @@ def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: st
 
 
 def whiten(graph: bytes, mean: Array, matrix: Array) -> bytes:
-    """With (unit vec - mean) @ matrix in place of vec."""
+    """With the unit vector of (unit vec - mean) @ matrix in place of vec, and unit cells."""
     model = onnx.load_from_string(graph)
+    plain = {name: f"plain/{name}" for name in (each.name for each in model.graph.output)}
     for node in model.graph.node:
-        node.output[:] = ["plain" if name == VEC else name for name in node.output]
+        node.output[:] = [plain.get(name, name) for name in node.output]
+        node.input[:] = [plain.get(name, name) for name in node.input]
     steps = Steps("whitening")
-    squared = steps("MatMul", steps("Mul", "plain", "plain"), np.ones((mean.size, 1), np.float32))
-    length = steps("Sqrt", steps("Add", squared, np.array(LEAST, np.float32)))
-    centred = steps("Sub", steps("Div", "plain", length), mean.reshape(1, -1).astype(np.float32))
-    steps("MatMul", centred, matrix.astype(np.float32), name=VEC)
+    centred = steps("Sub", steps("LpNormalization", plain[VEC], axis=1), mean.reshape(1, -1).astype(np.float32))
+    plain[VEC] = steps("MatMul", centred, matrix.astype(np.float32))
+    for name, source in plain.items():
+        steps("LpNormalization", source, name=name, axis=1)
     model.graph.node.extend(steps.nodes)
     whitened: bytes = model.SerializeToString()
     return whitened

@@ -135,7 +135,8 @@ def encoder_of(made: EncoderFile, *, device: str = "auto", threads: int = 0, lin
     """``linked`` as in ``Graph``."""
     what = f"the graph of {made.name}"
     graph = Graph(made.graph, what, sha256=made.sha256, device=device, threads=threads, linked=linked)
-    return Encoder(made.name, (Member(graph, made.preprocess, unit=True),), licence=made.licence)
+    member = Member(graph, made.preprocess, unit=not made.whitened_by)  # a whitening ends with unit vectors
+    return Encoder(made.name, (member,), licence=made.licence)
 
 
 def read_encoder(
