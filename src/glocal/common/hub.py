@@ -41,7 +41,7 @@ class Repository:
         """The files that are chosen of all there are; without a network, of those in the cache."""
         hub = _import_hub()
         where: dict[str, Any] = {"revision": self.revision}
-        with self._sentences(hub):
+        with self._sentences(hub, "bring its files into a folder in another way and name that"):
             try:
                 every = [each.rfilename for each in hub.HfApi().model_info(self.name, **where).siblings or ()]
             except (hub.errors.OfflineModeIsEnabled, ConnectionError, *_unreached()):
@@ -54,7 +54,7 @@ class Repository:
     def push(self, files: Mapping[str, bytes], message: str, *, private: bool = True) -> str:
         """One commit with these files, to a repository that is made if there is none; its address."""
         hub = _import_hub()
-        with self._sentences(hub):
+        with self._sentences(hub, "give the file to others in another way"):
             api = hub.HfApi()
             api.create_repo(self.name, exist_ok=True, private=private)
             parts = [hub.CommitOperationAdd(path_in_repo=name, path_or_fileobj=data) for name, data in files.items()]
@@ -62,7 +62,7 @@ class Repository:
         return str(commit.commit_url)
 
     @contextmanager
-    def _sentences(self, hub: Any) -> Iterator[None]:
+    def _sentences(self, hub: Any, way_out: str) -> Iterator[None]:
         """What can go wrong on the way, for a user."""
         try:
             yield
@@ -75,8 +75,8 @@ class Repository:
         except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, ConnectionError, *_unreached()) as error:
             line = str(error).strip().partition("\n")[0][:200]
             raise DataError(
-                f"the hub did not answer for {self.name}, and the cache does not have it ({line}); try again, log in "
-                "with `hf auth login`, or bring its files into a folder in another way and name that",
+                f"the hub did not answer for {self.name} ({line}); try again, log in with `hf auth login`, "
+                f"or {way_out}",
                 code="no-hub",
             ) from error
 
