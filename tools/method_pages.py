@@ -70,24 +70,20 @@ def _index() -> str:
     rows = []
     for name in METHODS:
         card, paper = METHODS[name].card, METHODS[name].card.paper
-        rows.append(
-            [
-                f"[{_title(name)}]({name}.md)" + (" (reconstruction)" if card.reconstruction else ""),
-                f"`{name}`",
-                f"{paper.authors}, {paper.title}" if paper else "not read" if card.reconstruction else "ours",
-                str(paper.year) if paper else EMPTY,
-                paper.venue if paper else EMPTY,
-                "yes" if METHODS[name](DIM).transductive else "no",
-                card.learns or "nothing",
-            ]
+        source = (
+            f"{paper.authors}, {paper.venue} {paper.year}" if paper else "not read" if card.reconstruction else "ours"
         )
+        marks = ["reconstruction"] if card.reconstruction else []
+        marks += ["transductive"] if METHODS[name](DIM).transductive else []
+        rows.append([f"[`{name}`]({name}.md)", source, card.learns or "nothing", ", ".join(marks)])
     parts = [
         "# Methods",
         GENERATED,
-        "What each one computes, and where it departs from its paper.  Numbers: "
+        "What each one computes, and where it departs from its paper. Numbers: "
         "[which method](../results/README.md).\n"
         "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
-        _table(["Method", "Name", "Paper", "Year", "Venue", "Transductive", "Learns"], rows),
+        _table(["Method", "Paper", "Learns", "Note"], rows),
+        f"Every method also has the open scores of its logits: {_codes(OPEN_SCORES)}.",
         "Next: [add a method](../how-to/add-a-method.md).",
     ]
     return "\n\n".join(parts) + "\n"
@@ -98,15 +94,15 @@ def _facts(name: str, card: MethodCard, method: Method, file: str) -> str:
     needs = ["the base classes"] if method.needs_base else []
     needs += ["in training, support of the unknown classes too (the mirrored task)"] if method.needs_mirror else []
     needs += [f"tasks of at least {method.min_way} classes"] if method.min_way > 1 else []
-    rows = [
-        ["Name", f"`{name}`, in [{path}](../../{path})"],
-        ["Paper", _cite(card.paper) if card.paper else "not read" if card.reconstruction else "none, ours"],
-        ["Queries", "seen all at once (transductive)" if method.transductive else "judged one by one"],
-        ["Learns", card.learns or "nothing of its own"],
-        ["Needs", "; ".join(needs) or "support and queries alone"],
+    paper = _cite(card.paper) if card.paper else "Not read" if card.reconstruction else "Ours"
+    queries = "all at once (transductive)" if method.transductive else "one by one"
+    lines = [
+        f"- {paper}; code: [{path.rpartition('/')[2]}](../../{path}).",
+        f"- It judges queries {queries} and learns {card.learns or 'nothing of its own'}.",
     ]
-    rows += [["Reconstruction", card.reconstruction]] if card.reconstruction else []
-    return _table(["", ""], rows)
+    lines += [f"- It needs {'; '.join(needs)}."] if needs else []
+    lines += [f"- Reconstruction: {card.reconstruction}"] if card.reconstruction else []
+    return "\n".join(lines)
 
 
 def _cite(paper: Paper) -> str:
@@ -128,9 +124,7 @@ def _settings(name: str, method: Method) -> str:
 
 def _open_scores(method: Method) -> str:
     own = [score for score in method.score_names if score not in OPEN_SCORES]
-    shared = [score for score in method.score_names if score in OPEN_SCORES]
     lines = [f"Its own: {_codes(own)}."] if own else []
-    lines += ["Of the logits, as for every method: " + _codes(shared) + "."] if shared else []
     return " ".join([*lines, f"Default: `{method.score_name}`."])
 
 
