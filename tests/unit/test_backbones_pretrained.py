@@ -18,6 +18,7 @@ from glocal.common.errors import RecipeError
 from glocal.research.backbones import build_backbone
 from glocal.research.backbones.efficientnet import imagenet_weights
 from glocal.research.types import Preprocess, normalize
+from stand_in import stand_in
 
 DAISY, PALACE = 985, 698  # ImageNet's class numbers
 
@@ -91,16 +92,9 @@ def resolve_model_data_config(model):
 
 
 @pytest.fixture
-def timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if find_spec("timm") is not None:
-        pytest.skip("timm is installed")
-    (tmp_path / "timm").mkdir()
-    (tmp_path / "timm" / "__init__.py").write_text(TIMM)
-    (tmp_path / "timm" / "data.py").write_text(DATA)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    for name in ("timm", "timm.data"):
-        sys.modules.pop(name, None)
+def timm(tmp_path: Path) -> Iterator[None]:
+    with stand_in(tmp_path, "timm", __init__=TIMM, data=DATA):
+        yield
 
 
 @pytest.mark.usefixtures("timm")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from glocal.research.convert.encoders import from_network
 from glocal.research.engine.checkpoint import save_model
 from glocal.research.types import Preprocess, normalize
 from refusal import refused
+from stand_in import stand_in
 from tiny_models import tiny_model
 
 SIZE = 64
@@ -202,16 +201,9 @@ def resolve_model_data_config(model):
 
 
 @pytest.fixture
-def timm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    if find_spec("timm") is not None:
-        pytest.skip("timm is installed")
-    (tmp_path / "timm").mkdir()
-    (tmp_path / "timm" / "__init__.py").write_text(TIMM)
-    (tmp_path / "timm" / "data.py").write_text(DATA)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    for name in ("timm", "timm.data"):
-        sys.modules.pop(name, None)
+def timm(tmp_path: Path) -> Iterator[None]:
+    with stand_in(tmp_path, "timm", __init__=TIMM, data=DATA):
+        yield
 
 
 @pytest.mark.usefixtures("timm")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import check_free, check_there, show
-from glocal.cli.options import Force, Json, RecognizerFile
+from glocal.cli.options import Force, Half, Int8, Json, RecognizerFile
 from glocal.cli.printing import tell
 from glocal.common.errors import RecipeError
 
@@ -34,10 +34,8 @@ def encoder(
     fit: Annotated[
         Path | None, typer.Option(metavar="PHOTOS", help="Whiten vectors by any photos; of class folders, within them.")
     ] = None,
-    half: Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")] = False,
-    int8: Annotated[
-        Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
-    ] = None,
+    half: Half = False,
+    int8: Int8 = None,
     force: Force = False,
     json: Json = False,
 ) -> None:

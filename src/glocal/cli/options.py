@@ -35,6 +35,10 @@ SupportViews = Annotated[
     typer.Option(min=1, max=10, metavar="N", help="Show every support picture this often: plain, flipped, shifted."),
 ]
 Workers = Annotated[int, typer.Option(min=1, metavar="N", help="Threads that decode pictures.")]
+Half = Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")]
+Int8 = Annotated[
+    Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
+]
 
 DatasetName = Annotated[str, typer.Option(help="A data set by name, or a folder of class folders.")]
 Split = Annotated[str, typer.Option(help="train, val or test; all for a folder that is not divided.")]

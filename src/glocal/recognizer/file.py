@@ -25,6 +25,7 @@ import numpy as np
 
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import check_recognizer, or_not_written, replacing
+from glocal.common.stored_zip import LONG_AGO, LONGEST
 from glocal.common.validation import LARGEST_THUMBNAIL, check_kind, check_picture
 from glocal.recognizer.arrays import read_arrays, write_arrays
 from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured
@@ -40,8 +41,6 @@ FORMAT, SCHEMA = "glocal recognizer", 4
 MANIFEST, SUPPORT = "manifest.json", "support.safetensors"
 _graph, _thumbnail, _probe = "model/{}.onnx".format, "thumbnails/{}.jpg".format, "probes/{}.png".format
 WHOLE = ("no-recognizer", "newer-file")  # codes of errors about files that are not damaged
-LONGEST = 300  # characters of what is wrong with a file: it may quote the file
-LONG_AGO = (1980, 1, 1, 0, 0, 0)  # no time of day in the file: the same recognizer is the same bytes
 
 # What a manifest holds, as ``door.check_kind`` reads it.
 _PHOTO = {"name": str, "digest": str}

@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from glocal.cli.console import check_free, show
-from glocal.cli.options import Force, Json
+from glocal.cli.options import Force, Half, Int8, Json
 from glocal.cli.printing import tell
 
 
 def convert(
     run: Annotated[str, typer.Argument(help="A run folder, a checkpoint, a shipped model by name, or timm:NETWORK.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="The file to write.")],
-    half: Annotated[bool, typer.Option("--half", help="Weights in half precision: half the size.")] = False,
-    int8: Annotated[
-        Path | None, typer.Option("--int8", metavar="PHOTOS", help="8-bit layers, scaled by the photos in this folder.")
-    ] = None,
+    half: Half = False,
+    int8: Int8 = None,
     force: Force = False,
     json: Json = False,
 ) -> None:
