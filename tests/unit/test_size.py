@@ -25,11 +25,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (204, 26_010),
+    "tests": (205, 26_020),
     "benchmarks": (18, 2_530),
     "tools": (11, 1_410),
 }
-HELPERS = 1_420  # lines of tests/*.py, which hold no tests
+HELPERS = 1_450  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:
