@@ -9,22 +9,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import fsspec
-import numpy as np
 import pyarrow.dataset as ds
 import pytest
-from onnx import TensorProto, helper
 
-from converted import converted
 from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.store import Store
 from glocal.bulk.workers import work
-from glocal.recognizer import Recognizer
-from glocal.recognizer.converted import EMBED
 from glocal.recognizer.enrolled import TOLERANCE, relative
 from photos import WORDS, recognizer, write
 from pictures import png_claiming
@@ -129,26 +123,6 @@ def test_a_batch_of_which_nothing_can_be_read_has_rows_too(home: Path, tmp_path:
         assert [row["error"] is None for row in rows(out)] == [True] + [False] * 40
 
 
-def test_a_graph_that_answers_in_another_shape_stops_the_job(home: Path, tmp_path: Path, glocal: Command) -> None:
-    """The means of the colours, of 20 photos at most: enough to enroll with, too few for a batch of many."""
-    images = helper.make_tensor_value_info("images", TensorProto.UINT8, ["B", 32, 32, 3])
-    vec = helper.make_tensor_value_info("vec", TensorProto.FLOAT, [None, 3])
-    ends = [helper.make_tensor(name, TensorProto.INT64, [1], [value]) for name, value in (("from", 0), ("to", 20))]
-    nodes = [
-        helper.make_node("Cast", ["images"], ["numbers"], to=TensorProto.FLOAT),
-        helper.make_node("ReduceMean", ["numbers"], ["means"], axes=[1, 2], keepdims=0),
-        helper.make_node("Slice", ["means", "from", "to"], ["vec"]),
-    ]
-    graph = helper.make_graph(nodes, "g", [images], [vec], ends)
-    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
-    replace(converted(), graphs={**converted().graphs, EMBED: made}).write(tmp_path / "few.model")
-    few, out = tmp_path / "few.glocal", tmp_path / "out"
-    photos = {word: sorted((home / "new" / word).iterdir())[:5] for word in ("one", "two")}
-    Recognizer.enroll(photos, encoder=tmp_path / "few.model", head="prototypes").save(few)
-    one_sentence(glocal("predict", few, home / "new", "-o", out, "--workers", 1), "output vec")
-    assert not list(out.glob("part-*"))
-
-
 def test_photos_of_the_web_and_of_object_storage(home: Path, tmp_path: Path, glocal: Command) -> None:
     paths = sorted((home / "new" / "one").iterdir())
     expected = recognizer().predict(paths)
@@ -191,17 +165,6 @@ def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, g
     ):
         one_sentence(glocal(*words))
     assert not out.exists()
-
-
-def test_the_recognizer_says_the_same_from_views_alone(home: Path) -> None:
-    who = recognizer()
-    [answered] = who.batches(sorted((home / "new" / "one").iterdir()))
-    found = who.decide(answered.batch.features)
-    assert found.label == [each.label for each in answered.answers]
-    assert found.nearest == [each.nearest for each in answered.answers]
-    np.testing.assert_allclose(found.probability, [each.probability for each in answered.answers])
-    np.testing.assert_array_equal(found.open_score, [each.open_score for each in answered.answers])
-    np.testing.assert_array_equal(found.threshold, [each.threshold for each in answered.answers])
 
 
 @pytest.mark.long

@@ -41,17 +41,7 @@ class Case(NamedTuple):
 
 
 def enroll(place: Place, *more: object, out: str = "out.glocal") -> list[object]:
-    return [
-        "enroll",
-        place.photos,
-        "-o",
-        place.root / out,
-        "--model",
-        model_file(),
-        "--device",
-        "cpu",
-        *more,
-    ]
+    return ["enroll", place.photos, "-o", place.root / out, "--model", model_file(), "--device", "cpu", *more]
 
 
 def predict(place: Place, *more: object) -> list[object]:
@@ -177,11 +167,7 @@ CASES = [
     Case("no such model", lambda p: enroll(p, "--model", "photos-gle"), "nor a shipped model"),
     Case("promise out of range", lambda p: enroll(p, "--target-rate", "5"), "a share between 0.0001 and 0.9999"),
     Case("known unknowns promise", lambda p: enroll(p, "--with-unknown", "5"), "with_unknown must be a share"),
-    Case(
-        "no such unknowns",
-        lambda p: enroll(p, "--unknown", "nowhere", "--skip-bad"),
-        "nowhere",
-    ),
+    Case("no such unknowns", lambda p: enroll(p, "--unknown", "nowhere", "--skip-bad"), "nowhere"),
     Case("no such score", lambda p: enroll(p, "--score", "hope"), "has the open scores"),
     Case("output is a folder", lambda p: enroll(p, out="photos"), "is a folder; name a file"),
     Case("output below a file", out_in_a_file, "is a file, not a folder"),

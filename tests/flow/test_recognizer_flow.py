@@ -9,9 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -19,11 +17,8 @@ from typer.testing import CliRunner, Result
 
 from converted import model_file
 from faults import full
-from glocal.bulk.results import ResultFile
 from glocal.cli.main import app
-from glocal.recognizer import explanation as explain
 from glocal.recognizer.batches import BATCH
-from glocal.recognizer.file import read_manifest
 from glocal.serve.workspace import Workspace
 from photos import WORDS, write, write_classes
 from waiting import PATIENCE, wait_for
@@ -38,16 +33,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     write_classes(home / "photos", KNOWN, 0, 8)
     for word in WORDS:
         write(home / "new", word, 40, 45, prefix=f"{word}-")
-    glocal(
-        "enroll",
-        home / "photos",
-        "-o",
-        home / "digits.glocal",
-        "--model",
-        model_file(),
-        "--device",
-        "cpu",
-    )
+    glocal("enroll", home / "photos", "-o", home / "digits.glocal", "--model", model_file(), "--device", "cpu")
     return home
 
 
@@ -177,56 +163,6 @@ def test_killed_in_the_middle_and_resumed(home: Path, tmp_path: Path) -> None:
     glocal("predict", file, many, "--csv", out, "--resume", "--device", "cpu")
     assert out.read_bytes() == whole.read_bytes()
     assert not partial.exists()
-
-
-def test_explanations_that_could_not_be_drawn_are_drawn_on_resuming(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pictures, why, drawn = len(list((home / "new").iterdir())), tmp_path / "why", explain.write_explanation
-
-    def until_full(folder: Path, number: int, *rest: Any) -> Path:
-        return full() if number == 5 else drawn(folder, number, *rest)
-
-    predict = ("predict", home / "digits.glocal", home / "new", "--csv", tmp_path / "out.csv", "--explain", why)
-    with monkeypatch.context() as patch:
-        patch.setattr(explain, "write_explanation", until_full)
-        error = glocal(*predict, "--device", "cpu", code=1).exception
-    assert (getattr(error, "code", None), str(error).startswith(f"{why} could not")) == ("not-written", True), error
-    glocal(*predict, "--resume", "--device", "cpu")
-    assert [int(path.name[:5]) for path in sorted(why.iterdir())] == list(range(1, pictures + 1))
-
-
-def test_a_second_run_at_one_file_of_answers_is_refused(home: Path, tmp_path: Path) -> None:
-    file, out = home / "digits.glocal", tmp_path / "out.csv"
-    predict = ("predict", file, home / "new", "--csv", out, "--device", "cpu")
-    with ResultFile(out, "somebody").alone():
-        for how in ("--force", "--resume"):
-            error = glocal(*predict, how, code=1).exception
-            assert (getattr(error, "code", None), str(out) in str(error)) == ("busy", True)
-    glocal(*predict)
-    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
-
-
-def test_of_two_that_make_the_same_file_the_second_is_told(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Both began when it was not there."""
-    out = tmp_path / "same.glocal"
-    words = ("enroll", home / "photos", "-o", out, "--model", model_file(), "--device", "cpu")
-    members = zipfile.ZipFile
-
-    def late(*given: Any, **how: Any) -> zipfile.ZipFile:
-        if given[1:2] == ("w",):
-            out.write_text("theirs")
-        return members(*given, **how)
-
-    monkeypatch.setattr(zipfile, "ZipFile", late)
-    error = glocal(*words, code=1).exception
-    assert (getattr(error, "code", None), str(out) in str(error)) == ("file-exists", True)
-    assert out.read_text() == "theirs"
-    glocal(*words, "--force")
-    assert read_manifest(out)["classes"]
-    assert list(tmp_path.iterdir()) == [out]
 
 
 def test_nothing_is_written_over_unasked(home: Path, tmp_path: Path) -> None:

@@ -59,17 +59,6 @@ def test_matching_counts_patches_above_the_level_and_a_support_photo_does_withou
         assert found[i].tolist() == [x >= maps.level for x in loop_best(views.map[row], rest[i])]
 
 
-def test_maps_are_means_of_classes_in_any_order_and_need_rivals() -> None:
-    views, _ = support()
-    label = np.array([2, 0, 1, 0, 2, 2])
-    maps = class_maps(views, label)
-    for c in range(3):
-        np.testing.assert_allclose(maps.mean[c], views.map[label == c].mean(axis=0), atol=1e-12)
-    views, label = support()
-    assert class_maps(Features(views.vec), label) is None
-    assert class_maps(views.rows(label == 0), label[label == 0]) is None
-
-
 def bank(vec: Array, local: Array | None = None) -> Bank:
     return Bank((), Features(vec, () if local is None else (local,)), np.empty(0, np.uint8))
 

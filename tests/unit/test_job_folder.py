@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 
-from glocal.bulk.job import Job, JobFolder, part_rows
+from glocal.bulk.job import Job, JobFolder
 from glocal.bulk.rows import ANSWERS, error_rows
 from glocal.bulk.store import Store
 from glocal.recognizer.batches import BATCH
@@ -51,10 +51,6 @@ def test_parts_counts_and_resuming(tmp_path: Path, where: str) -> None:
     store = again.store
     table = ds.dataset(store.path, filesystem=store.system, format="parquet").to_table()
     assert table.column("uri").to_pylist() == uris[:90], "readers of Parquet see the parts alone"
-
-
-def test_long_lists_are_cut_into_whole_batches() -> None:
-    assert [part_rows(n) for n in (0, 1, 1000, 1025, 5000, 10**6)] == [32, 32, 32, 64, 160, 1024]
 
 
 def test_jobs_are_not_mixed(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -207,11 +206,3 @@ def test_lists_that_do_not_fit_their_pictures_are_refused(tmp_path: Path) -> Non
     changed(divided, "more/a/1.png", "x", "'more' is none of them")
     with refused("data", "bad\ufffd"):
         prepare(tmp_path / "out", "mine", by_class(tmp_path / "odd", {"": {**OWN[""], "bad\x1b": PIXELS}}))
-
-
-def test_the_real_cifar_fs_is_recognised() -> None:
-    folder = Path(os.environ.get("GLOCAL_DATA", "")) / "cifar-fs"
-    if not (folder / "train").is_dir():
-        pytest.skip("there is no folder cifar-fs below GLOCAL_DATA")
-    assert recognise("cifar-fs", folder).counts == {"train": 38_400, "val": 9_600, "test": 12_000}
-    assert recognise("fc100", folder).counts == {"train": 36_000, "val": 12_000, "test": 12_000}

@@ -333,12 +333,6 @@ def test_a_folder_around_the_class_folders_is_no_class(tmp_path: Path) -> None:
     assert "nested" not in {each.kind for each in enrolled(tmp_path).findings()}
 
 
-@pytest.mark.parametrize("shots", [{"zero": 3}, {"zero": 3, "one": 1}])
-def test_few_photos_are_not_called_one(shots: dict[str, int]) -> None:
-    [first, *_] = recognizer(shots).threshold.warnings
-    assert "so few photos of a single class" in first or first.startswith("too few photos")
-
-
 def test_a_threshold_that_calls_everything_unknown_is_refused() -> None:
     """JSON has no infinity, and one sign of it is taken."""
     who = recognizer()
@@ -362,13 +356,6 @@ def test_models_that_cannot_serve_are_refused(tmp_path: Path) -> None:
         enrolled(photos, model=None, head="rigde")
     with refused("no-encoder", "there is no encoder 'fats'; did you mean 'fast'?"):
         enrolled(photos, model=None, encoder="fats")
-
-
-def test_an_encoder_of_ones_own_under_a_head_of_ours() -> None:
-    classes = {word: some(word, 0, 5) for word in ("zero", "one", "two")}
-    who = enrolled(classes, model=None, encoder=model_file(), head="prototypes")
-    assert labels(who, "one").count("one") >= 16
-    assert np.linalg.norm(who.contents.support.bank.features.vec, axis=1) == pytest.approx(1)
 
 
 def test_a_converted_model_in_memory_and_another_score(tmp_path: Path) -> None:

@@ -68,16 +68,6 @@ def test_nothing_usable(tmp_path: Path) -> None:
         check(recognizer(), tmp_path)
 
 
-def test_one_kind_of_pictures_alone(tmp_path: Path) -> None:
-    who = recognizer()
-    write(tmp_path / "known" / "zero", "zero", 20, 22)
-    write(tmp_path / "other" / "unknown", "six", 20, 22)
-    known, other = (check_report(check(who, tmp_path / name), who) for name in ("known", "other"))
-    assert "unknowns caught  no pictures of other things" in known
-    assert "named right      no pictures of enrolled classes" in other
-    assert "pictures of pictures" not in known + other
-
-
 def test_a_folder_is_found_under_the_name_it_was_enrolled_with(tmp_path: Path) -> None:
     """A Mac writes decomposed letters, and file systems keep them."""
     who = recognizer()

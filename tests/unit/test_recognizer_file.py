@@ -54,21 +54,14 @@ def edit(members: dict[str, bytes], **fields: object) -> None:
     members["manifest.json"] = json.dumps(json.loads(members["manifest.json"]) | fields).encode()
 
 
-def edit_class(members: dict[str, bytes], **fields: object) -> None:
-    *rest, last = json.loads(members["manifest.json"])["classes"]
-    edit(members, classes=[*rest, last | fields])
-
-
-def edit_threshold(members: dict[str, bytes], **fields: object) -> None:
-    edit(members, threshold=json.loads(members["manifest.json"])["threshold"] | fields)
-
-
-def edit_model(members: dict[str, bytes], **fields: object) -> None:
-    edit(members, model=json.loads(members["manifest.json"])["model"] | fields)
-
-
-def edit_head(members: dict[str, bytes], **fields: object) -> None:
-    edit_model(members, head=json.loads(members["manifest.json"])["model"]["head"] | fields)
+def inside(members: dict[str, bytes], *way: str | int, **fields: object) -> None:
+    """A change of what lies deeper in the manifest."""
+    manifest = json.loads(members["manifest.json"])
+    part = manifest
+    for key in way:
+        part = part[key]
+    part |= fields
+    members["manifest.json"] = json.dumps(manifest).encode()
 
 
 def crafted(members: dict[str, bytes], change: Callable[[dict[str, np.ndarray]], None]) -> None:
@@ -110,21 +103,21 @@ def test_the_manifest_tells_what_a_person_asks(path: Path) -> None:
         (lambda m: edit(m, classes=[]), "damaged-file", "no class"),
         (lambda m: edit(m, surprise=1), "damaged-file", "surprise"),
         (lambda m: edit(m, threshold={"value": "x", "target_rate": 0.05}), "damaged-file", "x"),
-        (lambda m: edit_threshold(m, target_rate=7), "damaged-file", "target_rate"),
-        (lambda m: edit_threshold(m, interval=[0.9, 0.1]), "damaged-file", "interval"),
-        (lambda m: edit_threshold(m, spread=-5.0), "damaged-file", "spread"),
+        (lambda m: inside(m, "threshold", target_rate=7), "damaged-file", "target_rate"),
+        (lambda m: inside(m, "threshold", interval=[0.9, 0.1]), "damaged-file", "interval"),
+        (lambda m: inside(m, "threshold", spread=-5.0), "damaged-file", "spread"),
         (lambda m: edit(m, promise={"target_rate": float("nan"), "with_unknown": None}), "damaged-file", "NaN"),
         (lambda m: edit(m, schema_version=3), "damaged-file", "its schema is 3"),
         (lambda m: edit(m, schema_version=4.0), "damaged-file", "schema_version"),
         (
-            lambda m: edit_class(m, name=json.loads(m["manifest.json"])["classes"][0]["name"]),
+            lambda m: inside(m, "classes", -1, name=json.loads(m["manifest.json"])["classes"][0]["name"]),
             "damaged-file",
             "two classes",
         ),
-        (lambda m: edit_class(m, name="a\u200bb"), "damaged-file", "visible letters"),
-        (lambda m: edit_head(m, open_score="doom"), "damaged-file", "doom"),
+        (lambda m: inside(m, "classes", -1, name="a\u200bb"), "damaged-file", "visible letters"),
+        (lambda m: inside(m, "model", "head", open_score="doom"), "damaged-file", "doom"),
         (
-            lambda m: edit_model(m, encoder={"name": "fast", "licence": "", "members": []}),
+            lambda m: inside(m, "model", encoder={"name": "fast", "licence": "", "members": []}),
             "damaged-file",
             "probes/0.png",
         ),
@@ -159,23 +152,15 @@ def huge_picture() -> bytes:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda m: crafted(m, lambda a: wider(a, "photo.vec")),
         lambda m: crafted(m, lambda a: wider(a, "photo.vec", "probe.vec")),
         lambda m: crafted(m, lambda a: wider(a, "photo.local.0", "probe.local.0")),
         lambda m: crafted(m, lambda a: (a.pop("photo.local.0"), a.pop("probe.local.0"))),
-        lambda m: crafted(m, lambda a: a.pop("probe.local.0")),
-        lambda m: crafted(m, lambda a: a["photo.local.0"].__setitem__((0, 0, 0, 0), np.nan)),
         lambda m: crafted(m, lambda a: a["probe.local.0"].__setitem__((0, 0, 0, 0), np.nan)),  # seen by `verify` alone
-        lambda m: edit_threshold(m, interval=["a", "b"]),
-        lambda m: edit_threshold(m, levels=[None, 1]),
-        lambda m: edit_threshold(m, value=10**400),
-        lambda m: edit_threshold(m, slope=10**400, midpoint=0),
+        lambda m: inside(m, "threshold", interval=["a", "b"]),
+        lambda m: inside(m, "threshold", value=10**400),
         lambda m: edit(m, usual={"open_score": ["nan", 1]}),
-        lambda m: edit(m, promise={"target_rate": 10**400, "with_unknown": None}),
         lambda m: edit(m, promise={"target_rate": 7, "with_unknown": None}),
-        lambda m: m.update({"thumbnails/0.jpg": b"no picture"}),
         lambda m: m.update({"thumbnails/0.jpg": huge_picture()}),
-        lambda m: m.update({"probes/0.png": m["thumbnails/0.jpg"]}),
         lambda m: m.update({"probes/0.png": m["probes/0.png"][:20]}),
     ],
 )  # fmt: skip
@@ -184,20 +169,6 @@ def test_a_crafted_file_is_refused_at_the_door(path: Path, change) -> None:
     repack(path, change)
     with refused("damaged-file"):
         Recognizer.load(path, device="cpu").predict(some("one", 0, 1))
-
-
-def test_numbers_that_overflow_get_no_answer(path: Path) -> None:
-    repack(path, lambda m: crafted(m, lambda a: a["photo.vec"].__setitem__(slice(None), 3e38)))
-    with pytest.raises(GlocalError) as refusal:
-        Recognizer.load(path, device="cpu").predict(some("one", 0, 1))
-    assert refusal.value.code in ("not-finite", "damaged-file")
-
-
-def test_a_probe_that_is_cut_short_is_a_sentence_when_it_is_looked_at(path: Path) -> None:
-    repack(path, lambda m: m.update({"probes/0.png": m["probes/0.png"][:-40]}))
-    who = Recognizer.load(path, device="cpu")
-    with refused("bad-picture", "picture 0"):
-        who.verify()
 
 
 def test_every_broken_manifest_is_a_sentence(path: Path) -> None:
@@ -265,7 +236,7 @@ def test_damage_is_noticed_or_harmless(path: Path, saved: bytes) -> None:
 def test_what_a_file_says_about_its_model_is_checked(tmp_path: Path) -> None:
     path = tmp_path / "digits.glocal"
     recognizer().save(path)
-    repack(path, lambda members: edit_head(members, min_way=3))
+    repack(path, lambda members: inside(members, "model", "head", min_way=3))
     with refused("too-few-classes", "3 classes, got 2"):
         Recognizer.load(path).remove_class("one")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from faults import disk_of, full, noted, read_only
-from glocal.bulk.results import COLUMNS, ResultFile, plain
+from faults import disk_of, noted
+from glocal.bulk.results import COLUMNS, ResultFile
 from glocal.common.errors import DataError
 from glocal.recognizer import Prediction, Unreadable
 from glocal.recognizer.batches import AHEAD, BATCH
@@ -218,18 +217,6 @@ def test_a_failed_run_without_answers_leaves_nothing(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv.partial"]
 
 
-def test_a_fault_of_something_else_is_not_blamed_on_the_answers(tmp_path: Path) -> None:
-    with pytest.raises(OSError, match="No space left"), ResultFile(tmp_path / "out.csv", "me").writing():
-        full()
-
-
-def test_every_answer_has_the_same_keys() -> None:
-    good, bad = plain(answers(1)[0]), plain(Unreadable("x", "why"))
-    assert good.keys() == bad.keys()
-    assert bad["label"] is None
-    assert plain(Prediction("p", "a", False, 1.0, float("inf"), {"a": 1.0}, "a", ""))["threshold"] is None
-
-
 def test_two_at_one_file_of_answers_do_not_mix(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
     first, second = ResultFile(path, "me"), ResultFile(path, "me")
@@ -241,12 +228,6 @@ def test_two_at_one_file_of_answers_do_not_mix(tmp_path: Path) -> None:
     with second.alone():
         assert len(second.done(resume=True)) == 2
     assert sorted(each.name for each in tmp_path.iterdir()) == ["out.csv", "out.csv.partial"]
-
-
-def test_a_lock_in_a_folder_that_takes_nothing_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "open", read_only)
-    with refused("not-written", "Read-only file system"), ResultFile(tmp_path / "out.csv", "me").alone():
-        pass
 
 
 @pytest.mark.parametrize("resume", [True, False])

@@ -10,7 +10,7 @@ import pytest
 from glocal.recognizer.calibration.leave_one_out import LeftOut, Measured, measure
 from glocal.recognizer.calibration.probability import probabilities
 from glocal.recognizer.calibration.threshold import FITTED, compute_threshold, interval
-from glocal.recognizer.decision import Decision, Promise, Threshold, usual_ranges
+from glocal.recognizer.decision import Decision, Promise, Threshold
 from glocal.recognizer.diagnosis.outlook import outlook
 from glocal.recognizer.diagnosis.rate import Rate
 from glocal.recognizer.features import Features, Labels
@@ -263,42 +263,3 @@ def test_the_interval_of_unknown_things_rests_on_classes_and_not_on_their_photos
     assert said.caught is not None
     assert (said.caught.k, said.caught.n) == (40, 40)
     assert said.caught.interval == pytest.approx(Rate(5, 5).interval)
-
-
-@pytest.mark.parametrize(
-    ("caught", "said"),
-    [(36, "usable: about 90 %"), (18, "many unknown things will be missed"), (9, "most unknown things will be missed")],
-)
-def test_the_verdict_is_graded_by_what_will_be_caught_and_names_the_levers(caught: int, said: str) -> None:
-    left = tuple(LeftOut(i % 5, 7, 0.01 * (i % 8), i, i % 5) for i in range(40))
-    strange = tuple(LeftOut(i % 5, 0, 9.0 if i < caught else -1.0, i, (i + 1) % 5) for i in range(40))
-    threshold = Threshold(1.0, 0.05, 0.05, (0.01, 0.1), "leave-one-out")
-    outlook_ = outlook([8] * 5, Decision(threshold, Measured(left, strange=strange)))
-    assert outlook_.usable
-    assert said in outlook_.verdict
-    assert "as like your classes as these are like each other" in outlook_.verdict
-    assert ("target rate" in outlook_.verdict) == (caught < 24)
-
-
-class Matching:
-    """Maps of classes that so many patches of each photo match, of 16."""
-
-    n_patches = 16
-
-    def __init__(self, counts: list[int]) -> None:
-        self.counts = counts
-
-    def match_without(self, local: np.ndarray, of: np.ndarray) -> np.ndarray:
-        return np.arange(16) < np.array(self.counts)[:, None]
-
-
-@pytest.mark.parametrize(
-    ("counts", "told"), [([0, 16, 8, 4], False), ([0, 15, 15, 0], False), ([4, 16, 9, 8], True), ([3, 3, 3, 3], True)]
-)
-def test_ranges_that_say_nothing_are_left_out(counts: list[int], told: bool) -> None:
-    left = tuple(LeftOut(0, 3, float(i), i) for i in range(4))
-    threshold = Threshold(1.0, 0.05, 0.05, None, "leave-one-out")
-    features = Features(np.ones((4, 4)), (np.ones((4, 3, 4, 4)),))
-    usual = usual_ranges(threshold, left, features, np.zeros(4, np.int64), Matching(counts))
-    assert ("patches" in usual) == told
-    assert usual["open_score"] == pytest.approx((0.075, 2.925))
