@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import resource
 import socket
 import time
@@ -13,9 +12,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from glocal.serve import app, log
-from glocal.serve.connections import BACKLOG, SPARE, Connection, most_connections
-from glocal.serve.log import Filter
+from glocal.serve import app
+from glocal.serve.connections import BACKLOG, SPARE, Connection
 from serving import client, connect, listening, ok, place, tiny_file, uploads
 from waiting import PATIENCE, wait_for
 
@@ -95,24 +93,3 @@ def test_a_body_that_never_ends_holds_up_no_end(tmp_path: Path, monkeypatch: pyt
         wait_for(lambda: asking.get("/health").status_code == 200)
         began = time.monotonic()
     assert time.monotonic() - began < 30
-
-
-def test_connections_are_fewer_than_descriptors() -> None:
-    for allowed in (1024, 8192):
-        with descriptors(allowed):
-            assert allowed / 2 < most_connections() < allowed - BACKLOG
-    with descriptors(resource.RLIM_INFINITY):
-        assert most_connections() > 1000
-
-
-def test_a_line_of_each_kind_a_minute(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, lines = 1000.0, Filter()
-    monkeypatch.setattr(log.time, "monotonic", lambda: now)
-
-    def passes(text: str, wrong: type[Exception] | None = None) -> bool:
-        about = None if wrong is None else (wrong, wrong(), None)
-        return lines.filter(logging.LogRecord("a", logging.ERROR, "b", 1, text, (), about))
-
-    assert [passes("full"), passes("full"), passes("other"), passes("full", OSError), passes("full")] == [1, 0, 1, 1, 0]
-    now += 61
-    assert [passes("full"), passes("full")] == [1, 0]

@@ -18,11 +18,9 @@ from apart import start
 from converted import model_file
 from glocal.cli.main import app
 from glocal.common.errors import DataError, GlocalError
-from glocal.serve.app import address, listen
-from glocal.serve.security import check_exposure, is_loopback
 from glocal.serve.workspace import Workspace
 from refusal import refused
-from serving import HERE, PAGE, connect, everything, place, tiny_file, uploads
+from serving import PAGE, connect, everything, place, tiny_file, uploads
 from waiting import PATIENCE, wait_for
 
 
@@ -143,16 +141,3 @@ def test_a_file_that_is_none_of_ours_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(DataError):
             Workspace(wrong)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
-def test_addresses() -> None:
-    hosts = ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org", "10.0.0.1")
-    assert [host for host in hosts if is_loopback(host)] == ["localhost", "127.0.0.9", "::1"]
-    check_exposure("127.0.0.1", None)
-    check_exposure("0.0.0.0", "long-enough")
-    with listen("127.0.0.1", 0) as taken:
-        port = taken.getsockname()[1]
-        assert address(taken, "127.0.0.1", None) == f"{HERE}:{port}/"
-        assert address(taken, "::1", "a b") == f"http://[::1]:{port}/?token=a%20b"
-        with refused("port-taken", str(port)):
-            listen("127.0.0.1", port)

@@ -161,12 +161,6 @@ def test_a_form_that_was_cut_short_is_no_form(open_: httpx.Client) -> None:
         assert "cannot be read" in detail(open_.post("/predict", content=body, headers=kind), 400, "invalid")
 
 
-@pytest.mark.parametrize("charset", ["idna", "utf-16", "rot13", "base64", "undefined", "x"])
-def test_the_character_set_of_a_form_does_no_harm(open_: httpx.Client, charset: str) -> None:
-    kind = {"content-type": f"multipart/form-data; charset={charset}; boundary=b"}
-    assert open_.post("/predict", content=PART + b"x\r\n--b--\r\n", headers=kind).status_code in (200, 400, 422)
-
-
 def test_an_upload_is_never_written_to_a_temporary_file(closed: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "TemporaryFile", None)
     noise = np.random.default_rng(0).integers(0, 256, (700, 700, 3), dtype=np.uint8)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -12,13 +11,9 @@ from typing import Any
 import pytest
 
 from converted import model_file
-from glocal.common.files import write_text
 from glocal.recognizer import Recognizer
-from glocal.recognizer.photos.sources import as_source
-from glocal.serve import history, workspace
 from glocal.serve.workspace import Workspace
 from photos import some
-from refusal import refused
 from serving import client, detail, ok, rename, taught_names, teach, tiny_file, uploads
 
 
@@ -187,39 +182,3 @@ def test_what_another_program_writes_right_after_reading_is_not_lost(
     served.close()
     first = "null" if when == "change" else "zero"
     assert Recognizer.load(file, device="cpu").classes == (first, "uno", "two", "three")
-
-
-def test_undo_to_no_file_removes_nobody_elses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "new.glocal"
-    theirs = tiny_file(tmp_path).read_bytes()
-    served = Workspace(file, model=model_file("embedded-gel"), device="cpu")
-    zero = [as_source(pixels, "a") for pixels in some("zero", 0, 2)]
-    served.change("class zero added", lambda recognizer: recognizer.add_class("zero", zero), first={"zero": zero})
-
-    def written(path: Path, text: str) -> None:
-        write_text(path, text)
-        file.write_bytes(theirs)  # in the last moment
-
-    with monkeypatch.context() as patch:
-        patch.setattr(history, "write_text", written)
-        with refused("changed-meanwhile", str(file)):
-            served.go(-1)
-    assert file.read_bytes() == theirs
-    rename(served, "one", "uno")
-    served.close()
-    assert Recognizer.load(file, device="cpu").classes == ("zero", "uno")
-
-
-def test_a_disk_that_fails_a_look_at_the_file_holds_up_no_later_change(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    served = Workspace(tiny_file(tmp_path), device="cpu")
-
-    def failing(path: Path) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(workspace, "stamp", failing)
-        assert served.take_in().classes == ("zero", "one")
-    rename(served, "one", "uno")
-    served.close()

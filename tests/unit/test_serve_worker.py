@@ -18,7 +18,7 @@ from glocal.serve.server import Worker
 from glocal.serve.snapshot import QueryAnswer, Snapshot
 from photos import some
 from serving import tiny_file
-from waiting import PATIENCE, wait_for
+from waiting import PATIENCE
 
 
 class Gated(Snapshot):
@@ -76,27 +76,6 @@ def test_concurrent_requests_share_batches_and_get_their_own_answers(now: Snapsh
                 assert (len(found.query.views), found.query.views.vec.base) == (1, None)
     assert sum(sizes) == sum(map(len, asked)) + 1
     assert 1 < max(sizes) <= 32
-
-
-def test_a_cancelled_request_is_not_computed(now: Snapshot, open_gate) -> None:
-    with working() as (worker, sizes):
-        first = worker.submit(now, taken(now, "one", 0, 1))
-        wait_for(first.running)
-        assert worker.submit(now, taken(now, "one", 0, 5)).cancel()
-        open_gate()
-        assert len(worker.submit(now, taken(now, "one", 0, 1)).result(PATIENCE)) == 1
-    assert sum(sizes) == 2
-
-
-def test_closing_finishes_what_was_accepted(now: Snapshot, open_gate) -> None:
-    with working() as (worker, _):
-        futures = [worker.submit(now, taken(now, "one", i, i + 2)) for i in range(5)]
-        closing = threading.Thread(target=worker.close)
-        closing.start()
-        open_gate()
-        assert [len(each.result(PATIENCE)) for each in futures] == [2] * 5
-        closing.join(PATIENCE)
-        assert not closing.is_alive()
 
 
 def test_unreadable_photos_and_mistakes_stop_nobody_else(now: Snapshot, open_gate) -> None:
