@@ -32,10 +32,6 @@ def read_only(*given: object, **how: object) -> NoReturn:
     raise OSError(errno.EROFS, "Read-only file system")
 
 
-def killed(*given: object, **how: object) -> NoReturn:
-    raise KeyboardInterrupt
-
-
 def noted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """A list that grows by what is brought to the disk and renamed from now on, in its order."""
     done: list[str] = []

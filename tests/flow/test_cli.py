@@ -138,12 +138,6 @@ class TestEvaluate:
             "spec", "support_views", "seed", "tasks", "tasks_fingerprint", "metrics",
         ]  # fmt: skip
 
-    def test_a_table_for_people(self, glocal: Any, home: Path) -> None:
-        code, out, _ = glocal(*evaluating(home))
-        assert code == 0
-        assert "2-way 1-shot" in out
-        assert "AUROC" in out
-
     @pytest.mark.parametrize(
         ("more", "part"),
         [

@@ -8,7 +8,6 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from apart import PROCESSES, kill_after
 from glocal.research.data.dataset import ClassDataset
@@ -79,19 +78,3 @@ def test_killed_preparers_leave_a_folder_that_the_next_one_completes(tmp_path: P
         labels = [name for name in names for _ in range(PER_CLASS)]
         images = np.concatenate([pictures(name) for name in names])
         assert open_prepared(target, split).manifest == ClassDataset.from_arrays(images, labels).manifest
-
-
-def test_a_file_that_was_cut_short_by_a_kill_is_no_part_of_the_data_set(tmp_path: Path) -> None:
-    data = {split: {name: pictures(name) for name in names} for split, names in CLASSES.items()}
-    (tmp_path / "in").mkdir()
-    source, target = zipped(by_split(tmp_path / "in" / "toy", data)), tmp_path / "toy"
-
-    def stop_at_val(split: str, done: int, *, total: int) -> None:
-        if split == "val":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        prepare(target, "toy", source, progress=stop_at_val)
-    (work_folder(target) / "data" / ".cut.partial").write_text("{")
-    prepare(target, "toy", source)
-    assert not list(target.glob(".*"))

@@ -14,7 +14,7 @@ from glocal.cli.main import app
 from glocal.common.cache import bank_sizes
 from glocal.research.reproduce.plans import ALL
 from glocal.research.reproduce.reproduction import reproduce
-from glocal.research.reproduce.runs import DONE, RunSettings
+from glocal.research.reproduce.runs import RunSettings
 from refusal import refused
 from tiny_reproduction import NAME, make_data, start, tiny_scale
 from tiny_runs import PATIENCE
@@ -154,19 +154,3 @@ def test_ray_under_torchrun_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
 def test_all_of_it(home: Path) -> None:
     run(home, "all", out=home / "all")
     assert [piece["what"] for piece in numbers(home / "all")["pieces"]] == list(ALL)
-
-
-@pytest.mark.long
-def test_two_at_once_share_the_work(home: Path, out: Path) -> None:
-    both = home / "both"
-    logs = [home / f"both-{i}.log" for i in range(2)]
-    processes = [start(home, *SOME, "--out", str(both), "--device", "cpu", output=log, cache=home) for log in logs]
-    for process in processes:
-        process.join(5 * PATIENCE)
-    assert [process.exitcode for process in processes] == [0, 0], "".join(log.read_text() for log in logs)
-    done = sorted(path.parent.name for path in (both / "runs").glob(f"*/{DONE}"))
-    begun = [set(re.findall(r"^run .*: ([a-z-]+-[0-9a-f]{16})$", log.read_text(), re.MULTILINE)) for log in logs]
-    assert sorted(begun[0] | begun[1]) == done
-    assert not begun[0] & begun[1], "a run was made twice"
-    assert all(begun), "one of them did nothing"
-    assert numbers(both)["pieces"] == numbers(out)["pieces"]

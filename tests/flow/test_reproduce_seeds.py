@@ -13,7 +13,7 @@ from glocal.research.metrics import PairedDifference, Spread, spread
 from glocal.research.reproduce.plans import Line
 from glocal.research.reproduce.report_folder import NUMBERS
 from glocal.research.reproduce.reproduction import findings, reproduce
-from glocal.research.reproduce.runs import Run, RunSettings
+from glocal.research.reproduce.runs import RunSettings
 from glocal.research.reproduce.scales import SCALES
 from refusal import refused
 from tiny_reproduction import NAME, make_data, tiny_scale
@@ -84,13 +84,6 @@ def test_a_verdict_over_seeds_needs_both(tasks: Bounds, seeds: Bounds, words: st
     said = verdict(Measured(tasks, seeds), Measured(tasks, seeds))
     assert said.startswith(f"Combining ahead {words}: against ")
     assert "over seeds [" in said
-
-
-def test_another_seed_reaches_all_a_run_starts_from() -> None:
-    run = Run("demo-gel", ("train.tasks=2",), Run("demo-protonet", init="shipped"))
-    assert run.seeded(0) == run
-    first, second = run.seeded(2).chain()
-    assert (first.overrides, first.init, second.overrides) == (("seed=2",), "shipped", ("train.tasks=2", "seed=2"))
 
 
 def test_a_misspelt_setting_is_refused_before_anything_is_trained(tmp_path: Path) -> None:

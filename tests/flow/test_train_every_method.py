@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from faults import Stop
 from glocal.research.backbones import build_backbone
 from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.research.engine.evaluate import evaluate
 from glocal.research.engine.pretrain import pretrain
 from glocal.research.engine.recipe import load_recipe, parse_recipe
-from glocal.research.engine.run_folder import Callbacks
 from glocal.research.engine.train import train
 from glocal.research.methods import METHODS, build_method
 from refusal import refused
@@ -75,16 +74,6 @@ def test_a_method_without_a_gradient_trains_no_backbone(dataset: Path, pretraine
         train(parse_recipe(recipe), tmp_path / "run")
 
 
-class Killed(Exception):
-    """What a callback raises where a machine would lose power."""
-
-
-class Kill(Callbacks):
-    def step(self, step: int, steps: int, terms: Mapping[str, float]) -> None:
-        if step == 3:
-            raise Killed
-
-
 @pytest.mark.usefixtures("saved_always")
 @pytest.mark.parametrize(
     "case",
@@ -101,8 +90,8 @@ def test_killed_and_resumed_it_learns_the_same(dataset: Path, pretrained: Path, 
     sections = {"method": CASES[case], "train": task, "optimizer": {"average": 0.5}} | start
     recipe = parse_recipe(fields(dataset, "train", **sections))
     train(recipe, tmp_path / "whole")
-    with pytest.raises(Killed):
-        train(recipe, tmp_path / "killed", callback=Kill())
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "killed", callback=Stop(3))
     train(recipe, tmp_path / "killed", resume=True)
     whole, killed = (read_checkpoint(tmp_path / run / LAST)[0] for run in ("whole", "killed"))
     assert whole.keys() == killed.keys()

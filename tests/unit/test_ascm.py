@@ -10,7 +10,6 @@ from conformance.suite import DIM, double_task
 from glocal.research.methods.ascm import ASCM, neighbourhood_loss, salient
 from glocal.research.methods.gel import GEL
 from reference import ascm as slow
-from refusal import refused
 
 
 def build(**settings: Any) -> ASCM:
@@ -133,8 +132,3 @@ def test_the_third_loss_sees_the_unknown_classes_and_their_support():
     of_known = torch.cat([t.support_label, t.query_label[t.known]])
     expected = 0.7 * slow.neighbourhood_loss(kept, of_known, 5)
     assert method.loss(alone)["similarity"].item() == pytest.approx(expected, abs=1e-10)
-
-
-def test_a_neighbourhood_of_one_is_refused():
-    with refused("recipe", "neighbours must be at least 2", "got 1"):
-        ASCM(DIM, neighbours=1)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from glocal.research.data import loader as augment
-from glocal.research.data.loader import Augment, colour_jitter, shift, turn, window
+from glocal.research.data.loader import Augment, colour_jitter, shift
 from glocal.research.engine.features import View
 from refusal import refused
 
@@ -35,15 +35,6 @@ def test_the_generator_alone_decides_and_nothing_is_drawn_where_all_is_off() -> 
     generator = seeded(0)
     assert torch.equal(Augment()(pictures(), generator), pictures())
     assert torch.equal(generator.get_state(), seeded(0).get_state())
-
-
-@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
-def test_window_cuts_where_it_is_told(layout: torch.memory_format) -> None:
-    images = pictures(3, 6, 7).contiguous(memory_format=layout)
-    corner = torch.tensor([[0, 2, 3], [4, 0, 1]])
-    cut = window(images, corner, (3, 3))
-    for b, (top, left) in enumerate(corner.T.tolist()):
-        assert torch.equal(cut[b], images[b, :, top : top + 3, left : left + 3])
 
 
 @pytest.mark.parametrize(("padding", "size", "places"), [(2, None, (5, 5)), (1, 3, (4, 6))])
@@ -83,14 +74,6 @@ def quarter(image: Tensor, k: int) -> Tensor:
         side = image.shape[-1]
         image = torch.stack([image[:, :, side - 1 - row] for row in range(side)], 1)
     return image
-
-
-def test_turn_is_that_many_quarters_counter_clockwise() -> None:
-    images, quarters = pictures(5), torch.tensor([0, 3, 1, 2, 1])
-    out = turn(images, quarters)
-    for b, k in enumerate(quarters.tolist()):
-        assert torch.equal(out[b], quarter(images[b], k))
-    assert turn(torch.tensor([[[[1, 2], [3, 4]]]]), torch.tensor([1])).tolist() == [[[[2, 4], [1, 3]]]]
 
 
 def test_rotate_one_uses_every_quarter_and_four_gives_whole_batches_upright_first() -> None:

@@ -15,9 +15,7 @@ from glocal.research.engine.loop import Validator, run_stage
 from glocal.research.engine.pretrain import PretrainStage
 from glocal.research.engine.recipe import parse_recipe
 from glocal.research.engine.train import TrainStage, base_classes
-from glocal.research.methods.blocks import BaseRows
 from glocal.research.types import normalize
-from refusal import refused
 from tiny_runs import fields
 
 
@@ -69,19 +67,3 @@ def test_what_a_method_draws_for_them_depends_on_the_seed_alone(dataset: Path) -
         keys.append(TrainStage(parse_recipe({**recipe, "seed": seed}), torch.device("cpu")).model.method.key.rows)
     assert torch.equal(keys[0], keys[1])
     assert not torch.equal(keys[0], keys[2])
-
-
-def test_rows_come_with_the_base_classes_or_with_a_checkpoint() -> None:
-    memory = BaseRows(3, learned=True)
-    with refused("recipe", "has not met them"):
-        memory()
-    memory.fill(torch.arange(12.0).view(4, 3))
-    assert memory((1, 3, 3)).tolist() == [[0, 1, 2], [6, 7, 8]]
-    again = BaseRows(3, learned=True)
-    again.load_state_dict(memory.state_dict())
-    assert torch.equal(again(), memory())
-    assert again.rows.requires_grad
-    assert not BaseRows(3, learned=False).rows.requires_grad
-    for hidden in ((0, 1, 2, 3), (4,)):
-        with refused("recipe", "cannot hide"):
-            memory(hidden)

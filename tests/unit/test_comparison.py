@@ -18,7 +18,7 @@ from glocal.research.engine.named_models import NamedModel
 from glocal.research.methods import build_method
 from glocal.research.metrics import METRICS, mean_ranks, paired_difference
 from glocal.research.report.comparison import COMPARED, results
-from glocal.research.report.published import CAPTION, about, published, published_beside
+from glocal.research.report.published import CAPTION, published, published_beside
 
 CIFAR = Conditions("data/cifar-fs", "test", published_split("cifar-fs")["test"], EpisodeSpec())
 Rows = dict[str, dict[str, np.ndarray]]  # by model and metric
@@ -162,17 +162,6 @@ def test_a_model_that_knows_the_test_classes_and_tasks_without_unknown(full: Bac
     (found,) = results([made(full), made(full, "gel")], only, on, reference="protonet", seed=0, fingerprint="f" * 64)
     assert list(found.table.metrics) == ["acc"]
     assert set(found.table.rows[1].difference) == {"acc"}
-
-
-def test_what_is_said_about_a_model(full: Backbone) -> None:
-    widths = "64-160-320-640 channels"
-    assert about(made(full)) == f"{widths}, fine-tuned backbone, 60,000 tasks"
-    centred = made(full, "gel", "run-7", settings={"centre": True})
-    assert about(centred) == f"gel, centred features, {widths}, fine-tuned backbone, 60,000 tasks"
-    assert about(made(full, recipe={"stage": "pretrain"})) == f"{widths}, pre-trained backbone, no meta-training"
-    assert about(made(full, recipe={"stage": "none"}, encoder="conv4")) == ""
-    assert about(made(full, "snatcher-l", recipe={"stage": "none"})) == f"reconstruction, {widths}"
-    assert about(made(full, "peeler", settings={"variant": "gaussian"}, recipe={"stage": "none"})) == widths
 
 
 def value(*wanted: str | int, metric: str, backbone: str = "resnet12") -> float:

@@ -210,16 +210,6 @@ def test_zip_reads_inside_a_folder_from_many_threads_and_after_pickling(tmp_path
                 np.testing.assert_array_equal(image, expected[i % 5])
 
 
-def test_a_forked_process_reads_the_zip_by_itself(tmp_path: Path, tree: Tree) -> None:
-    data = ClassDataset.from_folder(_packed(write_tree(tmp_path / "pets", tree)))
-    expected = data.image(0)
-    child = os.fork()
-    if child == 0:  # a shared handle would move the position of the parent
-        os._exit(int(not all(np.array_equal(data.image(0), expected) for _ in range(50))))
-    assert all(np.array_equal(data.image(0), expected) for _ in range(50))
-    assert os.waitpid(child, 0)[1] == 0
-
-
 def test_what_is_wrong_with_a_zip_is_told(tmp_path: Path, tree: Tree) -> None:
     path = tmp_path / "pets.zip"
     path.write_text("no zip")
@@ -270,14 +260,6 @@ def test_a_picture_is_decoded_again_only_when_its_file_changed(tmp_path: Path, t
     assert len(decoded) == 6
 
 
-def test_a_file_that_changed_just_now_is_not_trusted(tmp_path: Path, tree: Tree, monkeypatch) -> None:
-    root = write_tree(tmp_path / "pets", tree)
-    ClassDataset.from_folder(root)
-    decoded = count_decodes(monkeypatch)
-    ClassDataset.from_folder(root)
-    assert len(decoded) == 5
-
-
 @pytest.mark.usefixtures("old_files")
 @pytest.mark.parametrize("content", ["", "[]", '{"decoder": 3}', None])
 def test_damaged_digests_are_made_again(tmp_path: Path, tree: Tree, monkeypatch, content: str | None) -> None:
@@ -288,9 +270,3 @@ def test_damaged_digests_are_made_again(tmp_path: Path, tree: Tree, monkeypatch,
     decoded = count_decodes(monkeypatch)
     assert ClassDataset.from_folder(root).manifest == first.manifest
     assert (len(decoded), kept.read_text()) == (5, good)
-
-
-def test_a_cache_that_cannot_be_written_does_not_matter(monkeypatch, tmp_path: Path, tree: Tree) -> None:
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("GLOCAL_CACHE", str(tmp_path / "file"))
-    assert len(ClassDataset.from_folder(write_tree(tmp_path / "pets", tree))) == 5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import unicodedata
 from pathlib import Path
 
@@ -99,11 +98,3 @@ def test_test_classes_are_the_digits_of_scikit_learn():
     assert np.corrcoef(blocks.ravel(), digits.images.ravel())[0, 1] > 0.98
     assert test.images.max() == 255
     assert test.images.min() == 0
-
-
-def test_a_missing_package_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    fonts.cache_clear()
-    with refused("data", "pip install glocal[demo]"):
-        render("train")
-    fonts.cache_clear()

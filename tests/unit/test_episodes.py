@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from glocal.common.errors import DataError
 from glocal.research.data.dataset import ClassDataset
@@ -193,9 +192,7 @@ def test_a_task_list_that_makes_no_sense_is_refused_whatever_its_checksum_says(t
     assert "tasks.json" in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "content", ["", "[]", "3", '{"format": "glocal-tasks-1"}', '{"checksum": 1}', "\x00\x01", "nul", "[" * 100_000]
-)
+@pytest.mark.parametrize("content", ["", "3", '{"format": "glocal-tasks-1"}', "nul", "[" * 100_000])
 def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None:
     path = tmp_path / "notes.txt"
     path.write_text(content)
@@ -203,16 +200,6 @@ def test_what_is_no_task_list_is_called_so(tmp_path: Path, content: str) -> None
         TaskList.load(path, dataset())
     with refused("data", "absent.json cannot be read: No such file"):
         TaskList.load(tmp_path / "absent.json", dataset())
-
-
-def test_episode_fetches_each_part_in_order() -> None:
-    task = EpisodeSampler(dataset(), SPEC, mirror=True)[0]
-    episode = task.episode(lambda indices: torch.from_numpy(indices).view(-1, 1, 1, 1).float())
-    assert episode.support.flatten().tolist() == task.support.tolist()
-    assert episode.query.flatten().tolist() == task.query.tolist()
-    assert episode.mirror_support.flatten().tolist() == task.mirror_support.tolist()
-    assert episode.drawn == task.drawn
-    assert episode.mirrored().n_way == 2
 
 
 def with_duplicates() -> ClassDataset:

@@ -203,21 +203,6 @@ def test_sign_test_against_scipy_by_hand_and_far_out(wins: int, losses: int):
     assert sign_test(5000, 0) == 0.0  # below the smallest float, not an error
 
 
-def test_bootstrap_interval_and_sign_test_without_draws_against_scipy():
-    rng = np.random.default_rng(5)
-    a, b = rng.beta(8, 2, 300), rng.beta(7, 2, 300)
-    verdict = paired_difference(a, b)
-    drawn = np.random.default_rng(1)
-    theirs = stats.bootstrap((a - b,), np.mean, n_resamples=10_000, method="percentile", random_state=drawn)
-    width = verdict.high - verdict.low
-    assert verdict.low == pytest.approx(theirs.confidence_interval.low, abs=0.03 * width)
-    assert verdict.high == pytest.approx(theirs.confidence_interval.high, abs=0.03 * width)
-    a = np.r_[np.full(9, 0.6), np.full(3, 0.4), np.full(88, 0.5)]
-    verdict = paired_difference(a, np.full(100, 0.5), resamples=10)
-    assert (verdict.wins, verdict.losses, verdict.n) == (9, 3, 100)
-    assert verdict.p_value == pytest.approx(stats.binomtest(9, 12).pvalue)
-
-
 @pytest.mark.parametrize("higher_is_better", [True, False])
 def test_mean_ranks_against_scipy(higher_is_better: bool):
     values = np.random.default_rng(2).integers(0, 4, (5, 40)) / 4  # few values: many ties

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -74,24 +73,6 @@ def test_the_ramp_of_dropblock_counts_steps_and_a_resumed_run_is_the_same(datase
         pretrain(recipe, tmp_path / "run", callback=Stop(3))
     pretrain(recipe, tmp_path / "run", resume=True)
     assert (tmp_path / "run" / LAST).read_bytes() == whole
-
-
-def test_the_next_is_made_while_this_one_is_used() -> None:
-    made: list[tuple[int, bool]] = []
-    second = threading.Event()
-
-    def make(i: int) -> int:
-        made.append((i, threading.current_thread() is threading.main_thread()))
-        if i == 2:
-            second.set()
-        return 10 * i
-
-    ahead = Ahead(make, end=6, stride=2)
-    assert ahead(0) == 0
-    assert second.wait(60), "nobody has asked for it yet"
-    assert [ahead(2), ahead(2), ahead(4)] == [20, 20, 40]
-    assert made == [(0, True), (2, False), (4, False)], "each once, the first here, none beyond the end"
-    assert ahead(1) == 10, "any other is made when asked for"
 
 
 def test_what_goes_wrong_ahead_is_said_when_it_is_asked_for() -> None:

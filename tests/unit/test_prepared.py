@@ -80,14 +80,6 @@ def test_a_foreign_index_json_is_nobodys_business(tmp_path: Path) -> None:
     assert len(open_dataset(tmp_path, "all")) == 2
 
 
-def test_what_is_read_belongs_to_the_reader(tmp_path: Path) -> None:
-    prepare(tmp_path / "toy", "toy", folders(tmp_path / "in"))
-    data = open_prepared(tmp_path / "toy", "train")
-    data.image(0)[:] = 0
-    assert data.same_image(0).any()
-    assert data.where(0).startswith(str(tmp_path / "toy" / "train."))
-
-
 def test_damage_is_told_when_opening_or_reading(tmp_path: Path) -> None:
     prepare(tmp_path / "toy", "toy", folders(tmp_path / "in"))
     for name in ("train.images.bin", "train.tables.npz"):

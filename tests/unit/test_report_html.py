@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import io
-import os
 from functools import cache
 from html.parser import HTMLParser
 
@@ -82,26 +81,6 @@ def test_page_is_well_formed_escaped_and_has_anchors() -> None:
     ids = [attributes["id"] for _, attributes in reader.tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert reader.all("html") == [{"lang": "en"}]
-
-
-def test_page_needs_nothing_from_outside() -> None:
-    html = whole_page()
-    assert "http://" not in html
-    assert "https://" not in html
-    assert "url(" not in html
-    assert "@import" not in html
-    reader = Reader(html)
-    sources = [image["src"] or "" for image in reader.all("img")]
-    assert len(sources) == 2 + 1
-    assert all(source.startswith(("data:image/png;base64,", "data:image/svg+xml;base64,")) for source in sources)
-    assert reader.all("link") == []
-    assert [link["href"] for link in reader.all("a")] == ["#same", "#same-2", "#section"]
-
-
-def test_broken_file_names_can_be_written() -> None:
-    name = os.fsdecode(b"caf\xe9")  # half a character, as a folder of old photos may hold
-    html = page("t", [Section("a", [name, facts({name: name})])])
-    assert b"caf?" in html.encode()
 
 
 def test_pictures_are_embedded_pixel_for_pixel() -> None:

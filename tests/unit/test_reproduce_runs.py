@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 from filelock import FileLock
@@ -12,7 +11,6 @@ from filelock import FileLock
 from faults import Stop
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.loop import Interrupted
-from glocal.research.engine.recipe import Recipe, Speed
 from glocal.research.reproduce.runs import DONE, LOCKS, Run, RunSettings, about_run, ensure_run, folder_of, make_runs
 from tiny_runs import fields, make_dataset
 
@@ -61,34 +59,6 @@ def test_the_name_follows_from_recipe_pictures_and_start(recipes: dict[str, str]
     content = json.loads(Path(recipes["encoder"]).read_text())
     Path(recipes["encoder"]).write_text(json.dumps(content | {"data": alike["data"]}))
     assert folder_of(head, tmp_path) != before, "other pictures are another run"
-
-
-def test_an_option_that_recipes_get_later_renames_no_run(recipes: dict[str, str], tmp_path: Path) -> None:
-    class LaterSpeed(Speed):
-        later: int = 7
-
-    class LaterRecipe(Recipe):
-        another: bool = False
-        speed: LaterSpeed = LaterSpeed()
-
-    class LaterRun(Run):
-        def resolved(self, *given: Any, **how: Any) -> Recipe:
-            speed = fields["speed"] | told_by.get("speed", {})
-            return LaterRecipe.model_validate(fields | told_by | {"speed": speed})
-
-    told_by: dict[str, Any] = {}
-    plain, run = (kind(recipes["encoder"], ("data.workers=7",)) for kind in (Run, LaterRun))
-    fields, before = plain.resolved().model_dump(mode="json"), folder_of(plain, tmp_path)
-
-    def name(**more: Any) -> Path:
-        told_by.clear()
-        told_by.update(more)
-        return folder_of(run, tmp_path)
-
-    assert name() == before
-    told = [name(another=True), name(speed={"later": 8}), name(speed={"threads": 1})]
-    told += [name(method={"name": "protonet", "temperature": 2.0}), name(backbone=fields["backbone"] | {"width": 8})]
-    assert len({before, *told}) == 6, "what is not the default is part of the name, also of methods and backbones"
 
 
 def test_a_run_is_made_once_with_all_before_it(recipes: dict[str, str], tmp_path: Path) -> None:

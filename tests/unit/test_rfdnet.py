@@ -5,11 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
-from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task, toy_base
 from glocal.research.methods.rfdnet import RFDNet
-from glocal.research.types import Views, to_one_hot
 from reference import rfdnet as slow
 from reference.feat import cross_entropy
 
@@ -52,14 +50,6 @@ def test_loss_equals_its_loops(n_query: int, n_unknown: int, margin: float):
     assert terms["unknown"].item() == pytest.approx(0.7 * unknown, abs=1e-10)
 
 
-def test_a_loss_without_known_queries_is_that_of_the_unknown_ones():
-    method, t = build().train(), double_task(n_query=0)
-    terms = method.loss(t)
-    logits = slow.logits(method, t.support, t.support_label, t.query, hidden=t.drawn)
-    assert terms["closed"].item() == terms["known"].item() == 0
-    assert terms["unknown"].item() == pytest.approx(0.5 * slow.margins(logits, t.query_label, 2.0)[1], abs=1e-10)
-
-
 def test_own_classes_are_hidden_in_training_alone():
     method, t = build(), double_task()
     trained = method.train()(t).logits
@@ -94,10 +84,3 @@ def test_it_starts_as_released_and_old_heads_load_with_a_bias_of_zero():
     loaded.load_state_dict(old)
     assert not any(layer.bias.any() for layer in loaded.relate)
     assert torch.equal(loaded.relate[1].weight, old["relate.1.weight"])
-
-
-def test_gradient_of_the_products():
-    torch.manual_seed(0)
-    method, one_hot = build(), to_one_hot(torch.tensor([0, 1, 1]))
-    x, q = (torch.randn(k, DIM, dtype=torch.float64, requires_grad=True) for k in (3, 2))
-    assert gradcheck(lambda x, q: method.score(method.enroll(Views(x), one_hot), Views(q)).logits, (x, q))

@@ -5,7 +5,6 @@ from collections.abc import Callable
 import pytest
 import torch
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from conformance.suite import DIM, double_task
 from glocal.research.methods import snatcher
@@ -116,12 +115,3 @@ def test_moments_of_a_swapped_stack_far_from_the_origin_keep_their_digits():
         stack[at[i]] = other[i].double()
         assert (found.mean[i, 0] - stack.mean(0)).abs().max() < 1e-3
         torch.testing.assert_close(found.variance[i, 0].double(), stack.var(0, correction=0), rtol=1e-2, atol=1e-3)
-
-
-@BOTH
-def test_gradient_of_the_movement(method_type: type[SnaTCHerNorm]):
-    method, logits = build_norm(method_type, 3), torch.eye(2)[[0, 1, 1]]
-    x = torch.randn(2, 3, dtype=torch.float64, requires_grad=True)
-    other = torch.randn(3, 3, dtype=torch.float64, requires_grad=True)
-    one_hot = torch.eye(2)
-    assert gradcheck(lambda a, b: method.moved(method.enroll(Views(a), one_hot), b, logits), (x, other))

@@ -7,21 +7,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 
 from faults import Stop
-from glocal.common.errors import GlocalError
 from glocal.research.backbones.base import Backbone
-from glocal.research.engine import features, run_folder
+from glocal.research.engine import features
 from glocal.research.engine.checkpoint import BEST, LAST, read_checkpoint
 from glocal.research.engine.distributed import StepLosses
 from glocal.research.engine.pretrain import PretrainStage, pretrain
 from glocal.research.engine.recipe import Recipe, load_recipe, parse_recipe
 from glocal.research.engine.run_folder import METRICS
 from glocal.research.engine.train import STAGES, TrainStage, train
+from refusal import one_sentence
 from tiny_runs import fields
 
 CPU = torch.device("cpu")
@@ -162,85 +162,54 @@ class TestThreads:
         assert (seen, torch.get_num_threads()) == ([2, 2], 1)
 
 
-class TestCompile:
-    @pytest.fixture
-    def compiled(self, monkeypatch: pytest.MonkeyPatch) -> list[Backbone]:
-        """Which backbones were told to compile; real compilation takes a minute and a C++ compiler."""
-        asked: list[Backbone] = []
-        monkeypatch.setattr(Backbone, "compile", lambda self, **how: asked.append(self), raising=False)
-        return asked
-
-    def test_the_backbone_is_compiled_only_when_asked(self, dataset: Path, tmp_path: Path, compiled: list[Backbone]):
-        plain = pretrain(classify(dataset), tmp_path / "plain")
-        assert compiled == []
-        model = pretrain(classify(dataset, compile=True), tmp_path / "compiled")
-        assert compiled == [model.backbone]
-        ours, theirs = (read_checkpoint(tmp_path / run / LAST)[0] for run in ("compiled", "plain"))
-        assert ours.keys() == theirs.keys()
-        assert model.tensors().keys() == plain.tensors().keys()
-
-    def test_a_frozen_backbone_has_nothing_to_gain(self, dataset: Path, tmp_path: Path, compiled: list[Backbone]):
-        for backbone in ("frozen", "fine-tuned"):
-            sections = {"train": {"backbone": backbone, "tasks": 1}, "speed": {"compile": True}}
-            recipe = parse_recipe(fields(dataset, "train", method={"name": "feat"}, **sections))
-            model = train(recipe, tmp_path / backbone)
-        assert compiled == [model.backbone], "of the fine-tuned one"
+@pytest.mark.parametrize("backbone", ["fine-tuned", "frozen"])
+def test_a_backbone_that_learns_is_compiled_when_asked(
+    dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, backbone: str
+) -> None:
+    """Told to, and no more: real compilation takes a minute and a C++ compiler.  Names of weights stay."""
+    asked: list[Backbone] = []
+    monkeypatch.setattr(Backbone, "compile", lambda self, **how: asked.append(self), raising=False)
+    names = []
+    for compiled in (False, True):
+        sections = {"train": {"backbone": backbone, "tasks": 1}, "speed": {"compile": compiled}}
+        recipe = parse_recipe(fields(dataset, "train", method={"name": "feat"}, **sections))
+        model = train(recipe, tmp_path / str(compiled))
+        names.append(read_checkpoint(tmp_path / str(compiled) / LAST)[0].keys())
+    assert asked == ([model.backbone] if backbone == "fine-tuned" else [])
+    assert names[0] == names[1]
 
 
 class Board:
-    """Stands in for torch's SummaryWriter and remembers what it was told."""
-
-    opened: list[Board]
+    """Stands in for torch's SummaryWriter."""
 
     def __init__(self, folder: str, purge_step: int):
-        self.folder, self.purge_step, self.points, self.closed = folder, purge_step, [], False
+        self.about, self.points, self.closed = (folder, purge_step), [], False
         self.opened.append(self)
 
+    opened: ClassVar[list[Board]] = []
+
     def add_scalar(self, tag: str, value: float, step: int) -> None:
-        assert isinstance(value, float)
         self.points.append((tag, step))
 
     def close(self) -> None:
         self.closed = True
 
 
-class TestTensorBoard:
-    @pytest.fixture
-    def boards(self, monkeypatch: pytest.MonkeyPatch) -> list[Board]:
-        module = ModuleType("torch.utils.tensorboard")
-        module.SummaryWriter = Board  # type: ignore[attr-defined]
-        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
-        Board.opened = []
-        return Board.opened
-
-    @pytest.fixture
-    def run(self, dataset: Path, tmp_path: Path, glocal: Any) -> Any:
-        """Exit code and stderr of a pre-training with more options."""
-        recipe = tmp_path / "recipe.json"
-        recipe.write_text(json.dumps(classify(dataset).model_dump(mode="json")))
-        return lambda *more: glocal("pretrain", recipe, "--out", tmp_path / "run", "--device", "cpu", *more)[::2]
-
-    def test_curves_of_a_run(self, run: Any, boards: list[Board], tmp_path: Path) -> None:
-        assert run("--tensorboard")[0] == 0
-        (board,) = boards
-        assert board.folder == str(tmp_path / "run" / "tensorboard")
-        assert board.purge_step == 1
-        assert [step for tag, step in board.points if tag == "loss/base"] == [5], "every tenth, and the last"
-        assert [step for tag, step in board.points if tag == "validation/auroc"] == [4, 5]
-        assert board.closed
-
-    def test_nothing_unless_asked_for_or_of_a_refused_run(self, run: Any, boards: list[Board], tmp_path: Path) -> None:
-        assert run("--tensorboard", "--resume")[0] == 2
-        assert run()[0] == 0
-        assert boards == []
-        run_folder.TensorBoard(tmp_path).step(8, 8, {"base": 1.0})  # resumed: points of repeated steps give way
-        assert [board.purge_step for board in boards] == [8]
-
-    def test_without_the_package(self, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-        code, said = run("--tensorboard")
-        assert code == 2
-        assert "pip install 'glocal[tensorboard]'" in said
-        assert "Traceback" not in said
-        with pytest.raises(GlocalError, match="needs the package tensorboard"):
-            run_folder.TensorBoard(Path())
+def test_curves_of_a_run_for_tensorboard(
+    dataset: Path, tmp_path: Path, glocal: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe, module = tmp_path / "recipe.json", ModuleType("torch.utils.tensorboard")
+    recipe.write_text(json.dumps(classify(dataset).model_dump(mode="json")))
+    words = ("pretrain", recipe, "--out", tmp_path / "run", "--device", "cpu", "--tensorboard")
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    one_sentence(glocal(*words), "pip install 'glocal[tensorboard]'")
+    module.SummaryWriter = Board  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", module)
+    one_sentence(glocal(*words, "--resume"))
+    assert Board.opened == [], "a refused run has no curves"
+    assert glocal(*words)[0] == 0
+    (board,) = Board.opened
+    assert board.about == (str(tmp_path / "run" / "tensorboard"), 1)
+    assert [step for tag, step in board.points if tag == "loss/base"] == [5], "every tenth, and the last"
+    assert [step for tag, step in board.points if tag == "validation/auroc"] == [4, 5]
+    assert board.closed

@@ -5,22 +5,10 @@ from __future__ import annotations
 import pytest
 
 from glocal.common.errors import GlocalError
-from glocal.common.words import meant, nearest
 from glocal.research.data import open_dataset
 from glocal.research.engine.checkpoint import load_model
 from glocal.research.engine.recipe import load_recipe
 from glocal.research.engine.records import shipped_models
-
-
-def test_nearest_and_meant() -> None:
-    names = ["photos-fast", "photos-gel", "embedded-gel"]
-    assert nearest("photos-fats", names) == "photos-fast"
-    assert nearest("Embedded-GEL", names) == "embedded-gel"
-    assert nearest("embedded", names) == "embedded-gel"
-    assert nearest("zz", names) is None
-    assert meant("photos-gle", names) == "did you mean 'photos-gel'?"
-    assert meant("zz", names, see="glocal list models") == "there is photos-fast, photos-gel, embedded-gel"
-    assert meant("zz", map(str, range(9)), see="glocal list models") == "`glocal list models` shows the 9 there are"
 
 
 @pytest.mark.parametrize(

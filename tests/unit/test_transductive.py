@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from conformance.suite import DIM, double_task, toy_base, toy_task
-from glocal.research.methods.eol import EOL, Objective, adam
+from glocal.research.methods.eol import EOL, Objective
 from glocal.research.methods.oslo import OSLO
 from glocal.research.types import UNKNOWN, Views
 from reference import eol as slow
@@ -76,39 +76,6 @@ def test_balanced_by_ways_the_marginal_terms_rest_at_the_prior():
         loss = Objective(torch.zeros(7, DIM).double(), torch.eye(3).double(), scale=1.0, share=0.5, balance=balance)
         pull = loss.factor * ((4 * loss.weight * mean).log() + 1)  # of 4 queries
         assert bool(torch.allclose(pull, pull[:1])) is rests
-
-
-def test_adam_is_the_one_of_torch():
-    target = torch.linspace(-1, 2, 12, dtype=torch.float64).view(3, 4)
-    ours, theirs = torch.zeros_like(target), torch.zeros_like(target).requires_grad_()
-    optimizer = torch.optim.Adam([theirs], lr=0.05)
-    for _ in range(30):
-        optimizer.zero_grad()
-        (theirs - target).pow(4).sum().backward()
-        optimizer.step()
-    adam(ours, lambda now: 4 * (now - target) ** 3, steps=30, rate=0.05)
-    torch.testing.assert_close(ours, theirs.detach(), rtol=0, atol=1e-12)
-    assert ours.abs().max() > 0.5
-
-
-def test_edges_of_eol():
-    method, task = build(), double_task()
-    support, query = method.views(task)
-    out = method.score(method.enroll(support, task.support_one_hot), query.rows(slice(0)))
-    assert out.logits.shape == (0, 3)
-    # Extreme settings stay finite.
-    method = EOL(DIM, scale=1e4, rate=1.0)
-    method.set_base(toy_base())
-    out = method(toy_task(0))
-    assert out.logits.isfinite().all()
-    assert out.open_score.isfinite().all()
-    # Inference mode gives the same.
-    method, task = build(), double_task()
-    outside = method(task)
-    with torch.inference_mode():
-        inside = method(task)
-    assert torch.equal(outside.logits, inside.logits)
-    assert torch.equal(outside.open_score, inside.open_score)
 
 
 @pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,)])

@@ -33,13 +33,6 @@ def mirror(**changes: object) -> dict[str, object]:
     } | changes
 
 
-def test_episode_tells_its_ways_and_which_queries_are_known() -> None:
-    assert episode().n_way == 2
-    assert episode().known.tolist() == [True, False, True, False]
-    empty = episode(query=torch.empty(0, 1, 1, 1), query_label=torch.empty(0, dtype=torch.int64))
-    assert empty.known.tolist() == []
-
-
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [

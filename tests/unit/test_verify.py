@@ -134,12 +134,6 @@ def test_shared_pictures_are_published_or_a_leak(tmp_path: Path, good: dict[str,
     assert (verdict.variant, findings_on(verdict, "form")) == (None, [])
 
 
-def test_an_unknown_form_is_noted(tmp_path: Path, good: dict[str, Rows]) -> None:
-    verdict = verify(made(tmp_path / "toy", good, variant="9px"), "toy")
-    assert (verdict.variant, verdict.problems) == (None, 0)
-    assert findings_on(verdict, "form") == [("note", "compare numbers only with those on these very images")]
-
-
 def test_class_lists(tmp_path: Path) -> None:
     """FC100's classes by their superclasses: one moved, one strange, one missing; and names that say nothing."""
     lists = published_classes("fc100")
