@@ -23,7 +23,7 @@ from glocal.recognizer.encoders.encoder import (
     find_graph,
     read_encoder,
 )
-from glocal.recognizer.encoders.file import EncoderFile, is_encoder, keep
+from glocal.recognizer.encoders.file import EncoderFile, keep
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.heads.converted import ConvertedHead
 from glocal.recognizer.heads.head import Head
@@ -116,7 +116,7 @@ def _numpy_head(kind: str, encoder: Encoder) -> Head:
 def _encoder(encoder: str | Path, *, device: str, threads: int, linked: bool) -> Encoder:
     if encoder == VECTORS:
         return Encoder(VECTORS, ())
-    if str(encoder) not in ENCODERS and is_encoder(encoder):
+    if str(encoder) not in ENCODERS and Path(encoder).is_file() and not is_converted(encoder):
         made = EncoderFile.read(encoder)
         if linked:
             keep(made)
