@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -153,8 +154,9 @@ def test_regions_are_enrolled_and_checked_by_their_labels(glocal: Command, tmp_p
 def test_a_stream_answers_each_path_on_a_line(
     glocal: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = [*write(tmp_path, "one", 20, 22), *write(tmp_path, "six", 30, 31), tmp_path / "gone.png"]
-    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(map(str, paths)) + "\n\n"))
+    paths = [*write(tmp_path, "one", 20, 22), *write(tmp_path, "six", 30, 31), tmp_path / "gone\udcff.png"]
+    given = b"\n".join(map(os.fsencode, paths)) + b"\n\n"
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(given), "utf-8"))
     code, out, _ = glocal("predict", file, "-", "--stream")
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["path"] for line in lines] == [str(path) for path in paths]
@@ -173,7 +175,7 @@ def test_unknown_sets_the_exit_code(
     assert glocal("predict", file, tmp_path / "known", "--fail-on-unknown")[0] == 0
     for folder, expected in (("new", 3), ("known", 0)):
         lines = "\n".join(map(str, sorted((tmp_path / folder).iterdir())))
-        monkeypatch.setattr("sys.stdin", io.StringIO(lines))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(lines.encode())))
         assert glocal("predict", file, "-", "--stream", "--fail-on-unknown")[0] == expected
 
 

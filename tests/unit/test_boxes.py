@@ -174,8 +174,9 @@ def test_a_box_that_is_empty_or_outside_is_a_sentence_about_this_region(
     assert isinstance(taken["#2"], Picture)
 
 
-def megadetector(bbox: Any) -> dict[str, Any]:
-    return {**MEGADETECTOR, "images": [{"file": "a.png", "detections": [{"category": "1", "conf": 0.9, "bbox": bbox}]}]}
+def megadetector(bbox: Any, *, names: tuple[Any, ...] = ("a.png",), conf: Any = 0.9) -> dict[str, Any]:
+    detections = [{"category": "1", "conf": conf, "bbox": bbox}]
+    return {**MEGADETECTOR, "images": [{"file": name, "detections": detections} for name in names]}
 
 
 @pytest.mark.parametrize(
@@ -188,6 +189,10 @@ def megadetector(bbox: Any) -> dict[str, Any]:
         (megadetector([10.0, 20.0, 30.0, 40.0]), "got 60, which looks like percent"),
         (megadetector([0.1, 0.2, 0.3]), "a box of a.png must be four numbers, got [0.1, 0.2, 0.3]"),
         (megadetector([0.1, 0.2, 0.3, float("nan")]), "must be four numbers"),
+        (megadetector([0, 0, 1, 1], names=(5,)), "needs a name"),
+        (megadetector([0, 0, 1, 1], names=("a.png", "./a.png")), "a.png twice"),
+        (megadetector([0, 0, 1, 1], conf=float("nan")), "finite confidences"),
+        (megadetector([0, 0, 1, 1], conf=10**400), "no file of boxes that can be read"),
         ({"images": []}, "neither detection_categories nor annotations"),
         ([{"file": "a.png", "detections": []}], "no list of images"),
         (coco([{"image_id": 0, "category_id": 7, "bbox": [0.1, 0.2, 0.5, 0.5]}], "a.png"), "must be pixels"),

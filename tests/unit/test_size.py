@@ -9,9 +9,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
-    "src/glocal/recognizer": (45, 6_620),
+    "src/glocal/recognizer": (45, 6_630),
     "src/glocal/hub": (8, 830),
-    "src/glocal/bulk": (15, 1_850),
+    "src/glocal/bulk": (15, 1_860),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_890),
     "src/glocal/samples": (6, 460),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (205, 26_020),
+    "tests": (201, 24_800),
     "benchmarks": (18, 2_530),
     "tools": (11, 1_410),
 }

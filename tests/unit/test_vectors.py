@@ -127,14 +127,36 @@ def test_files_without_vectors(tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", numbers=SUPPORT)
     pq.write_table(pa.table({"vectors": [[1.0, 2.0], [1.0], [1.0, 2.0, 3.0]]}), tmp_path / "ragged.parquet")
     (tmp_path / "no.parquet").write_bytes(b"no table")
+    with (tmp_path / "alone.npz").open("wb") as file:
+        np.save(file, SUPPORT)
+    np.savez(tmp_path / "one-label.npz", vectors=SUPPORT, labels="a")
+    np.savez(tmp_path / "row.npz", vectors=SUPPORT[0])
+    np.savez_compressed(tmp_path / "cut.npz", vectors=SUPPORT)
+    packed = bytearray((tmp_path / "cut.npz").read_bytes())
+    packed[300:400] = b"\xff" * 100
+    (tmp_path / "cut.npz").write_bytes(packed)
+    pq.write_table(pa.table({"vectors": [[1.0], [2.0]], "labels": ["a", None]}), tmp_path / "null.parquet")
+    pq.write_table(pa.table({"vectors": [["1"], ["2"]]}), tmp_path / "texts.parquet")
     for name, word in (
         ("objects.npz", "pickle"),
         ("other.npz", "numbers"),
         ("ragged.parquet", "length"),
         ("no.parquet", ""),
+        ("alone.npz", "zip"),
+        ("one-label.npz", "one label"),
+        ("row.npz", "(n, D)"),
+        ("cut.npz", "decompressing"),
+        ("null.parquet", "one label"),
+        ("texts.parquet", "numbers"),
     ):
         with refused("no-vectors", word):
             read_vectors(tmp_path / name)
+
+
+def test_large_lists_of_parquet(tmp_path: Path) -> None:
+    lists = pa.array(SUPPORT.tolist(), pa.large_list(pa.float64()))
+    pq.write_table(pa.table({"vectors": lists}), tmp_path / "large.parquet")
+    np.testing.assert_array_equal(read_vectors(tmp_path / "large.parquet").vectors, SUPPORT)
 
 
 def test_the_estimator_takes_vectors_of_an_encoder(recognizer: Recognizer) -> None:

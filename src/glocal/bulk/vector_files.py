@@ -21,6 +21,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import listed
 
 COLUMNS = {"vectors": ("vectors", "vector"), "labels": ("labels", "label"), "names": ("names", "name", "uri")}
+LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 
 class VectorFile(NamedTuple):
@@ -32,20 +33,30 @@ class VectorFile(NamedTuple):
 def read_vectors(path: Path) -> VectorFile:
     try:
         columns = _npz(path) if path.suffix == ".npz" else _parquet(path)
-    except (OSError, ValueError, EOFError, LookupError, zipfile.BadZipFile, pa.ArrowException) as error:
+        chosen = {name: next((columns[one] for one in some if one in columns), None) for name, some in COLUMNS.items()}
+        labels, names = _texts(chosen["labels"]), _texts(chosen["names"])
+    except Exception as error:  # readers of damaged bytes fail in many ways
         line = str(error).partition("\n")[0][:200]
         raise DataError(f"{path} holds no vectors that can be read: {line}", code="no-vectors") from error
-    chosen = {name: next((columns[each] for each in some if each in columns), None) for name, some in COLUMNS.items()}
     if chosen["vectors"] is None:
         raise DataError(
             f"{path} has no column 'vectors' but {listed(list(columns)) or 'nothing'}; name it so", code="no-vectors"
         )
-    labels, names = (None if (some := chosen[each]) is None else list(map(str, some)) for each in ("labels", "names"))
-    return VectorFile(chosen["vectors"], labels, names)
+    vectors = chosen["vectors"]
+    if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
+        raise DataError(f"{path} must have numbers (n, D) as vectors; write them so", code="no-vectors")
+    return VectorFile(vectors, labels, names)
+
+
+def _texts(column: Any) -> list[str] | None:
+    if column is not None and (np.ndim(column) != 1 or any(each is None for each in column)):
+        raise ValueError("each vector needs one label and one name")
+    return None if column is None else list(map(str, column))
 
 
 def _npz(path: Path) -> Mapping[str, Any]:
-    with np.load(path, allow_pickle=False) as arrays:
+    with zipfile.ZipFile(path), path.open("rb") as file:  # no zip: numpy would read an array alone too
+        arrays = np.load(file, allow_pickle=False)
         return {name: arrays[name] for name in arrays.files}
 
 
@@ -58,7 +69,7 @@ def _parquet(path: Path) -> Mapping[str, Any]:
 
 def _rows(column: pa.Array) -> Any:
     """Lists of numbers as an array (n, D)."""
-    if not pa.types.is_list(column.type) and not pa.types.is_fixed_size_list(column.type):
+    if not any(is_list(column.type) for is_list in LISTS):
         return column.to_pylist()
     if column.null_count or len(set(pc.list_value_length(column).to_pylist())) > 1:
         raise ValueError("its vectors differ in length")

@@ -293,7 +293,7 @@ def _answered_stream(recognizer: Recognizer, done: Collection[str]) -> tuple[Ite
     """Paths from standard input; what has come is answered without waiting for more."""
     from glocal.bulk.addresses import source_of
 
-    pieces = _as_they_come(line.rstrip("\r\n") for line in sys.stdin)
+    pieces = _as_they_come(os.fsdecode(line.rstrip(b"\r\n")) for line in sys.stdin.buffer)
     return (part for paths in pieces for part in recognizer.batches(map(source_of, paths))), None
 
 

@@ -11,6 +11,7 @@ import copy
 import csv
 import json
 import os
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -173,14 +174,14 @@ def read_boxes(path: Path, *, min_confidence: float = MIN_CONFIDENCE) -> Boxes:
         raise DataError(f"--min-confidence must lie between 0 and 1, got {min_confidence:g}", code="boxes")
     try:
         if path.suffix.lower() == ".csv":
-            content, shares, rows = None, False, list(_from_csv(path))
+            content, shares, rows = None, False, list(map(_checked, _from_csv(path)))
         else:
             content = json.loads(path.read_bytes())
             shares, reader = _format(content)
-            rows = list(reader(content))
+            rows = list(map(_checked, reader(content)))
     except OSError as error:
         raise DataError(f"{path}: it cannot be read ({error.strerror}); check the path", code="boxes") from error
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError, csv.Error) as error:
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
         raise DataError(
             f"{path}: no file of boxes that can be read ({shown(error)}); it must be MegaDetector's results, COCO, or "
             f"a CSV with the columns {', '.join(COLUMNS)}",
@@ -188,7 +189,7 @@ def read_boxes(path: Path, *, min_confidence: float = MIN_CONFIDENCE) -> Boxes:
         ) from error
     pictures: dict[str, list[Drawn]] = {}
     for picture, numbers, confidence, label in rows:
-        some = pictures.setdefault(_plain(picture), [])
+        some = pictures.setdefault(picture, [])
         if numbers is not None:
             some.append(Drawn(len(some) + 1, *numbers, shares=shares, label=label))
             if confidence < min_confidence:
@@ -222,6 +223,9 @@ def _from_megadetector(content: dict[str, Any]) -> Iterator[_Row]:
     float(content["info"]["format_version"])
     categories = content["detection_categories"]
     wanted = {key for key, name in categories.items() if name == ANIMAL} or set(categories)
+    names = Counter(_plain(str(image["file"])) for image in content["images"])
+    if twice := [name for name, n in names.items() if n > 1]:
+        raise ValueError(f"it has {twice[0]} twice")
     for image in content["images"]:
         picture = image["file"]
         yield picture, None, SURE, ""
@@ -248,6 +252,13 @@ def _from_csv(path: Path) -> Iterator[_Row]:
         for row in reader:
             numbers = _four([float(row[name]) for name in COLUMNS[1:]], row["path"])
             yield row["path"], numbers, float(row.get("confidence") or SURE), (row.get("label") or "").strip()
+
+
+def _checked(row: _Row) -> _Row:
+    picture, numbers, confidence, label = row
+    if not isinstance(picture, str) or not is_number(confidence):
+        raise ValueError(f"a picture needs a name and its boxes finite confidences, got {shown(picture)}, {confidence}")
+    return _plain(picture), numbers, confidence, label
 
 
 def _four(numbers: Any, picture: str) -> _Four:
