@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import onnx
 import pytest
 
 from glocal.common.hub import Fetched
+from glocal.common.stored_zip import write_stored
 from glocal.hub.about import read_about
 from glocal.hub.making import from_file, from_folder, smaller, whitened
 from glocal.hub.measuring import sketches
@@ -89,6 +91,24 @@ def test_which_output_is_the_vector(
     np.testing.assert_allclose(encoder_of(encoder)(images).vec, unit(wanted), atol=1e-5)
 
 
+def test_outputs_may_have_the_names_of_ours(tmp_path: Path) -> None:
+    model = transformer()
+    model.graph.node.extend(
+        onnx.helper.make_node("Identity", [each.name], [name])
+        for each, name in zip(model.graph.output, ("local", "vec"), strict=True)
+    )
+    for each, name in zip(model.graph.output, ("local", "vec"), strict=True):
+        each.name = name
+    onnx.save(model, tmp_path / "net.onnx")
+    encoder = from_file(f"onnx:{tmp_path}/net.onnx", ABOUT | {"leading": 3})
+    images = sketches(3, SIDE)
+    tokens, pooled = expected(images)
+    features = encoder_of(encoder)(images)
+    np.testing.assert_allclose(features.vec, unit(pooled), atol=1e-5)
+    np.testing.assert_allclose(features.local[0], cells(tokens[:, 3:]), atol=1e-5)
+    assert encoder.outputs == {"vec": "vec", "local": "local"}
+
+
 def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
     path = tmp_path / "alone.onnx"
     onnx.save(transformer(), path)
@@ -118,6 +138,7 @@ def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
         ({"size": {"shortest_edge": 14}, "crop_size": None, "crop_pct": 0.875}, 14, 16, 0.5, "bicubic"),
         ({"rescale_factor": 1 / 127.5, "image_mean": [1, 1, 1], "image_std": [1, 1, 1]}, 16, 20, 0.5, "bicubic"),
         ({"do_normalize": False}, 16, 20, 0.0, "bicubic"),
+        ({"crop_pct": 1e-308}, 16, 20, 0.5, "bicubic"),
     ],
 )
 def test_how_repositories_say_what_photos_they_take(
@@ -131,6 +152,14 @@ def test_how_repositories_say_what_photos_they_take(
     assert preprocess.mean[0] == pytest.approx(mean)
 
 
+def test_a_size_that_is_none(tmp_path: Path) -> None:
+    from glocal.hub.about import About, about_folder
+
+    (tmp_path / "preprocessor_config.json").write_text(json.dumps({"size": {"height": [1], "width": [1]}}))
+    with refused("no-preparation", "size"):
+        About(**about_folder(tmp_path)).preprocess()
+
+
 def test_the_licence_is_that_of_the_card(place: Path, tmp_path: Path) -> None:
     from glocal.hub.about import about_folder
 
@@ -138,8 +167,10 @@ def test_the_licence_is_that_of_the_card(place: Path, tmp_path: Path) -> None:
         (CARD, "apache-2.0"),
         ("---\nlicense: other\nlicense_name: dinov3-license\n---\n", "dinov3-license"),
         ("license: mit", None),
+        ("---" + 500_000 * "\n", None),  # in a moment
+        ("---\nlicense: mit\n---\n\udcff", "mit"),
     ):
-        (tmp_path / "README.md").write_text(card)
+        (tmp_path / "README.md").write_text(card, errors="surrogateescape")
         assert about_folder(tmp_path)["licence"] == licence
 
 
@@ -186,6 +217,17 @@ def test_what_is_no_encoder(place: Path, tmp_path: Path) -> None:
         onnx.save(model, tmp_path / f"{name}.onnx")
         with refused(code, *words):
             from_file(f"onnx:{tmp_path / name}.onnx", ABOUT)
+    with refused("no-encoder-graph", "(2, 24)"):  # it answers two photos, and two alone
+        two = transformer(outputs=("pooler_output",))
+        two.graph.node[-1].CopyFrom(onnx.helper.make_node("Slice", ["every", "none", "two"], ["pooler_output"]))
+        two.graph.node[-2].output[0] = "every"
+        numbers = {"none": np.array([0]), "two": np.array([2])}
+        two.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in numbers.items())
+        onnx.save(two, tmp_path / "two.onnx")
+        from_file(f"onnx:{tmp_path}/two.onnx", ABOUT)
+    for odd in ({"cells": -1}, {"leading": -4}, {"registers": -4}):
+        with refused("bad-about", "-"):
+            from_file(f"onnx:{tmp_path}/text.onnx", ABOUT | odd)
     (tmp_path / "no.onnx").write_bytes(b"no graph")
     with refused("no-encoder-graph"):
         from_file(f"onnx:{tmp_path}/no.onnx", ABOUT)
@@ -240,6 +282,8 @@ def test_a_linked_encoder_is_sought_beside_the_file_and_in_the_cache(
         assert file.stat().st_size < graph + 60_000
         shutil.rmtree(gone) if gone.is_dir() else gone.unlink()
     made(place, "fp16").write(encoder)  # the same network, other weights
+    os.mkfifo(tmp_path / "a-pipe.encoder")
+    write_stored(tmp_path / "a-damaged.encoder", {"encoder.json": b""})
     with refused("no-encoder", "a.glocal", made(place).sha256[:16]):
         Recognizer.load(file)
     with refused("not-linked", "fast"):

@@ -43,6 +43,8 @@ def read_stored(path: Path) -> Callable[[str], bytes]:
 def holds(path: str | Path, name: str) -> bool:
     """Whether a file is a zip with that member."""
     try:
+        if not Path(path).is_file():  # opening a named pipe would wait for ever
+            return False
         with zipfile.ZipFile(path) as archive:
             return name in archive.namelist()
     except (OSError, zipfile.BadZipFile):

@@ -61,6 +61,14 @@ class About:
     registers: int = 0
     tanh_pooled: bool = False
 
+    def __post_init__(self) -> None:
+        if min(self.cells - 1, self.leading or 0, self.registers) < 0:
+            raise RecipeError(
+                f"a map needs 1 or more cells a side and no fewer than 0 tokens before it, got cells {self.cells}, "
+                f"leading {self.leading}, registers {self.registers}; mend them with --about",
+                code="bad-about",
+            )
+
     def preprocess(self) -> Preprocess:
         missing = [name for name in ("size", "mean", "std") if getattr(self, name) is None]
         if missing:
@@ -81,7 +89,7 @@ def read_about(path: Path) -> dict[str, Any]:
         if odd := sorted(fields.keys() - known):
             raise ValueError(f"{odd[0]!r} is none of {', '.join(sorted(known))}")
         check_record(About, fields)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RecipeError(f"{path} cannot be used: {error}", code="bad-about") from error
     return fields
 
@@ -94,7 +102,7 @@ def about_folder(folder: Path) -> dict[str, Any]:
     if (place := folder / CONFIG).is_file():
         fields |= _network(_json(place))
     if (place := folder / CARD).is_file():
-        fields["licence"] = _licence(_text(place))
+        fields["licence"] = _licence(_text(place, errors="replace"))
     return fields
 
 
@@ -106,7 +114,7 @@ def _preparation(config: Mapping[str, Any]) -> dict[str, Any]:
         return {}
     resize = whole if whole and whole > size else None
     share: Any = config.get("crop_pct")
-    if is_number(share) and 0 < share < 1 and size < OWN_SCALE:
+    if is_number(share) and 0.01 < share < 1 and size < OWN_SCALE:
         resize = round(size / share)
     scale: Any = config.get("rescale_factor", 1 / 255) if config.get("do_rescale") is not False else 1.0
     mean, std = config.get("image_mean"), config.get("image_std")
@@ -123,10 +131,10 @@ def _preparation(config: Mapping[str, Any]) -> dict[str, Any]:
 def _side(size: Any) -> int | None:
     """Pixels a side: 224, {"shortest_edge": 256} or {"height": 224, "width": 224}."""
     if isinstance(size, dict):
-        sides = {size[name] for name in ("shortest_edge", "height", "width") if name in size}
-        if len(sides) != 1:
+        sides = [size[name] for name in ("shortest_edge", "height", "width") if name in size]
+        if not sides or sides.count(sides[0]) != len(sides):
             raise DataError(f"photos must be square, and {PREPARATION} has the size {size}", code="not-square")
-        [size] = sides
+        size = sides[0]
     return size if type(size) is int else None
 
 
@@ -141,7 +149,7 @@ def _network(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _licence(card: str) -> str | None:
     """The licence in the head of a model card."""
-    head = re.match(r"---\s*\n(.*?)\n---", card, re.DOTALL)
+    head = re.match(r"---[ \t]*\n(.*?)\n---", card, re.DOTALL)
     named = dict(re.findall(r"^(license|license_name):[ \t]*(\S[^\n]*)$", head[1], re.MULTILINE)) if head else {}
     licence = named.get("license")
     return named.get("license_name", licence) if licence == "other" else licence
@@ -157,7 +165,7 @@ def _json(path: Path) -> dict[str, Any]:
     return value
 
 
-def _text(path: Path) -> str:
+def _text(path: Path, errors: str = "strict") -> str:
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path} is larger than {LARGEST} bytes and no such file", code="bad-config")
-    return path.read_text("utf-8")
+    return path.read_text("utf-8", errors)

@@ -24,6 +24,7 @@ from glocal.recognizer.encoders.whitening import fit_whitening
 from glocal.recognizer.photos.sources import sources_of
 
 ALONE = "onnx:"
+ASKED = 3  # photos that a new encoder must answer: a graph may take the number that was tried alone
 WEIGHTS = (".safetensors", ".safetensors.index.json")  # of a network without a graph; files of pickle are left there
 
 
@@ -75,7 +76,7 @@ def from_graph(loaded: Loaded, source: str, given: dict[str, Any]) -> EncoderFil
     about = About(**given)
     preprocess = about.preprocess()
     graph, outputs = wrap(loaded.model, preprocess, about, source)
-    return EncoderFile(
+    made = EncoderFile(
         name=about.name or Path(source.rpartition(":")[2].partition("@")[0]).stem,
         source=source,
         licence=about.licence or "",
@@ -84,6 +85,11 @@ def from_graph(loaded: Loaded, source: str, given: dict[str, Any]) -> EncoderFil
         weights=loaded.sha256,
         graph=graph,
     )
+    try:
+        encoder_of(made)(sketches(ASKED, preprocess.size))
+    except DataError as error:
+        raise DataError(f"{source} becomes no encoder: {error}", code="no-encoder-graph") from error
+    return made
 
 
 def whitened(made: EncoderFile, folder: Path) -> EncoderFile:

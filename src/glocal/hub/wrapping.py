@@ -26,6 +26,7 @@ from glocal.recognizer.features import Array
 from glocal.recognizer.photos.images import Preprocess
 
 INSIDE = "inside/"  # before all names of the graph as it is
+GIVEN = "given/"  # before the names of its outputs in single precision: they may be called vec or local
 VECTORS = ("image_embeds", "pooler_output")  # in the order of preference
 HIDDEN = "last_hidden_state"
 CLASSIFIED = "logits"  # of the classes it was trained on: no vector of an encoder
@@ -68,7 +69,9 @@ class Patches(NamedTuple):
 
     def flat(self, steps: Steps) -> str:
         """(B, C, P)."""
-        at = self.name if not self.first else steps("Slice", self.name, _whole(self.first), _whole(END), _whole(1))
+        at = GIVEN + self.name
+        if self.first:
+            at = steps("Slice", at, _whole(self.first), _whole(END), _whole(1))
         turned = steps("Transpose", at, perm=self.axes)
         return steps("Reshape", turned, _whole(0, self.channels, self.height * self.width))
 
@@ -80,19 +83,19 @@ def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: st
     vector, hidden = _chosen(tried, about, where)
     patches = None if hidden is None else _patches(hidden, tried[hidden].shape, about, where)
     steps, outputs = Steps("outside"), {VEC: vector or ""}
+    last = GIVEN + outputs[VEC]
     if patches is not None:
         flat, outputs[LOCAL] = patches.flat(steps), patches.name
         rows, columns = min(patches.height, about.cells), min(patches.width, about.cells)
         cells = steps("MatMul", flat, averages(patches.height, patches.width, rows, columns))
         steps("Reshape", cells, _whole(0, patches.channels, rows, columns), name=LOCAL)
         if vector is None and patches.first:
-            vector = steps("Slice", patches.name, _whole(0), _whole(1), _whole(1))
+            last = steps("Slice", GIVEN + patches.name, _whole(0), _whole(1), _whole(1))
             outputs[VEC] = f"first token of {patches.name}"
         elif vector is None:
-            vector = steps("MatMul", flat, averages(patches.height, patches.width, 1, 1))
+            last = steps("MatMul", flat, averages(patches.height, patches.width, 1, 1))
             outputs[VEC] = f"mean of {patches.name}"
-    assert vector is not None
-    steps("Flatten", vector, name=VEC, axis=1)
+    steps("Flatten", last, name=VEC, axis=1)
     model.graph.node.extend(steps.nodes)
     _give(model.graph, list(outputs))
     for node in model.graph.node:
@@ -155,7 +158,7 @@ def _take_images(model: onnx.ModelProto, preprocess: Preprocess, where: str) -> 
     steps("Cast", pixels, name=taken.name, to=kind)
     after = Steps("after")
     given = [each.name for each in graph.output if each.type.tensor_type.elem_type in NUMBERS]
-    names = [after("Cast", name, name=name.removeprefix(INSIDE), to=TensorProto.FLOAT) for name in given]
+    names = [after("Cast", name, name=GIVEN + name.removeprefix(INSIDE), to=TensorProto.FLOAT) for name in given]
     nodes = [*steps.nodes, *graph.node, *after.nodes]
     del graph.node[:], graph.input[:]
     graph.node.extend(nodes)
@@ -178,7 +181,8 @@ def _try(graph: bytes, outputs: Sequence[str], size: int, where: str) -> dict[st
         raise DataError(
             f"{where} does not answer {TRIED} photos of {size} pixels at once: {error}", code="no-encoder-graph"
         ) from error
-    tried = {name: each for name, each in zip(outputs, arrays, strict=True) if each.ndim and len(each) == TRIED}
+    named = zip((name.removeprefix(GIVEN) for name in outputs), arrays, strict=True)
+    tried = {name: each for name, each in named if each.ndim and len(each) == TRIED}
     for name, each in tried.items():
         if not np.isfinite(each).all():
             raise DataError(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -103,8 +104,9 @@ def keep(made: EncoderFile) -> None:
 def linked_graph(sha256: str, recognizer: Path) -> bytes:
     """That graph of an encoder beside the file of a recognizer, or in the cache."""
     for place in (*sorted(recognizer.parent.glob(f"*{SUFFIX}")), _cached(sha256)):
-        if is_encoder(place) and read_record(place)["sha256"] == sha256:
-            return EncoderFile.read(place).graph
+        with suppress(DataError):  # one that is damaged may be another
+            if read_record(place)["sha256"] == sha256:
+                return EncoderFile.read(place).graph
     raise DataError(
         f"its encoder {sha256[:16]} is not in {recognizer.name}, nor in a file beside it; put the {SUFFIX} file "
         "that it was enrolled with there",
