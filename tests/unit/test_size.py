@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 830),
-    "src/glocal/recognizer": (45, 6_630),
-    "src/glocal/hub": (8, 830),
+    "src/glocal/recognizer": (45, 6_640),
+    "src/glocal/hub": (8, 840),
     "src/glocal/bulk": (15, 1_860),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_890),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (201, 24_800),
+    "tests": (201, 24_840),
     "benchmarks": (18, 2_530),
     "tools": (11, 1_410),
 }

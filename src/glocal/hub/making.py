@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,8 +101,8 @@ def whitened(made: EncoderFile, folder: Path) -> EncoderFile:
         folders += [str(Path(each.name).parent) for each in batch.readable]
     if len(folders) < FEWEST:
         raise too_few(folder, len(folders))
-    mean, matrix = astuple(fit_whitening(np.concatenate(vectors), np.array(folders)))
-    return replace(made, graph=whiten(made.graph, mean, matrix), whitened_by=len(folders))
+    matrix = fit_whitening(np.concatenate(vectors), np.array(folders)).matrix
+    return replace(made, graph=whiten(made.graph, matrix), whitened_by=len(folders))
 
 
 def smaller(made: EncoderFile, *, int8: Path | None = None) -> Smaller:

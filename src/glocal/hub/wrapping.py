@@ -103,16 +103,15 @@ def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: st
     return Wrapped(model.SerializeToString(), outputs)
 
 
-def whiten(graph: bytes, mean: Array, matrix: Array) -> bytes:
-    """With the unit vector of (unit vec - mean) @ matrix in place of vec, and unit cells."""
+def whiten(graph: bytes, matrix: Array) -> bytes:
+    """With the unit vector of unit vec @ matrix in place of vec, and unit cells."""
     model = onnx.load_from_string(graph)
     plain = {name: f"plain/{name}" for name in (each.name for each in model.graph.output)}
     for node in model.graph.node:
         node.output[:] = [plain.get(name, name) for name in node.output]
         node.input[:] = [plain.get(name, name) for name in node.input]
     steps = Steps("whitening")
-    centred = steps("Sub", steps("LpNormalization", plain[VEC], axis=1), mean.reshape(1, -1).astype(np.float32))
-    plain[VEC] = steps("MatMul", centred, matrix.astype(np.float32))
+    plain[VEC] = steps("MatMul", steps("LpNormalization", plain[VEC], axis=1), matrix.astype(np.float32))
     for name, source in plain.items():
         steps("LpNormalization", source, name=name, axis=1)
     model.graph.node.extend(steps.nodes)

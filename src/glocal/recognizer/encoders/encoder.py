@@ -79,7 +79,7 @@ class Encoder:
 
     @property
     def whitened(self) -> bool:
-        """Whether its graphs whiten their vectors, as those that ship do."""
+        """Whether its graphs whiten their vectors enough, as those that ship do."""
         return bool(self.members) and not any(each.unit for each in self.members)
 
     @cached_property
@@ -135,7 +135,7 @@ def encoder_of(made: EncoderFile, *, device: str = "auto", threads: int = 0, lin
     """``linked`` as in ``Graph``."""
     what = f"the graph of {made.name}"
     graph = Graph(made.graph, what, sha256=made.sha256, device=device, threads=threads, linked=linked)
-    member = Member(graph, made.preprocess, unit=not made.whitened_by)  # a whitening ends with unit vectors
+    member = Member(graph, made.preprocess, unit=True)
     return Encoder(made.name, (member,), licence=made.licence)
 
 
