@@ -5,9 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -165,26 +162,3 @@ def test_what_is_refused_before_anything_is_loaded(home: Path, tmp_path: Path, g
     ):
         one_sentence(glocal(*words))
     assert not out.exists()
-
-
-@pytest.mark.long
-def test_the_driver_is_killed_five_times(home: Path, tmp_path: Path) -> None:
-    many = tmp_path / "many"
-    for word in WORDS:
-        write(many / word, word, 0, 100)
-    whole, out = tmp_path / "whole.parquet", tmp_path / "out.parquet"
-    command = [sys.executable, "-m", "glocal", "predict", str(home / "digits.glocal"), str(many), "--workers", "2"]
-    subprocess.run([*command, "-o", str(whole)], check=True)
-    kills = 0
-    for goal in (2, 6, 11, 17, 24):
-        with subprocess.Popen([*command, "-o", str(out), "--resume"], stderr=subprocess.DEVNULL) as process:
-            while process.poll() is None and len(list(out.glob("part-*"))) < goal:
-                time.sleep(0.002)
-            kills += process.poll() is None
-            process.kill()
-    assert kills == 5
-    assert not (out / "_SUCCESS").exists()
-    subprocess.run([*command, "-o", str(out), "--resume"], check=True)
-    assert rows(out) == rows(whole)
-    assert len({row["uri"] for row in rows(out)}) == 1000
-    assert not list(out.glob(".*.partial"))

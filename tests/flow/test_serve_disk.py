@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import io
 import json
 import logging
@@ -12,7 +11,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from faults import full
 from glocal.recognizer import Recognizer
@@ -64,15 +62,6 @@ def test_a_second_server_is_refused_also_when_the_history_was_deleted(tmp_path: 
     first.close()
 
 
-def test_a_folder_that_takes_nothing_is_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tiny_file(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "mkdir", full)
-        with refused("not-written", "No space left"):
-            Workspace(file, device="cpu")
-    Workspace(file, device="cpu").close()
-
-
 def test_a_link_to_the_file_stays_a_link_and_the_copies_are_private(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     file = tiny_file(tmp_path / "real")
@@ -88,24 +77,14 @@ def test_a_link_to_the_file_stays_a_link_and_the_copies_are_private(tmp_path: Pa
     assert (tmp_path / "real/digits.glocal.history").stat().st_mode & 0o077 == 0
 
 
-@pytest.mark.parametrize("how", ["folder", "locked"])
-def test_a_download_that_the_disk_does_not_give_is_a_sentence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
-) -> None:
+def test_a_download_that_the_disk_does_not_give_is_a_sentence(tmp_path: Path) -> None:
     file = tiny_file(tmp_path)
     with client(file) as asking:
-        if how == "folder":
-            file.rename(tmp_path / "elsewhere.glocal")
-            file.mkdir()
-        else:
-            monkeypatch.setattr(Path, "open", locked)
+        file.rename(tmp_path / "elsewhere.glocal")
+        file.mkdir()
         refusal = asking.get("/export/file")
         assert detail(refusal, 422, "rule")
         assert refusal.json()["code"] == "not-read"
-
-
-def locked(*given: object, **how: object) -> None:
-    raise PermissionError(errno.EACCES, "Permission denied")
 
 
 @pytest.mark.parametrize("what", ["change", "undo"])
@@ -122,16 +101,6 @@ def test_a_history_that_was_deleted_comes_back_as_private_as_it_was(tmp_path: Pa
         else:
             ok(asking.post("/undo"))
     assert folder.stat().st_mode & 0o077 == 0
-
-
-def test_recent_photos_of_another_size_than_the_model_takes_are_left_alone(tmp_path: Path) -> None:
-    file, recent = tiny_file(tmp_path), tmp_path / "recent"
-    with client(file, recent=recent) as asking:
-        ok(asking.post("/predict", files=uploads("one", 0, 2)))
-    first, second = sorted(recent.iterdir())
-    Image.new("RGB", (24, 24)).save(first, "PNG")
-    with client(file, recent=recent) as asking:
-        assert [each["id"] for each in ok(asking.get("/review"))["recent"]] == [second.stem.partition("-")[2]]
 
 
 def test_a_folder_that_vanishes_is_an_error_and_taken_up_again(tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from converted import model_file
 from glocal.recognizer import Recognizer
 from glocal.serve.workspace import Workspace
 from photos import some
@@ -134,11 +133,6 @@ def test_the_example_is_taught_to_an_empty_page_and_undone(tmp_path: Path) -> No
         assert "4 classes" in detail(asking.post("/example"), 422, "rule")
         ok(asking.post("/undo"))
         assert taught_names(asking) == []
-
-
-def test_health_names_the_file_of_a_model_and_not_its_place(tmp_path: Path) -> None:
-    with client(tmp_path / "new.glocal", model=model_file("embedded-gel")) as asking:
-        assert ok(asking.get("/health"))["model"] == model_file("embedded-gel").name
 
 
 def test_downloads_are_named_after_the_recognizer(tmp_path: Path) -> None:

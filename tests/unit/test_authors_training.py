@@ -6,17 +6,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from glocal.research.backbones.resnet12 import DropBlock
 from glocal.research.engine.checkpoint import LAST, load_model, read_checkpoint
 from glocal.research.engine.pretrain import pretrain
 from glocal.research.engine.recipe import parse_recipe
-from glocal.research.engine.train import TrainStage, train
+from glocal.research.engine.train import train
 from refusal import refused
 from tiny_runs import fields
 
-CPU = torch.device("cpu")
 COUNTER = "backbone.layer3.drop.step"
 
 
@@ -45,34 +43,7 @@ def test_the_ramp_of_dropblock_restarts_or_goes_on(dataset: Path, before: Path, 
     assert read_checkpoint(tmp_path / "anew" / LAST)[0][COUNTER] == resumed.tensors()[COUNTER] == 4
 
 
-def test_unknown_support_is_seen_by_batch_norm_alone(dataset: Path, before: Path) -> None:
-    seen, losses = [], []
-    for unknown_support in (False, True):
-        stage = TrainStage(recipe(dataset, before, unknown_support=unknown_support, shot=2), CPU)
-        stage.model.eval()  # statistics as they are: then the additional pictures change nothing
-        stage.model.backbone.register_forward_hook(lambda module, images, maps: seen.append(len(images[0])))
-        losses.append({name: term.item() for name, term in stage.losses(3).items()})
-    assert seen == [2 * 2 + 4 * 3, 2 * 2 + 4 * 3 + 2 * 2]
-    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
-
-
 @pytest.mark.parametrize("setting", [{"dropblock_ramp": 50}, {"unknown_support": True}, {"norm_momentum": 0.19}])
 def test_a_frozen_backbone_takes_none_of_it(dataset: Path, before: Path, setting: dict[str, Any]) -> None:
     with refused("recipe", f"train.{next(iter(setting))}", "frozen", 'train.backbone = "fine-tuned"'):
         recipe(dataset, before, backbone="frozen", **setting)
-
-
-def test_two_encodings_move_the_statistics_as_one_of_a_larger_momentum(dataset: Path, before: Path) -> None:
-    twice, once = (TrainStage(recipe(dataset, before, **s), CPU).model.backbone for s in ({}, {"norm_momentum": 0.19}))
-    images = torch.randn(12, 3, 16, 16)
-    for backbone in (twice, once):
-        backbone.train()
-        for part in backbone.modules():
-            if isinstance(part, torch.nn.Dropout | DropBlock):
-                part.eval()  # the same maps each time
-    twice(images)
-    twice(images)
-    once(images)
-    for name, moved in twice.state_dict().items():
-        if "running_mean" in name:
-            torch.testing.assert_close(once.state_dict()[name], moved)

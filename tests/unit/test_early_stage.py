@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from glocal.research.backbones import Backbone, build_backbone
-from glocal.research.methods.peeler import Peeler, SecondLastStage
+from glocal.research.methods.peeler import SecondLastStage
 from glocal.research.ops.packing import pack, unpack
-from glocal.research.types import Episode
 from refusal import refused
 
 # name, settings, side of the pictures, (channels, side) of the early and of the last map
@@ -73,16 +72,3 @@ def test_an_early_map_that_lacks_a_row_gives_the_same_after_its_stride() -> None
 def test_maps_that_do_not_fit_are_refused() -> None:
     with refused("data", "got 6x4 and 2x2"):
         pack(torch.zeros(1, 3, 2, 2), torch.zeros(1, 1, 6, 4))
-
-
-def test_the_full_model_learns_through_both_maps() -> None:
-    torch.manual_seed(0)
-    backbone = build_backbone("resnet12", {"width": 2, "image_size": 32, "stages": [3, 4]}).train()
-    settings = {"variant": "gaussian", "sigma_channels": 4, "early_channels": backbone.early_channels}
-    method = Peeler(backbone.channels, **settings, auxiliary_weight=0).train()
-    torch.nn.init.normal_(method.precision.expand.weight)
-    task = Episode(pictures(32), torch.tensor([0, 1]), pictures(32, 5), torch.tensor([0, 1, 0, 1, -1]))
-    sum(method.loss(task.encode(backbone)).values()).backward()
-    for name, parameter in [*backbone.named_parameters(), *method.named_parameters()]:
-        assert parameter.grad is not None, name
-        assert parameter.grad.isfinite().all(), name

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import glocal
-from glocal.common.cache import bank_sizes, cache_dir, clear_banks
+from glocal.common.cache import cache_dir, clear_banks
 from glocal.research.data import ClassDataset, open_dataset
 from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec
 from glocal.research.engine.checkpoint import TrainedModel
@@ -24,6 +24,7 @@ from glocal.research.engine.named_models import NamedModel, RowStore, code_hash,
 from glocal.research.methods import METHODS
 from glocal.research.metrics import task_metrics
 from glocal.research.types import to_one_hot
+from pictures import write_file
 from refusal import refused
 from tiny_models import tiny_base, tiny_model
 
@@ -139,27 +140,6 @@ def test_several_models_get_the_rows_that_each_gets_alone(data: ClassDataset) ->
     assert rows["gel"]["auroc"].tolist() != rows["gel, entropy"]["auroc"].tolist()
 
 
-def test_maps_that_no_other_model_has_are_dropped_when_asked(data: ClassDataset) -> None:
-    def model(name: str, backbone: str, seed: int, method: str = "protonet") -> NamedModel:
-        made = tiny_model(method, seed=seed)
-        made.record["recipe"] = {"stage": "train", "train": {"backbone": backbone}}
-        return name_model(name, made)
-
-    tuned, frozen = model("tuned", "fine-tuned", 0), model("frozen", "frozen", 1)
-    beside = model("beside", "fine-tuned", 1, "gel")  # on the maps of the frozen one
-    tasks = EpisodeSampler(data, SPEC).take(3)
-    (kept,) = evaluate_models([tuned], data, [tasks], support_views=2)
-    assert len(bank_sizes()) == 2
-    (found,) = evaluate_models([tuned, frozen, beside], data, [tasks], support_views=2, keep_maps=False)
-    assert plain(found["tuned"].rows) == plain(kept["tuned"].rows)
-    maps = build_banks(frozen.model.backbone, data, [tasks], support_views=2)
-    assert len(bank_sizes()) == 2, "those of the frozen one alone, plain and turned"
-    before = maps[0](tasks.images())
-    maps[0].drop()
-    assert len(bank_sizes()) == 1
-    assert torch.equal(maps[0](tasks.images()), before), "what is open is read on"
-
-
 def test_support_enters_once_per_view(data: ClassDataset) -> None:
     each = name_model("proto", tiny_model())
     tasks = EpisodeSampler(data, EpisodeSpec(2, 2, 3, 2, 3)).take(4)
@@ -179,6 +159,23 @@ def test_support_enters_once_per_view(data: ClassDataset) -> None:
             assert found["proto"].rows[name][i] == pytest.approx(value, abs=1e-12), (name, i)
     alone = evaluate_tasks(method, tasks, banks[0], more_views=banks[1:])
     assert plain(alone.rows) == plain(found["proto"].rows)
+
+
+SHARP = b"""
+from glocal.research.backbones.conv4 import Conv4
+from glocal.research.methods.base import Comparison
+from glocal.research.methods.protonet import ProtoNet
+from .formula import sharpen
+
+class Sharp(ProtoNet):
+    def compare(self, state, query):
+        compared = super().compare(state, query)
+        return Comparison(sharpen(compared.logits), {'nearest': lambda: compared.scores['nearest']})
+
+class Sharper(Conv4):
+    def forward(self, x):
+        return sharpen(super().forward(x))
+"""
 
 
 class TestKeptRows:
@@ -227,47 +224,34 @@ class TestKeptRows:
         self, data: ClassDataset, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A package of somebody else's: method and backbone take their formula from a second file."""
-        package = tmp_path / "edited_package"
-        package.mkdir()
-        (package / "__init__.py").write_text("")
-        (package / "unrelated.py").write_text("X = 1\n")
-        (package / "formula.py").write_text("def sharpen(x):\n    return x\n")
-        (package / "method.py").write_text(
-            "from glocal.research.methods.base import Comparison\n"
-            "from glocal.research.methods.protonet import ProtoNet\nfrom .formula import sharpen\n\n"
-            "class Sharp(ProtoNet):\n"
-            "    def compare(self, state, query):\n"
-            "        compared = super().compare(state, query)\n"
-            "        return Comparison(sharpen(compared.logits), {'nearest': lambda: compared.scores['nearest']})\n"
-        )
-        (package / "backbone.py").write_text(
-            "from glocal.research.backbones.conv4 import Conv4\nfrom edited_package.formula import sharpen\n\n"
-            "class Sharper(Conv4):\n    def forward(self, x):\n        return sharpen(super().forward(x))\n"
-        )
+        write_file(tmp_path / "edited" / "__init__.py", b"")
+        write_file(tmp_path / "edited" / "unrelated.py", b"X = 1")
+        write_file(tmp_path / "edited" / "formula.py", b"def sharpen(x): return x")
+        write_file(tmp_path / "edited" / "plugin.py", SHARP)
         monkeypatch.syspath_prepend(str(tmp_path))
         importlib.invalidate_caches()
 
         def model() -> NamedModel:
-            for name in [name for name in sys.modules if name.startswith("edited_package")]:
+            for name in [name for name in sys.modules if name.startswith("edited")]:
                 del sys.modules[name]
-            head = importlib.import_module("edited_package.method").Sharp
+            plugin = importlib.import_module("edited.plugin")
             torch.manual_seed(0)
-            backbone = importlib.import_module("edited_package.backbone").Sharper(width=4, image_size=16)
-            return name_model("sharp", TrainedModel(backbone, head(backbone.channels, open_score="entropy")))
+            backbone = plugin.Sharper(width=4, image_size=16)
+            return name_model("sharp", TrainedModel(backbone, plugin.Sharp(backbone.channels, open_score="entropy")))
 
         store, lists, built_in = Rows(tmp_path / "rows"), self.lists(data, 1), name_model("proto", tiny_model())
         before = code_hash(built_in)
         first = evaluate_models([model(), built_in], data, lists, store=store)
-        (package / "unrelated.py").write_text("X = 2\n")
+        write_file(tmp_path / "edited" / "unrelated.py", b"X = 2")
         evaluate_models([model(), built_in], data, lists, store=store)
         assert store.ran == ["sharp", "proto"]
-        (package / "formula.py").write_text("def sharpen(x):\n    return -5 * x\n")
+        write_file(tmp_path / "edited" / "formula.py", b"def sharpen(x): return -5 * x")
         second = evaluate_models([model(), built_in], data, lists, store=store)
         assert store.ran == ["sharp", "proto", "sharp"]
         assert plain(second[0]["sharp"].rows) != plain(first[0]["sharp"].rows)
         assert code_hash(built_in) == before != code_hash(model())
         maps = [build_banks(model().model.backbone, data, [lists[0]])[0] for _ in range(2)]
-        (package / "formula.py").write_text("def sharpen(x):\n    return 3 * x\n")
+        write_file(tmp_path / "edited" / "formula.py", b"def sharpen(x): return 3 * x")
         maps.append(build_banks(model().model.backbone, data, [lists[0]])[0])
         rows = lists[0].images()[:2]
         assert torch.equal(maps[0](rows), maps[1](rows))

@@ -99,13 +99,6 @@ def test_only_what_is_wanted_and_the_rest_later(build: Callable[..., FeatureBank
     assert torch.equal(few(np.array([5, 17])), whole(np.array([5, 17])))
 
 
-def test_training_mode_is_refused(build: Callable[..., FeatureBank]):
-    backbone = build_backbone("conv4", {"width": 2, "image_size": 16}).train()
-    for make in (build, FeatureBank.in_memory):
-        with refused("data", "training mode", "call backbone.eval() first"):
-            make(backbone, dataset())
-
-
 def test_a_view_changes_the_picture_before_it_is_encoded(build: Callable[..., FeatureBank]) -> None:
     data = dataset()
     flipped = build(Doubling(), data, view=View(flip=True, down=1))(np.arange(N))
@@ -153,10 +146,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], Any], int]] = {  # what happens to the 
     "nothing": (lambda home: None, 0),
     "a row not done": (lambda home: (home / "done.bin").write_bytes(b"\1" * 5 + b"\0" + b"\1" * (N - 6)), 1),
     "maps cut short": (lambda home: os.truncate(home / "maps.npy", 1000), N),
-    "maps without a header": (lambda home: os.truncate(home / "maps.npy", 10), N),
-    "maps gone": (lambda home: (home / "maps.npy").unlink(), N),
     "maps of others": (lambda home: np.save(home / "maps.npy", np.zeros((N, 3))), N),
-    "done cut short": (lambda home: os.truncate(home / "done.bin", 6), N),
     "done gone": (lambda home: (home / "done.bin").unlink(), N),
     "lock left behind": (lambda home: (home / "lock").write_text("12345"), 0),
 }
@@ -174,16 +164,6 @@ def test_files_that_do_not_fit_together_are_started_anew(
         data.read.clear()
         assert torch.equal(build(Doubling(), data)(np.arange(N)), expected)
         assert len(data.read) == encoded
-
-
-def test_an_open_bank_outlives_the_files_it_came_from(build: Callable[..., FeatureBank], tmp_path: Path) -> None:
-    bank = build(Doubling(), dataset())
-    before = bank(np.arange(N))
-    (folder_of(tmp_path / "banks") / "done.bin").unlink()
-    build(Doubling(), dataset(), wanted=np.array([0]))  # starts the files anew
-    assert torch.equal(bank(np.arange(N)), before)
-    clear_banks(tmp_path / "banks")
-    assert torch.equal(bank(np.arange(N)), before)
 
 
 def test_a_cache_that_is_deleted_while_it_is_written_gives_a_bank_in_memory(

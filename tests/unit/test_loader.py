@@ -36,29 +36,6 @@ def expected(data: ClassDataset, indices: list[int]) -> torch.Tensor:
     return torch.stack([torch.from_numpy(fit(data.image(i), PREPARE)).permute(2, 0, 1) for i in indices])
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-def test_workers_do_not_change_a_pixel(folder: Path, workers: int) -> None:
-    data = ClassDataset.from_folder(folder)
-    order = [7, 0, 0, 11, 3, 5, 2]
-    loader = ImageLoader(data, PREPARE, workers=workers)
-    images = loader(np.array(order))
-    assert images.dtype == torch.uint8
-    assert torch.equal(images, expected(data, order))
-    batches = list(loader.batches(np.array(order), 3))
-    assert [indices.tolist() for indices, _ in batches] == [[7, 0, 0], [11, 3, 5], [2]]
-    assert torch.equal(torch.cat([batch for _, batch in batches]), images)
-
-
-def test_layout_and_edges(folder: Path) -> None:
-    loader = ImageLoader(ClassDataset.from_folder(folder), PREPARE)
-    assert loader(np.arange(4)).is_contiguous(memory_format=torch.channels_last)
-    nothing = np.empty(0, np.int64)
-    assert loader(nothing).shape == (0, 3, 16, 16)
-    assert list(loader.batches(nothing, 4)) == []
-    with refused("data", "batch size must be at least 1, got 0"):
-        next(loader.batches(np.arange(3), 0))
-
-
 @pytest.mark.parametrize("workers", [1, 3])
 def test_an_image_that_went_bad_is_named(folder: Path, workers: int) -> None:
     data = ClassDataset.from_folder(folder)

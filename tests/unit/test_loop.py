@@ -12,7 +12,6 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from glocal.common.errors import GlocalError
 from glocal.research import data as registry
 from glocal.research.engine import loop, pretrain, train
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
@@ -185,11 +184,6 @@ class TestNotFinite:
         with pytest.raises(TrainingStopped, match="step 0"):
             run_stage(self.nan_at(0), recipe_of(dataset), tmp_path / "run")
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 0
-
-    def test_meta_training_names_the_tasks(self, dataset: Path, tmp_path: Path) -> None:
-        recipe = recipe_of(dataset, "train", train={"tasks": 30, "tasks_per_step": 2}, optimizer={"lr": 1e30})
-        with pytest.raises(GlocalError, match=r"step \d+, task \d+ to \d+ of seed 0"):
-            run(recipe, tmp_path / "run")
 
 
 class TestKilledBetween:

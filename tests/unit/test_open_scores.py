@@ -14,12 +14,6 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return 2 * torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
-def test_energy_is_low_for_a_query_like_a_class_and_does_not_overflow():
-    assert energy(torch.tensor([[0.0, 0.0]])).item() == pytest.approx(-math.log(2))
-    like, unlike = energy(torch.tensor([[1000.0, 0.0], [-1000.0, -1000.0]])).tolist()
-    assert (like, unlike) == (-1000.0, pytest.approx(1000 - math.log(2)))
-
-
 @pytest.mark.parametrize(("n_known", "n_unknown"), [(6, 4), (1, 1), (3, 3)])
 def test_energies_and_margin_equal_algorithm_2(n_known: int, n_unknown: int):
     e_sim, f_sim = random(n_known + n_unknown, 3), random(n_known + n_unknown, 3, seed=1)

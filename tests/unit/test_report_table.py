@@ -8,10 +8,9 @@ import json
 import math
 
 import pytest
-from rich.console import Console
 
 from glocal.research.metrics import Interval, PairedDifference
-from glocal.research.report.table import Row, Table, p_text, to_csv, to_html, to_json, to_latex, to_markdown, to_rich
+from glocal.research.report.table import Row, Table, p_text, to_csv, to_html, to_json, to_latex, to_markdown
 
 GAIN = PairedDifference(mean=0.0543, low=-0.0001, high=0.11, p_value=0.001, wins=400, losses=200, n=600)
 TABLE = Table(
@@ -77,21 +76,6 @@ def test_csv_and_json_hold_plain_fractions() -> None:
     assert rows[1]["difference"]["auroc"]["wins"] == 400
     assert rows[2]["values"]["fpr95"] == {"mean": 0.25, "half": None, "n": 1}
     assert [p_text(p) for p in (1.0, 0.0512, 0.001, 0.00099, 0.0)] == ["1.000", "0.051", "0.001", "<0.001", "<0.001"]
-
-
-def printed(table: Table) -> str:
-    console = Console(width=120, file=io.StringIO(), record=True)
-    console.print(to_rich(table))
-    return console.export_text()
-
-
-def test_rich_shows_the_same_numbers_and_does_not_read_names_as_markup() -> None:
-    gel = next(line for line in printed(TABLE).splitlines() if "GEL" in line)
-    assert gel.split("  ")[1] == "GEL"
-    assert "73.70 ± 0.82   +5.43 [−0.01, +11.00]" in gel
-    shown = printed(Table("[red]t", ["auroc"], [Row("[bold]x[/bold]", HOSTILE.values)]))
-    assert "[red]t" in shown
-    assert "[bold]x[/bold]" in shown
 
 
 @pytest.mark.parametrize(

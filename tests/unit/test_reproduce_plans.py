@@ -101,19 +101,6 @@ def test_overrides_reach_every_recipe_or_those_of_one_stage() -> None:
     assert SCALES["paper"].gel("cifar-fs", 1).resolved(start="?").speed.precision == "float32"
 
 
-def test_rfdnet_lowers_its_rate_as_released_for_each_data_set() -> None:
-    for dataset, tasks in (("cifar-fs", [6000, 9000]), ("mini-imagenet", [2000, 4000, 6000, 8000, 10_000])):
-        recipe = SCALES["paper"].peer("rfdnet", dataset, 1).resolved(start="?")
-        assert [round(share * recipe.train.tasks) for share in recipe.optimizer.milestones] == tasks
-
-
-def test_the_paper_scale_chooses_by_600_tasks_and_pretraining_by_16_classes() -> None:
-    for recipe in every_recipe("paper"):
-        assert recipe.validation.tasks == 600, recipe
-        if recipe.stage == "pretrain":
-            assert (recipe.validation.way, recipe.validation.unknown_way) == (16, 0)
-
-
 @pytest.mark.parametrize("shot", SHOTS)
 def test_the_cpu_scale_has_gel_to_the_letter_too(shot: int) -> None:
     """After a FEAT stage without an adapter, on maps as they are; the data and length are those of the other rows."""

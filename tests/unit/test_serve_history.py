@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from faults import noted
 from glocal.serve import history
 from glocal.serve.history import History
 from refusal import refused
@@ -39,12 +38,6 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "parts.glocal"
 
 
-def test_new_folders_are_on_the_disk_before_anything_is_in_them(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = noted(monkeypatch)
-    History(file)
-    assert done[:2] == [f"sync {file.parent.name}", "sync parts.glocal.history"]
-
-
 def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Path) -> None:
     versions = History(file)
     assert (versions.number, versions.undo_label, versions.redo_label) == (1, None, None)
@@ -62,14 +55,6 @@ def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Pa
     assert (file.read_text(), versions.number) == ("two", 7)
     with refused("nothing-to-redo"):
         step(versions, +1)
-
-
-def test_a_file_that_was_there_is_the_first_version(file: Path) -> None:
-    file.write_text("first")
-    versions = History(file)
-    push(versions, "one")
-    step(versions, -1)
-    assert (file.read_text(), versions.undo_label) == ("first", None)
 
 
 def test_a_new_change_ends_what_was_undone(file: Path) -> None:
@@ -149,15 +134,6 @@ def test_what_stays_the_same_in_an_archive_is_kept_once(file: Path, members: int
         assert file.read_bytes() == data
 
 
-def test_copies_are_as_private_as_the_file(file: Path) -> None:
-    file.write_text("first")
-    file.chmod(0o600)
-    versions = History(file)
-    push(versions, "one")
-    step(versions, -1)
-    assert file.stat().st_mode & 0o777 == 0o600
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o664])
 def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, mode: int) -> None:
     versions = History(file)
@@ -167,16 +143,3 @@ def test_a_file_that_was_undone_comes_back_with_its_own_permissions(file: Path, 
     assert not file.exists()
     step(versions, +1)
     assert file.stat().st_mode & 0o777 == mode
-
-
-def test_what_another_program_writes_in_the_same_moment_is_kept(file: Path) -> None:
-    versions = History(file)
-    push(versions, "one")
-
-    def save(path: Path) -> None:
-        path.write_text("mine")
-        file.write_text("theirs")
-
-    with refused("changed-meanwhile"):
-        versions.push("mine", save)
-    assert file.read_text() == "theirs"

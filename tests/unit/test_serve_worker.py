@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -91,15 +90,3 @@ def test_unreadable_photos_and_mistakes_stop_nobody_else(now: Snapshot, open_gat
         with pytest.raises(ValueError, match="shape"):
             failing.result(PATIENCE)
         assert isinstance(after.result(PATIENCE)[0], QueryAnswer)
-
-
-def test_each_request_is_answered_by_the_version_it_came_with(now: Snapshot, open_gate) -> None:
-    renamed = copy.copy(now.enrolled())
-    renamed.rename_class("one", "uno")
-    other = Snapshot(2, renamed, None, None)
-    with working() as (worker, _):
-        worker.submit(now, taken(now, "one", 0, 1))
-        futures = [worker.submit(each, taken(now, "one", 0, 1)) for each in (now, other, now, other)]
-        open_gate()
-        nearest = [each.result(PATIENCE)[0].answer.nearest for each in futures]  # type: ignore[union-attr]
-    assert nearest == ["one", "uno", "one", "uno"]

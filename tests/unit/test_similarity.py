@@ -23,15 +23,6 @@ def test_query_and_class_maps_may_differ_in_size(top_k: int):
     )
 
 
-def test_pixel_similarity_by_hand():
-    """Query pixels east and north; class 0 has east, east, south, class 1 only west: the top-k axis is the class's."""
-    query = torch.tensor([[[1.0, 0.0], [0.0, 2.0]]]).unsqueeze(2)  # (1, C=2, 1, 2)
-    class_map = torch.tensor([[[3.0, 1.0, 0.0], [0.0, 0.0, -1.0]], [[-1.0, -1.0, -1.0], [0.0, 0.0, 0.0]]]).unsqueeze(2)
-    assert pixel_similarity(query, class_map, 1).tolist() == [[1.0, -1.0]]  # 1 + 0, -1 + 0
-    assert pixel_similarity(query, class_map, 2).tolist() == [[1.0, -1.0]]  # (1 + 1 + 0 + 0) / 2
-    torch.testing.assert_close(pixel_similarity(query, class_map, 3), torch.tensor([[1 / 3, -1.0]]))
-
-
 @pytest.mark.parametrize("top_k", [1, 4])
 def test_taking_turns_changes_nothing(top_k: int):
     """Neither values nor gradients; the slices of the query are compared at once, all of it in turns."""
@@ -44,12 +35,6 @@ def test_taking_turns_changes_nothing(top_k: int):
     torch.testing.assert_close(turns, whole, rtol=0, atol=1e-12)
     found = torch.autograd.grad((weight * turns).sum(), (query, class_map))
     torch.testing.assert_close(found, expected, rtol=0, atol=1e-10)
-
-
-@pytest.mark.parametrize("top_k", [1, 2, 4])
-def test_gradient_of_pixel_similarity(top_k: int):
-    inputs = maps(3, 3, 2, 2).requires_grad_(), maps(2, 3, 2, 2, seed=1).requires_grad_()
-    assert gradcheck(lambda q, c: pixel_similarity(q, c, top_k), inputs)
 
 
 def test_a_black_pixel_is_like_nothing_and_no_query_gives_no_row():
