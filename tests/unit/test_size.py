@@ -25,8 +25,8 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (201, 24_840),
-    "benchmarks": (18, 2_530),
+    "tests": (202, 24_900),
+    "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }
 HELPERS = 1_450  # lines of tests/*.py, which hold no tests
