@@ -113,11 +113,7 @@ def test_every_change_is_a_version_that_can_be_taken_back(asking: httpx.Client) 
     ]
     versions = [schemas.ChangedBody.model_validate(ok(each)).version for each in changes]
     assert versions == list(range(before["version"] + 1, before["version"] + 1 + len(changes)))
-    assert [each["kind"] for each in changes[0].json()["findings"]] == [
-        "unreadable",
-        "few photos",
-        "threshold moved",
-    ]
+    assert [each["kind"] for each in changes[0].json()["findings"]] == ["unreadable", "few photos", "threshold moved"]
     assert taught_names(asking) == ["zero", "two", "six"]
     assert ok(asking.get("/state"))["threshold"]["value"] == 1.5
     labels = [ok(asking.post("/undo"))["message"] for _ in changes]

@@ -106,10 +106,7 @@ def test_the_wheel_holds_the_data_of_the_package(wheel: Path) -> None:
     assert len([path for path in wanted if path.suffix == ".json"]) > 0
     for path in wanted:
         assert held.get(path.relative_to(source).as_posix()) == path.stat().st_size, path
-    assert {name.partition("/")[0] for name in held} == {
-        "glocal",
-        f"glocal-{__version__}.dist-info",
-    }
+    assert {name.partition("/")[0] for name in held} == {"glocal", f"glocal-{__version__}.dist-info"}
     assert not [name for name in held if "__pycache__" in name]
 
 

@@ -10,15 +10,7 @@ import pytest
 from matplotlib.ft2font import FT2Font
 from sklearn.datasets import load_digits
 
-from glocal.research.data.embedded import (
-    TRAIN_SCRIPTS,
-    VAL_SCRIPTS,
-    alphabet,
-    draw,
-    fonts,
-    render,
-    write,
-)
+from glocal.research.data.embedded import TRAIN_SCRIPTS, VAL_SCRIPTS, alphabet, draw, fonts, render, write
 from refusal import refused
 
 DIGITS = "0123456789"

@@ -15,13 +15,7 @@ import pytest
 
 from glocal.common.errors import DataError
 from glocal.research.data.dataset import ClassDataset
-from glocal.research.data.episodes import (
-    EpisodeSampler,
-    EpisodeSpec,
-    TaskList,
-    unknown_share,
-    with_unknown_share,
-)
+from glocal.research.data.episodes import EpisodeSampler, EpisodeSpec, TaskList, unknown_share, with_unknown_share
 from refusal import refused
 
 SPEC = EpisodeSpec(way=3, shot=2, query=4, unknown_way=2, unknown_query=3)

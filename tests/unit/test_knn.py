@@ -5,7 +5,6 @@ import torch
 
 from conformance.suite import DIM, double_task
 from glocal.research.methods.knn import KNN
-from glocal.research.methods.protonet import ProtoNet
 from glocal.research.types import Views, to_one_hot
 from reference import knn as slow
 from refusal import refused
@@ -32,14 +31,6 @@ def test_images_that_are_equally_far_count_each():
     assert found == {"knn": 1.4142, "knn_mean": 1.4142, "knn_balanced": 1.4142}
     two = method.compare(state, Views(torch.tensor([[-1.0, 0.0]])))
     assert [round(two.scores[name].item(), 4) for name in method.own_scores] == [1.4142, 0.7071, 0.0]
-
-
-def test_one_neighbour_ranks_as_the_nearest_image_of_protonet():
-    method, t = KNN(DIM), double_task()
-    support, query = method.views(t)
-    twin = ProtoNet(DIM, open_score="nearest")
-    nearest = twin.score(twin.enroll(support, t.support_one_hot), query).open_score
-    assert torch.equal(method(t).open_score.argsort(), nearest.argsort())
 
 
 def test_more_neighbours_than_support_images_are_refused():

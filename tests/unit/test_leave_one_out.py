@@ -97,12 +97,7 @@ def slow_measure(head: Head, views: Features, label: Labels, aside: Features) ->
 
 @pytest.mark.parametrize(
     ("shots", "n_aside", "head"),
-    [
-        ([4, 4, 4], 0, Ridge()),
-        ([5, 1, 3, 2], 7, Ridge()),
-        ([1, 1, 1], 2, Ridge()),
-        ([5, 1, 3, 2], 0, PROTONET),
-    ],
+    [([4, 4, 4], 0, Ridge()), ([5, 1, 3, 2], 7, Ridge()), ([1, 1, 1], 2, Ridge()), ([5, 1, 3, 2], 0, PROTONET)],
 )
 def test_measuring_is_what_enrolling_anew_each_time_gives(shots: list[int], n_aside: int, head: Head) -> None:
     _, views, label, aside = ridge_task(shots, n_aside)

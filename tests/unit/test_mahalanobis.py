@@ -8,8 +8,7 @@ import torch
 
 from conformance.suite import DIM, double_task, toy_base
 from glocal.research.methods.mahalanobis import Mahalanobis
-from glocal.research.methods.protonet import ProtoNet
-from glocal.research.types import BaseClasses, Views
+from glocal.research.types import BaseClasses
 from reference import mahalanobis as slow
 from refusal import refused
 
@@ -37,14 +36,6 @@ def test_distances_equal_a_system_of_equations_per_pair(settings: dict[str, Any]
     torch.testing.assert_close(compared.logits, -expected / 2, rtol=1e-9, atol=1e-9)
     relative = expected.amin(dim=1) / 2 - torch.tensor(of_all, dtype=torch.float64) / 2
     torch.testing.assert_close(compared.scores["relative"], relative, rtol=1e-9, atol=1e-9)
-
-
-def test_full_shrinkage_ranks_as_prototypes_of_unit_embeddings():
-    method, t, plain = build(shrinkage=1.0), double_task(), ProtoNet(DIM, temperature=1.0)
-    unit = [torch.nn.functional.normalize(x.mean(dim=(2, 3)), dim=1) for x in (t.support, t.query)]
-    logits = plain.compare(plain.enroll(Views(unit[0]), t.support_one_hot), Views(unit[1])).logits
-    ratio = method(t).logits / logits
-    torch.testing.assert_close(ratio, ratio[0, 0].expand_as(ratio))
 
 
 def test_the_length_of_an_embedding_changes_nothing():

@@ -79,12 +79,7 @@ def test_accuracy_counts_known_queries_only():
 
 
 @pytest.mark.parametrize(
-    ("label", "part"),
-    [
-        ([UNKNOWN, UNKNOWN], "2 unknown"),
-        ([0, 2], "0..2"),
-        ([0], "(2,), got (1,)"),
-    ],
+    ("label", "part"), [([UNKNOWN, UNKNOWN], "2 unknown"), ([0, 2], "0..2"), ([0], "(2,), got (1,)")]
 )
 def test_accuracy_refuses(label: list[float], part: str):
     with refused("data", part):

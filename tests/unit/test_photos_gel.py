@@ -14,17 +14,6 @@ from glocal.research.ops.similarity import class_mean, cosine, pixel_similarity,
 from glocal.research.types import BaseClasses, to_one_hot
 
 
-@pytest.mark.parametrize(
-    ("name", "most"), [("photos-fast", 700_000), ("photos-gel", 4_000_000), ("photos-protonet", 10_000)]
-)
-def test_it_ships_small(name: str, most: int) -> None:
-    path = WEIGHTS / f"{name}.safetensors"
-    assert path.stat().st_size <= most
-    assert path.with_suffix(".md").is_file()
-    tensors, _ = read_checkpoint(path)
-    assert not any(part.startswith("backbone.") for part in tensors)  # it stays in its package
-
-
 def test_the_recipe_is_the_one_that_ships() -> None:
     recipe = load_recipe("photos-gel")
     record = read_checkpoint(WEIGHTS / "photos-gel.safetensors")[1]

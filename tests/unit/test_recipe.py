@@ -51,10 +51,7 @@ def refusal(**sections: Any) -> str:
         ({"data": {}}, "data.dataset is required and missing"),
         ({"data": "cifar-fs"}, "data must be a section with keys, got 'cifar-fs'"),
         ({"backbone": {"name": "conv4", "width": "wide"}}, "backbone.width of conv4 must be int, got 'wide'"),
-        (
-            {"method": {"name": "gel", "m_known": float("inf")}},
-            "method.m_known of gel must be float, got inf",
-        ),
+        ({"method": {"name": "gel", "m_known": float("inf")}}, "method.m_known of gel must be float, got inf"),
         ({"method": {"name": "protonet", "centre": 1}}, "method.centre must be true or false, got 1"),
         ({"backbone": {"name": "pixels"}}, "backbone.image_size is required for backbone pixels and missing"),
         # our own sentences: pydantic wraps what a validator raises, and its prefix may not show

@@ -166,11 +166,7 @@ WRONG: list[tuple[str, str, dict[str, Any]]] = [
     ("mine", "'a' is in 'train' and again in 'test'", {**pickled(), "test.pickle": pickled()["train.pickle"]}),
     ("mini-imagenet", "'a' is not one of the classes", pickled()),
     ("cifar-fs", "has 64 classes, and here are 70", pickled(data=PIXELS[[0] * 70], labels=[*range(70)])),
-    (
-        "cifar-fs",
-        "a fine label must be in 0..99, got '100'",
-        {"test": _BATCH, "train": _OUTSIDE},
-    ),
+    ("cifar-fs", "a fine label must be in 0..99, got '100'", {"test": _BATCH, "train": _OUTSIDE}),
     ("cifar-fs", "must hold data (n, 3072)", {"train": {"fine_labels": [1]}, "test": _BATCH}),
 ]
 

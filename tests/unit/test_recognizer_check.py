@@ -82,10 +82,7 @@ def test_a_threshold_that_promises_nothing_is_not_said_to(tmp_path: Path) -> Non
     write(tmp_path / "zero", "zero", 20, 22)
     one_photo = recognizer({"zero": 1}, model=model_file("embedded-protonet"))
     by_unknowns = Recognizer.enroll(
-        {"zero": some("zero", 0, 1)},
-        unknown=some("six", 0, 8),
-        model=model_file("embedded-protonet"),
-        device="cpu",
+        {"zero": some("zero", 0, 1)}, unknown=some("six", 0, 8), model=model_file("embedded-protonet"), device="cpu"
     )
     by_hand = recognizer()
     by_hand.set_threshold(3.0)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from glocal.research.data import DATASETS, SPLITS, open_dataset
+from glocal.research.data import SPLITS, open_dataset
 from pictures import write_classes
 from refusal import refused
 
@@ -53,13 +53,6 @@ def test_names_are_looked_up_below_glocal_data(divided: Path, monkeypatch: pytes
     assert open_dataset("birds", "val").name == "birds/val"
     with refused("no-such-dataset", "fish"):
         open_dataset("fish", "val")
-
-
-def test_registered_names() -> None:
-    assert "embedded" in DATASETS
-    with refused("no-such-split", "embedded has the splits train, val, test, got 'all'"):
-        open_dataset("embedded", "all")
-    assert open_dataset("embedded", "test", skip_bad=True).skipped == ()
 
 
 def test_a_zip_is_opened_like_the_folder_it_was_made_of(divided: Path, tmp_path: Path) -> None:

@@ -96,16 +96,6 @@ def test_what_was_interrupted_goes_on_and_ends_the_same(recipes: dict[str, str],
     assert all(first[name].equal(again[name]) for name in first)
 
 
-def test_half_a_run_that_was_moved_begins_anew(recipes: dict[str, str], tmp_path: Path) -> None:
-    head = Run(recipes["head"], init=Run(recipes["encoder"]))
-    with pytest.raises(Interrupted):
-        ensure_run(head, RunSettings(tmp_path / "old", callback=stopped))
-    (tmp_path / "old").rename(tmp_path / "new")
-    folder = ensure_run(head, RunSettings(tmp_path / "new"))
-    assert folder == folder_of(head, tmp_path / "new" / "runs")
-    assert (folder / DONE).is_file()
-
-
 def test_what_another_process_makes_is_left_for_last(recipes: dict[str, str], tmp_path: Path) -> None:
     order: list[str] = []
     home = tmp_path / "runs"

@@ -11,7 +11,6 @@ from glocal.research.methods import snatcher
 from glocal.research.methods.feat import FEAT
 from glocal.research.methods.snatcher import SnaTCHerF, movement
 from glocal.research.methods.snatcher_norm import SnaTCHerL, SnaTCHerNorm, SnaTCHerT, swapped_task_moments
-from glocal.research.types import Views
 from reference import feat as slow_feat
 from reference import snatcher as slow
 from reference import snatcher_norm as slow_norm
@@ -60,19 +59,6 @@ def test_taking_turns_changes_nothing():
     alone = torch.cat([movement(method.attend.swapped, state, vec, some) for vec, some in slices])
     torch.testing.assert_close(turns, alone, rtol=0, atol=1e-12)
     assert max(sizes) <= snatcher.SWAPPED_QUERIES < len(query)
-
-
-def test_a_query_equal_to_its_prototype_moves_nothing_and_trust_starts_at_one_half():
-    method = build()
-    state = method.enroll(Views(torch.eye(DIM, dtype=torch.float64)[:3]), torch.eye(3))
-    proto = state.raw.clone()
-    logits = torch.eye(3, dtype=torch.float64)
-    still = movement(method.attend.swapped, state, proto, logits)
-    moved = movement(method.attend.swapped, state, proto, logits.roll(1, dims=0))
-    assert still.max() < 1e-20
-    assert moved.min() > 1e-3
-    state = SnaTCHerT(4).enroll(Views(torch.eye(4)[:3]), torch.eye(3))
-    assert state.trust.item() == 0.5
 
 
 BOTH = pytest.mark.parametrize("method_type", [SnaTCHerT, SnaTCHerL])

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from conformance.suite import DIM, double_task, toy_base, toy_task
+from conformance.suite import DIM, double_task, toy_base
 from glocal.research.methods.eol import EOL, Objective
 from glocal.research.methods.oslo import OSLO
-from glocal.research.types import UNKNOWN, Views
+from glocal.research.types import Views
 from reference import eol as slow
 from reference import oslo as slow_oslo
 from reference.feat import cross_entropy, pooled
@@ -69,27 +69,13 @@ def test_the_written_gradient_is_the_one_of_the_loss(shots: tuple[int, ...], sha
     assert truth.abs().min() > 0
 
 
-def test_balanced_by_ways_the_marginal_terms_rest_at_the_prior():
-    """The claim of the docstring: at p̄ = (1 / 2N, .., 1 / 2) moving mass between known and unknown gains nothing."""
-    for balance, rests in (("ways", True), ("shots", False)):
-        mean = torch.tensor([1 / 6] * 3 + [1 / 2], dtype=torch.float64)
-        loss = Objective(torch.zeros(7, DIM).double(), torch.eye(3).double(), scale=1.0, share=0.5, balance=balance)
-        pull = loss.factor * ((4 * loss.weight * mean).log() + 1)  # of 4 queries
-        assert bool(torch.allclose(pull, pull[:1])) is rests
-
-
 @pytest.mark.parametrize("shots", [(1, 1), (2, 1, 3), (1,)])
 @pytest.mark.parametrize(("steps", "inlier", "assignment"), [(2, 0.05, 0.1), (1, 0.05, 0.1), (4, 0.3, 0.2)])
 def test_oslo_equals_its_loops(shots: tuple[int, ...], steps: int, inlier: float, assignment: float):
     method = OSLO(DIM, steps=steps, inlier_temperature=inlier, assignment_temperature=assignment)
     task = double_task(0, shots=shots)
     cosines, outlier = slow_oslo.scores(
-        pooled(task.support),
-        task.support_label,
-        pooled(task.query),
-        steps=steps,
-        inlier=inlier,
-        assignment=assignment,
+        pooled(task.support), task.support_label, pooled(task.query), steps=steps, inlier=inlier, assignment=assignment
     )
     out = method(task)
     torch.testing.assert_close(out.logits, cosines, rtol=0, atol=1e-10)
@@ -97,15 +83,8 @@ def test_oslo_equals_its_loops(shots: tuple[int, ...], steps: int, inlier: float
     assert method.loss(task)["closed"].item() == pytest.approx(cross_entropy(cosines, task.query_label), abs=1e-10)
 
 
-def test_oslo_gives_unknown_queries_the_larger_score_and_sure_inliers_keep_their_order():
-    scores, known = [], []
-    for seed in range(8):
-        task = toy_task(seed, shots=(3, 3, 3))
-        scores.append(OSLO(DIM)(task).open_score)
-        known.append(task.query_label != UNKNOWN)
-    score, mask = torch.cat(scores), torch.cat(known)
-    assert (score[~mask][:, None] > score[mask]).float().mean() > 0.8  # AUROC
-    # 1 - ξ is not computed by a subtraction that rounds all of them to 0.
+def test_sure_inliers_of_oslo_keep_their_order() -> None:
+    """1 - ξ is not computed by a subtraction that rounds all of them to 0."""
     x = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [1.0, 0.02], [-1.0, -0.2]])
     state = OSLO.State(x[:2], torch.eye(2))
     score = OSLO(2, inlier_temperature=0.03).score(state, Views(x[2:])).open_score
