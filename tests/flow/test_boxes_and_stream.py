@@ -194,6 +194,19 @@ def test_sorted_pictures_keep_their_folders_and_stay_where_they_are(
     assert len([*(tmp_path / "new").rglob("*.png")]) == 4
 
 
+def test_no_name_of_a_list_leads_out_of_the_sorted_folder(
+    glocal: Command, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "new", "one", 20, 21)
+    write(tmp_path / "other", "two", 20, 21)
+    (tmp_path / "list.csv").write_text("uri\nnew/../../" + tmp_path.name + "/other/020.png\n")
+    code, _, err = glocal("predict", file, "list.csv", "new", "--sort", "deep/er/sorted")
+    assert code == 0, err
+    assert sorted(path.name for path in (tmp_path / "deep" / "er").iterdir()) == ["sorted"]
+    assert len(list((tmp_path / "deep").rglob("*.png"))) == 2
+
+
 @pytest.mark.parametrize(
     "options",
     [
@@ -203,6 +216,7 @@ def test_sorted_pictures_keep_their_folders_and_stay_where_they_are(
         ("--sort", "out", "--csv", "a.csv", "--resume"),
         ("--fail-on-unknown", "--out", "many"),
         ("--boxes", "nowhere.json"),
+        ("--sort", "new/sorted"),
     ],
 )
 def test_what_does_not_go_together_is_refused_and_nothing_is_written(

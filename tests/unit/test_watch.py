@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import errno
 import itertools
+import json
 import os
 import shutil
 from collections import Counter
@@ -19,7 +20,9 @@ from glocal.bulk import places, watch
 from glocal.bulk.places import Way
 from glocal.bulk.watch import Inbox, Looked, Watch
 from glocal.common.errors import DataError
+from glocal.recognizer import Recognizer
 from photos import recognizer, write
+from refusal import refused
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +250,58 @@ def test_folders_that_lie_in_each_other_are_refused(file: Path, inbox: Path) -> 
         with pytest.raises(DataError, match="lie in each other"):
             Watch(file, inbox, out, device="cpu")
     assert not (inbox / "sorted").exists()
+
+
+def test_links_that_lead_to_themselves_are_no_pictures_and_others_are_followed(file: Path, inbox: Path) -> None:
+    (inbox / "loop.png").symlink_to("loop.png")
+    (inbox / "kept").mkdir()
+    kept = write(inbox.parent / "kept", "one", 25, 26)[0]
+    (inbox / "link.png").symlink_to(os.path.relpath(kept, inbox))
+    watching = started(file, inbox, way=Way.move)
+    assert "link.png" in looked(watching)
+    [place] = [each for each in placed(inbox.parent / "out") if each.endswith("link.png")]
+    assert (inbox.parent / "out" / place).read_bytes() == kept.read_bytes()
+    assert not (inbox / "link.png").is_symlink()
+
+
+def test_a_class_cannot_be_called_as_the_record(file: Path, inbox: Path) -> None:
+    own = inbox.parent / "own.glocal"
+    taught = Recognizer.load(file)
+    taught.rename_class("one", "Answers.csv")
+    taught.save(own)
+    with refused("class-name", "'Answers.csv'"):
+        started(own, inbox)
+    assert not (inbox.parent / "out").exists()
+
+
+@pytest.mark.parametrize("journal", ["{", "[]", '{"size": 0, "way": "move", "rows": [{"place": "../x"}]}'])
+def test_a_damaged_journal_is_a_sentence_and_nothing_is_done(file: Path, inbox: Path, journal: str) -> None:
+    looked(started(file, inbox))
+    before = recorded(inbox.parent / "out")
+    (inbox.parent / "out" / ".journal.json").write_text(journal)
+    with refused("damaged-file", ".journal.json"):
+        started(file, inbox)
+    assert recorded(inbox.parent / "out") == before
+
+
+def test_the_journal_leads_out_of_no_folder(file: Path, inbox: Path) -> None:
+    looked(started(file, inbox))
+    out, picture = inbox.parent / "out", inbox.parent / "mine.png"
+    picture.write_bytes(b"mine")
+    row = recorded(out)[0] | {"path": str(picture), "place": "../moved.png", "stamp": watch.stamped(picture)}
+    size = (out / "answers.csv").stat().st_size
+    (out / ".journal.json").write_text(json.dumps({"size": size, "way": "move", "rows": [row]}))
+    with refused("damaged-file", "leads out"):
+        started(file, inbox)
+    assert picture.exists()
+
+
+def test_hidden_files_of_others_stay(file: Path, inbox: Path) -> None:
+    out = inbox.parent / "out"
+    (out / ".folder.partial").mkdir(parents=True)
+    (out / ".download.partial").write_text("mine")
+    looked(started(file, inbox))
+    assert (out / ".download.partial").exists()
 
 
 def test_another_csv_is_not_written_over(file: Path, inbox: Path) -> None:

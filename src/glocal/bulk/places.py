@@ -10,6 +10,7 @@ from uuid import uuid4
 
 from PIL import Image
 
+from glocal.common.errors import DataError
 from glocal.common.files import make_folder, sync
 from glocal.recognizer.photos.boxes import Box
 from glocal.recognizer.photos.images import decode
@@ -19,6 +20,13 @@ class Way(StrEnum):
     copy = "copy"
     link = "link"
     move = "move"
+
+
+def check_apart(photos: Path, out: Path) -> None:
+    """Refuse folders that lie in each other: sorted pictures would be new ones."""
+    one, other = photos.resolve(), out.resolve()
+    if one == other or one in other.parents or other in one.parents:
+        raise DataError(f"{out} and {photos} lie in each other; choose a folder beside {photos}")
 
 
 def free_place(root: Path, label: str, below: str, taken: set[str], number: str = "") -> str:
@@ -60,7 +68,7 @@ def put(source: Path, target: Path, way: Way, box: Box | None = None) -> None:
 def _linked(source: Path, target: Path, way: Way) -> bool:
     """A second name for the file; on another disk a symbolic link, which is no move."""
     try:
-        os.link(source, target)
+        os.link(source.resolve(), target)  # of a link, what it leads to: its way there may be another from here
     except OSError:
         if way is Way.move:
             return False

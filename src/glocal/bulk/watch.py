@@ -16,10 +16,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-from glocal.bulk.places import Way, free_place, put
+from glocal.bulk.places import Way, check_apart, free_place, put
 from glocal.bulk.results import COLUMNS, ODD_NAMES, csv_line, row
 from glocal.common.errors import DataError, GlocalError
 from glocal.common.files import Stamp, or_not_written, remove, stamp, write_text
+from glocal.common.validation import check_kind, shown
 from glocal.recognizer.diagnosis.drift import LAST, Drift
 from glocal.recognizer.photos.boxes import MIN_CONFIDENCE, Box, Boxes, read_boxes
 from glocal.recognizer.photos.folders import walk
@@ -31,6 +32,7 @@ ANSWERS, JOURNAL = "answers.csv", ".journal.json"
 FIELDS = (*COLUMNS, "time", "place", "stamp")
 SETTLE = 2.0  # seconds that a file must stay as it is
 Row: TypeAlias = "dict[str, Any]"
+_JOURNAL = {"size": int, "way": str, "rows": [dict.fromkeys(FIELDS, str | None)]}
 PATIENCE = 60.0  # seconds after its last change in which an unreadable picture may still become one
 
 
@@ -57,7 +59,7 @@ def stamped(path: Path) -> str | None:
     """Size and time of a file; None where there is none."""
     try:
         status = path.stat()
-    except FileNotFoundError:
+    except OSError:  # gone, a link that leads nowhere or to itself, a folder without permission
         return None
     return f"{status.st_size} {status.st_mtime_ns}"
 
@@ -75,7 +77,7 @@ class Record:
         with or_not_written(self.folder, "free some space or choose another place"):
             if not self._answers.exists():
                 write_text(self._answers, ",".join(FIELDS) + "\n")
-            for partial in self.folder.rglob(".*.partial"):  # of a run that was killed
+            for partial in self.folder.rglob(f".{'[0-9a-f]' * 32}.partial"):  # of a run that was killed
                 partial.unlink()
             self._carry_out()
         with self._answers.open(encoding="utf-8", errors=ODD_NAMES, newline="") as file:
@@ -108,8 +110,18 @@ class Record:
     def _carry_out(self) -> list[Row]:
         if not self._journal.exists():
             return []
-        journal = json.loads(self._journal.read_text("utf-8"))
-        way = Way(journal["way"])
+        try:
+            journal = json.loads(self._journal.read_text("utf-8"))
+            check_kind(journal, _JOURNAL, JOURNAL)
+            way = Way(journal["way"])
+            places = [Path(fields["place"] or "") for fields in journal["rows"]]
+            if any(each.is_absolute() or ".." in each.parts for each in places):
+                raise ValueError("a place leads out of the folder")
+        except (ValueError, RecursionError) as error:
+            raise DataError(
+                f"{self._journal} is damaged: {shown(error)}; delete it, and its pictures are answered again",
+                code="damaged-file",
+            ) from error
         rows = [fields for fields in journal["rows"] if self._is_placed(fields, way)]
         with self._answers.open("r+b") as file:
             file.truncate(min(journal["size"], self._answers.stat().st_size))
@@ -251,7 +263,10 @@ class Watch:
         return remarks
 
     def _take_recognizer(self) -> None:
-        self.recognizer = Recognizer.load(self._file, device=self._device)
+        loaded = Recognizer.load(self._file, device=self._device)
+        if taken := [name for name in loaded.classes if name.casefold() in (ANSWERS, JOURNAL)]:
+            raise DataError(f"class {taken[0]!r} has the name of a file of --out; rename it", code="class-name")
+        self.recognizer = loaded
         self.drift = Drift(self.recognizer.threshold, self._last)
 
     def _take_boxes(self) -> None:
@@ -270,17 +285,10 @@ class Watch:
     def _may_change(self, path: Path) -> bool:
         try:
             return time.time() - path.stat().st_ctime < self._patience
-        except FileNotFoundError:
+        except OSError:
             return True
 
 
 def _picture(source: Source) -> str:
     """The picture that a source is, or is a region of."""
     return source.name if source.box is None else source.name.rpartition("#")[0]
-
-
-def check_apart(inbox: Path, out: Path) -> None:
-    """Refuse folders that lie in each other: sorted pictures would be new ones."""
-    one, other = inbox.resolve(), out.resolve()
-    if one == other or one in other.parents or other in one.parents:
-        raise DataError(f"{out} and {inbox} lie in each other; choose a folder beside the one that is watched")

@@ -169,10 +169,12 @@ class _Sorted:
     """Pictures go into folders by answer."""
 
     def __init__(self, folder: Path, link: bool, images: Iterable[str]) -> None:
-        from glocal.bulk.places import Way
+        from glocal.bulk.places import Way, check_apart
 
         self._folder, self._way, self._taken = folder, Way.link if link else Way.copy, set[str]()
-        self._roots = [Path(each) for each in images if os.path.isdir(each)]
+        self._roots = [Path(os.path.abspath(each)) for each in images if os.path.isdir(each)]
+        for root in self._roots:
+            check_apart(root, folder)
 
     def put(self, answer: Prediction) -> None:
         from glocal.bulk.addresses import is_remote, local_path
@@ -181,7 +183,7 @@ class _Sorted:
         name, _, number = (answer.path, "", "") if answer.box is None else answer.path.rpartition("#")
         if is_remote(name):
             raise DataError(f"{name} is no file of this machine, so it cannot be sorted; copy it here first")
-        path = Path(local_path(name))
+        path = Path(os.path.abspath(local_path(name)))  # a list may lead out of a folder and back
         root = next((root for root in self._roots if path.is_relative_to(root)), path.parent)
         place = free_place(self._folder, answer.label, str(path.relative_to(root)), self._taken, number)
         with or_not_written(self._folder, "free some space or choose another place"):

@@ -40,8 +40,8 @@ def watch(
         raise RecipeError("a picture is linked or moved; give --link or --move, not both")
     check_there(inbox, *([boxes] if boxes else []))
     check_recognizer(file)
-    from glocal.bulk.places import Way
-    from glocal.bulk.watch import ANSWERS, Watch, check_apart
+    from glocal.bulk.places import Way, check_apart
+    from glocal.bulk.watch import ANSWERS, Watch
 
     check_apart(inbox, out)
     way = Way.move if move else Way.link if link else Way.copy
