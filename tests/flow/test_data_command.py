@@ -10,13 +10,11 @@ from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
-from glocal.research.data import DATASETS, loader, open_dataset, prepared
-from glocal.research.data.prepare import work_folder
+from glocal.research.data import DATASETS, loader, open_dataset
 from glocal.research.data.splits import CATALOGUE
 from glocal.research.engine.checkpoint import save_model
 from glocal.research.engine.pretrain import PretrainStage
@@ -195,28 +193,6 @@ def test_what_the_user_can_mend(glocal: Any, home: Path, tmp_path: Path, monkeyp
     assert (code, "bad.jpg" in said) == (0, True)
     code, shown, _ = glocal("data", "verify", "x", tmp_path / "x")
     assert (code, "1 image left out when preparing" in shown) == (0, True)
-
-
-def test_stopped_by_ctrl_c_it_says_how_to_go_on(
-    glocal: Any, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """That the finished splits are not read again is ``test_prepared``'s."""
-    source, write = make_dataset(tmp_path / "folder"), prepared.content_digest
-
-    def interrupt(pixels: np.ndarray) -> bytes:
-        if work_folder(home / "slow").joinpath("data", "index.json").exists():  # the first split is finished
-            raise KeyboardInterrupt
-        return write(pixels)
-
-    command = ["data", "prepare", "slow", "--from", source]
-    with monkeypatch.context() as patch:
-        patch.setattr(prepared, "content_digest", interrupt)
-        code, shown, err = glocal(*command)
-    assert (code, shown) == (130, "")
-    assert err == f"glocal: stopped; nothing is in {home / 'slow'} yet, the same command goes on from here\n"
-    assert [path.name for path in home.iterdir()] == [work_folder(home / "slow").name]
-    assert glocal(*command)[0] == 0
-    assert [path.name for path in home.iterdir()] == ["slow"]
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import select
@@ -46,12 +45,10 @@ ODD = [
 ROWS = zlib.compress(bytes(20_000_000))  # 20 KB
 
 
-def request(
-    method: str, path: str, body: bytes, headers: dict[str, str] | None = None, *, length: int | str | None = -1
-) -> bytes:
+def request(path: str, body: bytes, headers: dict[str, str], *, length: int | None = -1) -> bytes:
     """``length``: -1 for the true one, None for chunks."""
-    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "X-Glocal: 1", "Connection: close"]
-    lines += [f"{name}: {value}" for name, value in (headers or {"Content-Type": "application/json"}).items()]
+    lines = [f"POST {path} HTTP/1.1", "Host: localhost", "X-Glocal: 1", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
     size = len(body) if length == -1 else length
     lines.append("Transfer-Encoding: chunked" if length is None else f"Content-Length: {size}")
     return "\r\n".join(lines).encode("utf-8", "surrogatepass") + b"\r\n\r\n" + body
@@ -72,16 +69,15 @@ def form(*parts: bytes) -> bytes:
 
 def slow_ones() -> list[bytes]:
     """Requests whose rest never comes; few, because each takes its time."""
-    body = request("POST", "/predict", part("images", b"x" * 500, "a.png"), form_type())
-    return [body[:-200], body[:40], b"", request("POST", "/predict", b"5\r\n", form_type(), length=None)]
+    body = request("/predict", part("images", b"x" * 500, "a.png"), form_type())
+    return [body[:-200], body[:40], b"", request("/predict", b"5\r\n", form_type(), length=None)]
 
 
 class Hostile:
-    """Requests that mean harm, and among them some that are fine: the others meet a server at work."""
+    """Forms that mean harm, and among them some that are fine: the others meet a server at work."""
 
-    def __init__(self, rng: random.Random, known: list[str]) -> None:
-        self.rng, self.known = rng, known
-        self.kinds = [self.named, self.named, self.forms, self.forms, self.bombs, self.calls, self.calls, self.heads]
+    def __init__(self, rng: random.Random) -> None:
+        self.rng, self.kinds = rng, [self.named, self.forms, self.bombs]
 
     def __next__(self) -> bytes:
         return self.rng.choice(self.kinds)()
@@ -96,7 +92,7 @@ class Hostile:
         path = self.rng.choice(FORMS)
         field = {"/classes": "name", "/photos": "class"}.get(path)
         fields = [] if field is None else [part(field, name.encode("utf-8", "surrogatepass"))]
-        return request("POST", path, form(*fields, part("images", data, file)), form_type())
+        return request(path, form(*fields, part("images", data, file)), form_type())
 
     def named(self) -> bytes:
         good = ["zero", "one", f"new {self.rng.randrange(5)}"]
@@ -129,7 +125,7 @@ class Hostile:
             (chunks, form_type(), None),
         ]
         body, headers, length = rng.choice(kinds)
-        return request("POST", rng.choice(FORMS), body, headers, length=length)
+        return request(rng.choice(FORMS), body, headers, length=length)
 
     def bombs(self) -> bytes:
         def chunk(kind: bytes, data: bytes) -> bytes:
@@ -147,48 +143,6 @@ class Hostile:
             b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", b"\0\0\0\x1cftypavif" + self.rng.randbytes(60),
         ]  # fmt: skip
         return self.upload(self.rng.choice(["zero", "bomb"]), self.rng.choice(kinds), "bomb.png")
-
-    def calls(self) -> bytes:
-        """Odd paths, methods and values; values of the wrong type come from the schema."""
-        rng = self.rng
-        id_ = rng.choice([*self.known, "0" * 64, "..", "%2e%2e", "%00", "x" * 3000, "..%2f..%2fetc", "0" * 63 + "g"])
-        pattern = rng.choice(
-            ["/photos/{}", "/photos/{}/thumbnail", "/queries/{}/overlay", "/classes/{}", "/classes/zero", "/page/{}",
-             "/review/queries/{}", "/review/groups/{}", "/export/{}", "//{}", "/threshold/preview?value={}",
-             "/threshold", "/predict?remember={}", "/?token={}", "/undo"]
-        )  # fmt: skip
-        method = rng.choice(["GET", "DELETE", "PUT", "POST", "PATCH", "HEAD", "OPTIONS", "TRACE", "CONNECT", "BREW"])
-        name, value = rng.choice(ODD), rng.choice([10**400, 1e308, 0.5])
-        body = json.dumps({"name": name, "class": name, "items": [id_, id_], "value": value}).encode()
-        broken = [b"[" * 60_000, b"\xff\xfe", b"1e999", b'{"value": NaN}', b'"\\ud800"', b"\xef\xbb\xbf" + body]
-        headers = {"Content-Type": rng.choice(["application/json"] * 4 + ["application/json; charset=utf-16", "x"])}
-        if rng.random() < 0.4:
-            headers["If-Match"] = rng.choice(["0", '"1"', "*", "", 'W/"1"', "x" * 4000, "-1", "１"])
-        return request(method, pattern.format(id_), rng.choice([body] * 5 + [body[:-9], *broken]), headers)
-
-    def heads(self) -> bytes:
-        rng = self.rng
-        odd = rng.choice(
-            [
-                "Host: evil.example", "Host: localhost\r\nHost: evil.example", "Host: [::1", "Host: " + "a" * 9000,
-                "Content-Length: -1", "Content-Length: 1\r\nContent-Length: 2", "Content-Length: 99999999999999999999",
-                "Content-Length: 5\r\nTransfer-Encoding: chunked", "Transfer-Encoding: x",
-                "Expect: 100-continue\r\nContent-Length: 3", "Upgrade: websocket\r\nConnection: Upgrade",
-                "Cookie: glocal=" + "x" * 9000, "Authorization: \xff\xfe", "Origin: http://[x", " folded: x",
-                "no colon here", "Name\0: x", ": empty", "X" * 20_000 + ": y",
-                "\r\n".join(f"X-{i}: y" for i in range(900)), "Content-Encoding: gzip\r\nContent-Length: 3",
-            ]
-        )  # fmt: skip
-        start = rng.choice(["GET /state HTTP/1.1", "POST /undo HTTP/1.1", "GET /health HTTP/1.0"])
-        host = "" if odd.startswith("Host") else "Host: localhost\r\n"
-        head = f"{start}\r\n{host}X-Glocal: 1\r\nConnection: close\r\n{odd}\r\n\r\nabc".encode("latin-1")
-        noise = [
-            rng.randbytes(rng.randrange(1, 2000)),
-            b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + rng.randbytes(300),  # somebody speaks TLS
-            b"GET /\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(30), b"G" * 70_000,
-            b"GET \xff\xfe HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        ]  # fmt: skip
-        return rng.choice([head, head, rng.choice(noise)])
 
 
 SLOW = 3.0  # seconds: who takes longer is dropped; on a busy machine the others may take a second
@@ -277,14 +231,9 @@ def send(address: str, raw: bytes, *, slow: bool = False) -> str:
 
 
 def by_hand(address: str, n: int, number: int) -> Counter[str]:
-    rng = random.Random(number)
-    with httpx.Client(base_url=address, timeout=PATIENCE) as asking:
-        found = asking.post("/predict", files=uploads("six", 0, 3)).json()["answers"]
-        photos = [photo["id"] for each in asking.get("/state").json()["classes"] for photo in each["photos"]]
-    known = [each["id"] for each in found] + photos
+    """Forms, which no schema describes; odd paths, heads and values come from the schema."""
     heard: Counter[str] = Counter()
-    slow = slow_ones()
-    hostile = Hostile(rng, known)
+    slow, hostile = slow_ones(), Hostile(random.Random(number))
     with ThreadPoolExecutor(len(slow) + 4, thread_name_prefix="client") as clients:
         late = [clients.submit(send, address, each, slow=True) for each in slow]
         for start in range(len(slow), n, 100):
@@ -330,8 +279,8 @@ def by_schema(address: str, n: int, number: int) -> Counter[str]:
 
 def test_requests_made_by_hand(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with watched(tmp_path, monkeypatch) as address:
-        heard = by_hand(address, 200, 8)
-    assert heard.keys() >= {"200", "400", "404", "413", "422", "403", "408"}
+        heard = by_hand(address, 80, 8)
+    assert heard.keys() >= {"200", "400", "404", "413", "422", "408"}
 
 
 def test_requests_made_from_the_schema(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

