@@ -25,11 +25,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (202, 24_430),
+    "tests": (202, 24_320),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }
-HELPERS = 1_450  # lines of tests/*.py, which hold no tests
+HELPERS = 1_440  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:
