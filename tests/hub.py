@@ -28,6 +28,7 @@ class Hub(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Answer)
         self.root, self.asked = root, list[str]()
         self.made: dict[str, Any] = {}  # what repositories were made with
+        self.lies: dict[str, Any] = {}  # what is put over the description of a repository
 
     @property
     def address(self) -> str:
@@ -81,7 +82,8 @@ class _Answer(BaseHTTPRequestHandler):
                 self._send([{"type": "file", "path": name, "oid": oid, "size": size} for name, oid, size in every])
             else:
                 names = [{"rfilename": name} for name in files]
-                self._send({"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": names, "private": False})
+                about = {"id": "/".join(parts[2:4]), "sha": COMMIT, "siblings": names, "private": False}
+                self._send(about | self.server.lies)
         elif "resolve" in parts and (file := self.server.root.joinpath(*parts[:2], *parts[4:])).is_file():
             self._send(file.read_bytes(), {"ETag": f'"{_oid(file)}"', "X-Repo-Commit": COMMIT})
         else:

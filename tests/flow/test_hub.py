@@ -57,6 +57,33 @@ def test_what_a_hub_does_not_have(tmp_path: Path) -> None:
         Repository("hf:../net")
 
 
+@pytest.mark.parametrize(
+    ("lies", "words"),
+    [
+        ({"siblings": [{"rfilename": "../../../../out.glocal"}]}, "out.glocal"),
+        ({"siblings": [{"rfilename": 5}]}, "maker/net"),
+        ({"siblings": [{}]}, "maker/net"),
+        ({"sha": "../../../../out"}, "'../../../../out'"),
+    ],
+)
+def test_what_a_hub_may_not_answer(lies: dict[str, object], words: str, tmp_path: Path) -> None:
+    (tmp_path / "hub" / "maker" / "net").mkdir(parents=True)
+    (tmp_path / "hub" / "maker" / "net" / "r.glocal").write_bytes(b"other bytes")
+    code = "from glocal import Recognizer\nfrom glocal.common.errors import GlocalError\nimport sys\n"
+    code += "try:\n Recognizer.load('hf:maker/net')\nexcept GlocalError as error:\n sys.exit(f'{error.code}: {error}')"
+    with hub(tmp_path / "hub") as server:
+        server.lies.update(lies)
+        done = python(tmp_path / "home", code, HF_ENDPOINT=server.address)
+    assert done.stderr.splitlines()[-1].startswith("no-hub: ")
+    assert words in done.stderr.splitlines()[-1]
+    assert not list(tmp_path.rglob("out*"))
+
+
+def test_a_name_that_no_repository_can_have() -> None:
+    with refused("no-repository", "maker/a--b"):
+        Repository("hf:maker/a--b").fetch(list)
+
+
 def test_a_recognizer_goes_to_a_hub_and_comes_back(tmp_path: Path) -> None:
     file, home = tmp_path / "digits.glocal", tmp_path / "home"
     Recognizer.enroll({"one": some("one", 0, 4), "a|b": some("zero", 0, 4)}).save(file)

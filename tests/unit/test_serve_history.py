@@ -57,6 +57,21 @@ def test_back_and_forth_to_before_there_was_a_file_also_after_a_restart(file: Pa
         step(versions, +1)
 
 
+def test_files_of_others_stay_where_parts_lead_to_their_folder(file: Path) -> None:
+    (file.parent / "mine").mkdir()
+    (file.parent / "mine" / "thesis.txt").write_text("mine")
+    folder = file.parent / "parts.glocal.history"
+    folder.mkdir()
+    (folder / "parts").symlink_to("../mine")
+    (folder / ".mine.partial").write_text("mine")
+    versions = History(file)
+    push(versions, "one", "two")
+    step(versions, -1)
+    assert file.read_text() == "one"
+    assert (file.parent / "mine" / "thesis.txt").exists()
+    assert (folder / ".mine.partial").exists()
+
+
 def test_a_new_change_ends_what_was_undone(file: Path) -> None:
     versions = History(file)
     push(versions, "one", "two", "three")

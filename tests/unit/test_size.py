@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
-    "src/glocal/common": (12, 830),
+    "src/glocal/common": (12, 840),
     "src/glocal/recognizer": (45, 6_640),
     "src/glocal/hub": (8, 840),
     "src/glocal/bulk": (15, 1_870),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (202, 24_320),
+    "tests": (202, 24_370),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }

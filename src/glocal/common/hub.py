@@ -5,6 +5,7 @@ Nothing is fetched unless a name that begins with ``hf:`` asks for it.  HF_HUB_O
 
 from __future__ import annotations
 
+import glob
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from glocal.common.errors import DataError, RecipeError
+from glocal.common.errors import DataError, GlocalError, RecipeError
 
 PREFIX = "hf:"
 RECOGNIZER = ".glocal"
@@ -43,12 +44,18 @@ class Repository:
         where: dict[str, Any] = {"revision": self.revision}
         with self._sentences(hub, "bring its files into a folder in another way and name that"):
             try:
-                every = [each.rfilename for each in hub.HfApi().model_info(self.name, **where).siblings or ()]
+                about = hub.HfApi().model_info(self.name, **where)
             except (hub.errors.OfflineModeIsEnabled, ConnectionError, *_unreached()):
                 folder = Path(hub.snapshot_download(self.name, local_files_only=True, allow_patterns=NONE, **where))
                 choose([each.relative_to(folder).as_posix() for each in folder.rglob("*") if each.is_file()])
             else:
-                folder = Path(hub.snapshot_download(self.name, allow_patterns=list(choose(every)), **where))
+                if not re.fullmatch("[0-9a-f]{40}", about.sha):  # a folder of the cache is named after it
+                    raise ValueError(f"it names the commit {about.sha[:80]!r}")
+                names = list(choose([each.rfilename for each in about.siblings or ()]))
+                patterns = list(map(glob.escape, names))
+                folder = Path(hub.snapshot_download(self.name, allow_patterns=patterns, **where))
+                if missing := [each for each in names if ".." in each or not (folder / each).is_file()]:
+                    raise ValueError(f"it lists {missing[0][:80]!r} and does not give it")
         return Fetched(folder, folder.parents[1])
 
     def push(self, files: Mapping[str, bytes], message: str, *, private: bool = True) -> str:
@@ -72,11 +79,15 @@ class Repository:
                 "check the name, or log in with `hf auth login`",
                 code="no-repository",
             ) from error
-        except (hub.errors.HfHubHTTPError, hub.errors.LocalEntryNotFoundError, ConnectionError, *_unreached()) as error:
+        except hub.errors.HFValidationError as error:
+            raise RecipeError(f"{self.name[:80]!r} cannot name a repository: {error}", code="no-repository") from error
+        except GlocalError:
+            raise
+        except Exception as error:  # what a hub answers may be anything
             line = str(error).strip().partition("\n")[0][:200]
             raise DataError(
-                f"the hub did not answer for {self.name} ({line}); try again, log in with `hf auth login`, "
-                f"or {way_out}",
+                f"the hub did not answer as it should for {self.name} ({line}); try again, log in with "
+                f"`hf auth login`, or {way_out}",
                 code="no-hub",
             ) from error
 

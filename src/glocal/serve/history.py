@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import stat
 import zipfile
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from glocal.common.files import (
 )
 from glocal.recognizer.file import read_manifest
 
+OURS = re.compile(r"[0-9a-f]{64}|\.[0-9a-f]+\.partial")  # parts may be a link to a folder of other files
 MOST = 20  # versions that can be gone back to
 MOST_BYTES = 2 << 30  # of all their parts, but for those of the last two
 SCHEMA = 2
@@ -185,7 +187,7 @@ class History:
         """Delete what no version consists of, and what a killed process left."""
         wanted = {name for each in self._journal.versions for name, _ in each.parts}
         for path in (*self._parts.iterdir(), *self.folder.glob(".*.partial")):
-            if path.name not in wanted and not path.is_dir():  # folders are not ours
+            if OURS.fullmatch(path.name) and path.name not in wanted and not path.is_dir():
                 path.unlink(missing_ok=True)
 
     def _make_folders(self) -> None:
