@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from page import needs_browser
 
-from browser import find_browser, show
+from glocal.research.data.episodes import EpisodeSpec
 from glocal.research.engine.compare import Conditions
 from glocal.research.metrics import Interval, paired_difference, score_histogram
 from glocal.research.report import plots
@@ -16,18 +18,12 @@ from glocal.research.report.plots import Point, curve, joined
 from glocal.research.report.table import Row, Table
 from glocal.research.reproduce.report_folder import Drawing, Report, figure_part, table_part, write_report
 
-BROWSER = find_browser()
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(BROWSER is None, reason="no Chromium is installed: install it, and this page is looked at"),
-]
+pytestmark = needs_browser
 
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report with a piece of every kind, wide tables and long names."""
-    from glocal.research.data.episodes import EpisodeSpec
-
     rng = np.random.default_rng(0)
     metrics = ("acc", "auroc", "f1", "fpr95", "aupr")
     values = {metric: Interval(0.8412, 0.0123, 600) for metric in metrics}
@@ -69,10 +65,14 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("width", [400, 1400])
-def test_nothing_is_wider_than_the_screen(page: Path, tmp_path: Path, width: int) -> None:
-    assert BROWSER is not None
-    shown = show(BROWSER, page, width=width, home=tmp_path, picture=tmp_path / "page.png")
-    assert shown.window == width
-    assert shown.content <= shown.window, "the page scrolls sideways"
-    assert shown.console == []
-    assert (tmp_path / "page.png").stat().st_size > 20_000
+def test_nothing_is_wider_than_the_screen(chromium: Any, page: Path, width: int) -> None:
+    opened, console = chromium.new_page(viewport={"width": width, "height": 800}), list[str]()
+    opened.on("console", lambda message: console.append(message.text))
+    opened.goto(page.as_uri())
+    content, window = opened.evaluate(
+        "() => [document.documentElement.scrollWidth, document.documentElement.clientWidth]"
+    )
+    assert content <= window == width, "the page scrolls sideways"
+    assert console == []
+    assert opened.evaluate("() => document.querySelectorAll('img').length") >= 4
+    opened.close()
