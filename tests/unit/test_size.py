@@ -25,11 +25,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (202, 24_370),
+    "tests": (202, 24_310),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }
-HELPERS = 1_440  # lines of tests/*.py, which hold no tests
+HELPERS = 1_390  # lines of tests/*.py, which hold no tests
 
 
 def size(files: list[Path]) -> int:
