@@ -188,7 +188,7 @@ CASES = [
     Case("predict: a name that is no name", odd_name, "1 of 1 pictures answered", refused=False),
     Case("predict: no such recognizer", lambda p: ["predict", p.root / "no.glocal", p.photos], "there is no such file"),
     Case("predict: an interrupted run", interrupted, "continue it with --resume, or write over it with --force"),
-    Case("predict: resume what", lambda p: [*predict(p, p.photos)[:3], "--resume"], "--resume continues a file"),
+    Case("predict: resume what", lambda p: [*predict(p, p.photos)[:3], "--resume"], "--resume is about --csv"),
 ]
 
 

@@ -43,11 +43,11 @@ def test_one_sentence_when_it_leaves_and_one_when_it_is_back() -> None:
     assert set(quiet) == {""}
     assert drift.share == 0.05
     left = [drift.add(i % 2 == 0) for i in range(300)]
-    assert drift.outside
+    assert drift.sentence
     assert len([sentence for sentence in left if sentence]) == 1
     back = [drift.add(i % 20 == 0) for i in range(300)]
     assert len([sentence for sentence in back if sentence]) == 1
-    assert not drift.outside
+    assert drift.sentence == ""
 
 
 def test_before_enough_photos_nothing_is_claimed() -> None:

@@ -9,13 +9,13 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 840),
-    "src/glocal/recognizer": (45, 6_640),
+    "src/glocal/recognizer": (45, 6_600),
     "src/glocal/hub": (8, 840),
-    "src/glocal/bulk": (15, 1_870),
+    "src/glocal/bulk": (15, 1_820),
     "src/glocal/web": (2, 160),
-    "src/glocal/serve": (18, 2_890),
+    "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 460),
-    "src/glocal/cli": (20, 2_930),
+    "src/glocal/cli": (20, 2_900),
     "src/glocal/research/ops": (5, 340),
     "src/glocal/research/metrics": (4, 580),
     "src/glocal/research/methods": (20, 3_210),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (202, 24_310),
+    "tests": (202, 24_350),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Container
 from enum import StrEnum
 from pathlib import Path
-from uuid import uuid4
 
 from PIL import Image
 
 from glocal.common.errors import DataError
-from glocal.common.files import make_folder, sync
+from glocal.common.files import replacing
 from glocal.recognizer.photos.boxes import Box
 from glocal.recognizer.photos.images import decode
 
@@ -29,19 +29,15 @@ def check_apart(photos: Path, out: Path) -> None:
         raise DataError(f"{out} and {photos} lie in each other; choose a folder beside {photos}")
 
 
-def free_place(root: Path, label: str, below: str, taken: set[str], number: str = "") -> str:
-    """``label/below``, with a number where a picture of that name is there or ``taken``.
-
-    ``number`` is that of a region, which becomes a JPEG of its own.
-    """
+def free_place(root: Path, label: str, below: Path, taken: Container[str] = ()) -> str:
+    """``label/below``, with a number where a picture of that name is there or ``taken``; a region becomes a JPEG."""
     path = Path(label, below)
-    if number:
-        path = path.with_name(f"{path.stem}#{number}.jpg")
-    place, n = path, 1
+    ending, region, number = path.suffix.partition("#")
+    stem, ending = f"{path.stem}{region}{number}", ".jpg" if region else ending
+    place, n = path.with_name(f"{stem}{ending}"), 1
     while str(place) in taken or os.path.lexists(root / place):
         n += 1
-        place = path.with_name(f"{path.stem}-{n}{path.suffix}")
-    taken.add(str(place))
+        place = path.with_name(f"{stem}-{n}{ending}")
     return str(place)
 
 
@@ -50,27 +46,16 @@ def put(source: Path, target: Path, way: Way, box: Box | None = None) -> None:
 
     The source stays: who moves removes it when the answer is on the disk too.
     """
-    make_folder(target.parent)
-    partial = target.with_name(f".{uuid4().hex}.partial")
-    try:
+    with replacing(target) as partial:
         if box is not None:
             Image.fromarray(box.cut(decode(source))).save(partial, "JPEG", quality=95)
-        elif way is Way.copy or not _linked(source, partial, way):
+        elif way is Way.copy:
             shutil.copy2(source, partial)
-        if not partial.is_symlink():
-            sync(partial)
-        os.replace(partial, target)
-        sync(target.parent)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def _linked(source: Path, target: Path, way: Way) -> bool:
-    """A second name for the file; on another disk a symbolic link, which is no move."""
-    try:
-        os.link(source.resolve(), target)  # of a link, what it leads to: its way there may be another from here
-    except OSError:
-        if way is Way.move:
-            return False
-        target.symlink_to(source.resolve())
-    return True
+        else:
+            partial.unlink()
+            try:
+                os.link(
+                    source.resolve(), partial
+                )  # of a link, what it leads to: its way there may be another from here
+            except OSError:  # on another disk a symbolic link will do, which is no move
+                shutil.copy2(source, partial) if way is Way.move else partial.symlink_to(source.resolve())

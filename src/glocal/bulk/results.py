@@ -34,7 +34,7 @@ COLUMNS = (
 def row(answer: Answer, recognizer: str) -> dict[str, Any]:
     """One line of a CSV; numbers in six digits, which is what survives another machine."""
     if isinstance(answer, Unreadable):
-        return {"path": answer.path, "error": answer.error, "recognizer": recognizer}
+        return dict.fromkeys(COLUMNS, "") | {"path": answer.path, "error": answer.error, "recognizer": recognizer}
     fields = {name: getattr(answer, name) for name in COLUMNS[:-2]}
     numbers = {name: f"{fields[name]:.6g}" for name in ("open_score", "threshold", "probability")}
     texts = {"is_unknown": str(answer.is_unknown).lower(), "box": "" if answer.box is None else str(answer.box)}

@@ -49,9 +49,9 @@ def show(result: Any, *, as_json: bool, otherwise: Callable[[], Any]) -> None:
         Console().print(shown, crop=False)  # a sentence may be longer than a line; a terminal wraps it
 
 
-def check_there(*given: str | Path) -> None:
+def check_there(*given: str | Path | None) -> None:
     """Refuse a path or glob that leads nowhere now, before seconds go into imports and models; addresses pass."""
-    for path in map(str, given):
+    for path in (str(each) for each in given if each is not None):
         if "://" not in path and not os.path.lexists(path) and not any(glob.iglob(path, recursive=True)):
             raise DataError(f"{path}: there is no such file or folder; check the path", code="no-file")
 

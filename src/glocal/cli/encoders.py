@@ -46,7 +46,7 @@ def encoder(
         raise RecipeError("--half and --int8 exclude each other; give one of them")
     check_target(out, ".encoder")
     check_free(out, force)
-    check_there(*(each for each in (about, fit, int8) if each is not None))
+    check_there(about, fit, int8)
     try:
         from glocal.hub.about import read_about
         from glocal.hub.making import smaller, whitened

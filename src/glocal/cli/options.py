@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from glocal.common.errors import RecipeError
 
 
 class EngineName(StrEnum):
@@ -54,3 +57,18 @@ Runs = Annotated[
 ]
 Shots = Annotated[str, typer.Option(help="Support pictures per known class; a table for each.")]
 Reference = Annotated[str | None, typer.Option(help="The row that differences are taken against; the first one.")]
+
+
+def check_together(context: typer.Context, needs: Mapping[str, str], apart: Iterable[tuple[str, str, str]]) -> None:
+    """Refuse options without one of those that they are about, and options that exclude each other.
+
+    ``needs``: an option -> others, of which one must be there.  ``apart``: an option, others, why they exclude it.
+    """
+    sources = ((name, context.get_parameter_source(name)) for name in context.params)
+    given = {f"--{name.replace('_', '-')}" for name, source in sources if source is None or source.name != "DEFAULT"}
+    for option, others in needs.items():
+        if option in given and not given.intersection(others.split()):
+            raise RecipeError(f"{option} is about {' or '.join(others.split())}; give it too, or leave out {option}")
+    for option, others, why in apart:
+        if option in given and (wrong := [each for each in others.split() if each in given]):
+            raise RecipeError(f"{option} and {wrong[0]} do not go together: {why}")

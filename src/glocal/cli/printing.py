@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import starmap
 from pathlib import Path
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
-    """A function that shows an answer on the screen, or as an element of one JSON list, as they come."""
+def printing(as_json: bool, *, quiet: bool, lines: bool = False) -> Iterator[Callable[[Iterable[Any]], None]]:
+    """A function that shows answers on the screen, as a line of JSON each, or in one list."""
     from json import dumps
 
     from glocal.bulk.results import plain
@@ -36,19 +36,22 @@ def printing(as_json: bool, *, quiet: bool) -> Iterator[Callable[[Any], None]]:
 
     first = True
 
-    def put(answer: Any) -> None:
+    def put(answers: Iterable[Any]) -> None:
         nonlocal first
-        if as_json:
-            sys.stdout.write(("[\n" if first else ",\n") + dumps(plain(answer)))
-        elif not quiet and isinstance(answer, Unreadable):
-            typer.echo(printable(f"{answer.path}: error: {answer.error}"))
-        elif not quiet:
-            warning = [f"    {answer.warning}"] if answer.warning else []
-            typer.echo(printable("\n".join([f"{answer.path}: {answer.label}", f"    {answer.reason}", *warning])))
-        first = False
+        for answer in answers:
+            if lines:
+                typer.echo(dumps(plain(answer)))
+            elif as_json:
+                sys.stdout.write(("[\n" if first else ",\n") + dumps(plain(answer)))
+            elif not quiet and isinstance(answer, Unreadable):
+                typer.echo(printable(f"{answer.path}: error: {answer.error}"))
+            elif not quiet:
+                warning = [f"    {answer.warning}"] if answer.warning else []
+                typer.echo(printable("\n".join([f"{answer.path}: {answer.label}", f"    {answer.reason}", *warning])))
+            first = False
 
     yield put
-    if as_json:
+    if as_json and not lines:
         sys.stdout.write("[]\n" if first else "\n]\n")
 
 

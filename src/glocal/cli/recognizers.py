@@ -49,12 +49,12 @@ def add(
 
     if (name is None) != (not photos) or (name is None and not unknown):
         raise RecipeError("name a class and its photos, or known unknowns with --unknown", code="nothing-given")
+    name = name and check_class_name(name)  # a refusal leaves no history behind
     check_there(*(photos or []), *(unknown or []))
     with changing(file, device) as (recognizer, save), bars() as progress:
         findings = []
         if name is not None:
-            known = check_class_name(name) in recognizer.classes
-            grow = recognizer.add_photos if known else recognizer.add_class
+            grow = recognizer.add_photos if name in recognizer.classes else recognizer.add_class
             findings += grow(name, photos or [], skip_bad=skip_bad, progress=rate_meter(progress, "add"))
         if unknown:
             findings += recognizer.add_unknown(unknown, skip_bad=skip_bad, progress=rate_meter(progress, "add"))
@@ -115,7 +115,7 @@ def threshold(
     json: Json = False,
 ) -> None:
     """Show the threshold and its target rate, or change it."""
-    check_there(*([from_] if from_ else []))
+    check_there(from_)
     if set_ is not None and from_ is not None:
         raise RecipeError("a threshold is set by hand or computed from labelled pictures; give one of the two")
     change = any(each is not None for each in (set_, target_rate, with_unknown, from_))

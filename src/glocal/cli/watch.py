@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,7 +38,7 @@ def watch(
     """Sort new pictures of a folder by answer as they come, each once."""
     if link and move:
         raise RecipeError("a picture is linked or moved; give --link or --move, not both")
-    check_there(inbox, *([boxes] if boxes else []))
+    check_there(inbox, boxes)
     check_recognizer(file)
     from glocal.bulk.places import Way, check_apart
     from glocal.bulk.watch import ANSWERS, Watch
@@ -46,17 +46,8 @@ def watch(
     check_apart(inbox, out)
     way = Way.move if move else Way.link if link else Way.copy
     with alone_at(out / ANSWERS):
-        watching = Watch(
-            file,
-            inbox,
-            out,
-            way=way,
-            boxes=boxes,
-            min_confidence=min_confidence,
-            settle=settle,
-            last=last,
-            device=device,
-        )
+        more: dict[str, Any] = {"min_confidence": min_confidence, "settle": settle, "last": last, "device": device}
+        watching = Watch(file, inbox, out, way=way, boxes=boxes, **more)
         tell(f"{inbox}: {'sorting' if once else 'watching, Ctrl-C ends it'}; answers go to {out / ANSWERS}")
         try:
             placed = _watched(watching, settle, once)
@@ -68,7 +59,7 @@ def watch(
 
 def _watched(watching: Watch, settle: float, once: bool) -> int:
     """Look again and again, or twice; a disk that is full or away later on is mentioned and waited for."""
-    placed, told = 0, ""
+    placed, waiting = 0, ""
     for look in count():
         try:
             for rows, remarks in watching.look(time.monotonic()):
@@ -77,13 +68,13 @@ def _watched(watching: Watch, settle: float, once: bool) -> int:
                 for remark in remarks:
                     tell(remark)
                 placed += len(rows)
-            told = ""
+            waiting = ""
         except (GlocalError, OSError) as error:
             if once or not look:
                 raise
-            if told != str(error):
+            if waiting != str(error):
                 tell(f"waiting: {error}")
-            told = str(error)
+            waiting = str(error)
         if once and look:
             break
         time.sleep(settle)

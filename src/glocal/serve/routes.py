@@ -262,6 +262,7 @@ def _review(server: Server) -> APIRouter:
             recent = workspace.recent(now)
             return {
                 "version": now.version,
+                "drift": server.drift,
                 "groups": [_group_json(members, now) for members in unknown_groups(recent, now)],
                 "next": [_item_json(each, now) for each in label_next(recent, now)],
                 "recent": [_item_json(each, now) for each in recent],

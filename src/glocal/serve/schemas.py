@@ -256,6 +256,7 @@ class GroupBody(BaseModel):
 
 class Review(BaseModel):
     version: int
+    drift: str  # a sentence while the share of unknowns is outside of the range that the target rate allows
     groups: list[GroupBody]
     next: list[Item]  # to label next, the most useful first
     recent: list[Item]

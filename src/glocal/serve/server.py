@@ -171,6 +171,10 @@ class Server:
             self._drift = now, Drift(now.enrolled().threshold)
         self._drift[1].add(is_unknown)
 
+    @property
+    def drift(self) -> str:
+        return "" if self._drift is None else self._drift[1].sentence
+
     def _share(self, end: int | None) -> float:
         """The share of unknowns, or an end of the range that it should lie in."""
         drift = None if self._drift is None else self._drift[1]

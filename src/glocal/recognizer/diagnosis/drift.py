@@ -22,17 +22,12 @@ DRAWN = 100_000
 class Drift:
     """The share of unknowns among the last photos, and the range that it should lie in.
 
-    Parameters
-    ----------
-    threshold : Threshold
-        Of the recognizer that answers; without a target rate there is no range.
-    last : int
-        Photos that count.
+    Without a target rate there is no range.
     """
 
     def __init__(self, threshold: Threshold, last: int = LAST) -> None:
         self.last, self.range = last, allowed(threshold, last)
-        self.outside = False
+        self.sentence = ""  # while the share is outside
         self._unknown: deque[bool] = deque(maxlen=last)
 
     @property
@@ -47,21 +42,17 @@ class Drift:
         if share is None or self.range is None:
             return ""
         low, high = self.range
-        middle = (low + high) / 2
-        if not self.outside and not low <= share <= high:
-            self.outside = True
-            bound, look = (
-                (f"at most {100 * high:.0f} %", "look through unknown/ for something new, or for photos that changed")
-                if share > high
-                else (f"at least {100 * low:.0f} %", "see whether the photos still change")
+        shown = f"{100 * share:.0f} % of the last {self.last} photos are unknown"
+        if not self.sentence and not low <= share <= high:
+            bound = f"at most {100 * high:.0f} %" if share > high else f"at least {100 * low:.0f} %"
+            self.sentence = (
+                f"{shown}, where the target rate allows {bound}; look whether something new has "
+                "come or the photos have changed"
             )
-            return (
-                f"drift: {100 * share:.0f} % of the last {self.last} photos are unknown, where the target rate allows "
-                f"{bound}; {look}"
-            )
-        if self.outside and (low + middle) / 2 <= share <= (middle + high) / 2:  # well inside, so that it stays there
-            self.outside = False
-            return f"no drift any more: {100 * share:.0f} % of the last {self.last} photos are unknown"
+            return f"drift: {self.sentence}"
+        if self.sentence and abs(share - (low + high) / 2) <= (high - low) / 4:  # well inside, so that it stays there
+            self.sentence = ""
+            return f"no drift any more: {shown}"
         return ""
 
 
@@ -74,5 +65,5 @@ def allowed(threshold: Threshold, n: int) -> tuple[float, float] | None:
     worth = max(mean * (1 - mean) / spread**2 - 1, 1e-3)  # of the beta distribution with this mean and spread
     random = np.random.default_rng(0)
     drawn = random.binomial(n, random.beta(mean * worth, (1 - mean) * worth, DRAWN)) / n
-    ends = np.quantile(drawn, [OUTSIDE / 2, 1 - OUTSIDE / 2])
-    return float(ends[0]), float(ends[1])
+    low, high = np.quantile(drawn, [OUTSIDE / 2, 1 - OUTSIDE / 2])
+    return float(low), float(high)

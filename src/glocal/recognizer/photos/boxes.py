@@ -11,8 +11,7 @@ import copy
 import csv
 import json
 import os
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -55,35 +54,43 @@ def _around(centre: float, side: int, whole: int) -> slice:
     return slice(start, start + side)
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(NamedTuple):
     """A box as the file has it."""
 
-    number: int  # among those of its picture, from 1
     x: float
     y: float
     width: float
     height: float
-    shares: bool  # of the picture's width and height, not pixels
+    shares: bool = False  # of the picture's width and height, not pixels
+    confidence: float = 1.0
     label: str = ""
 
     def within(self, image: Pixels, name: str) -> Box:
         """The box in pixels of the picture, or a sentence about it."""
-        high, wide = image.shape[:2]
-        across, down = (wide, high) if self.shares else (1, 1)
-        left, right = self.x * across, (self.x + self.width) * across
-        top, bottom = self.y * down, (self.y + self.height) * down
-        given = f"x {left:.6g} to {right:.6g}, y {top:.6g} to {bottom:.6g} in a picture of {wide}x{high} pixels"
-        if right - left <= 0 or bottom - top <= 0:
+        size = np.array(image.shape[1::-1])  # width, height
+        start = np.array(self[:2]) * (size if self.shares else 1)
+        end = start + np.array(self[2:4]) * (size if self.shares else 1)
+        slack = np.maximum(1, SLACK * size)
+        given = "x {:.6g} to {:.6g}, y {:.6g} to {:.6g} in a picture of {}x{} pixels".format(
+            start[0], end[0], start[1], end[1], *size
+        )
+        if (end <= start).any():
             raise UnusableImage(name, f"its box is empty ({given}); draw it again or leave it out")
-        x, y = max(1.0, SLACK * wide), max(1.0, SLACK * high)
-        if left < -x or top < -y or right > wide + x or bottom > high + y:
+        if (start < -slack).any() or (end > size + slack).any():
             raise UnusableImage(
                 name, f"its box reaches beyond the picture ({given}); use the picture that the boxes were made for"
             )
-        left, top = min(max(0, round(left)), wide - 1), min(max(0, round(top)), high - 1)
-        right, bottom = min(max(left + 1, round(right)), wide), min(max(top + 1, round(bottom)), high)
-        return Box(int(left), int(top), int(right - left), int(bottom - top))
+        start = np.clip(start.round().astype(int), 0, size - 1)
+        end = np.clip(end.round().astype(int), start + 1, size)
+        return Box(*start.tolist(), *(end - start).tolist())
+
+
+class Regions(NamedTuple):
+    """Boxes by picture and number, and what the file and the pictures do not share."""
+
+    boxes: Mapping[str, Mapping[int, Drawn]]
+    absent: list[str]  # pictures that the file does not name
+    elsewhere: list[str]  # pictures of the file that were not given
 
 
 @dataclass(frozen=True)
@@ -91,13 +98,13 @@ class Boxes:
     """A file of boxes."""
 
     path: Path
-    pictures: Mapping[str, tuple[Drawn, ...]]  # by the picture's name in the file; none where nothing was detected
+    pictures: Mapping[str, Mapping[int, Drawn]]  # by the picture's name in the file, and by number from 1
     megadetector: Mapping[str, Any] | None = None  # all that a file of MegaDetector's holds
 
     @property
     def labelled(self) -> bool:
         """Whether the file says what its boxes show."""
-        return any(each.label for some in self.pictures.values() for each in some)
+        return any(box.label for some in self.pictures.values() for box in some.values())
 
     def entry(self, picture: str) -> str | None:
         """The name that the file has for a picture: the path of the picture ends with it."""
@@ -108,181 +115,143 @@ class Boxes:
     def of(self, pictures: Iterable[str]) -> Regions:
         """The boxes of each of these pictures; pictures that the file does not name have none."""
         claimed: dict[str, str] = {}
-        boxes: dict[str, tuple[Drawn, ...]] = {}
         absent: list[str] = []
         for picture in pictures:
             entry = self.entry(picture)
             if entry is None:
                 absent.append(picture)
-                continue
-            if claimed.setdefault(entry, picture) != picture:
-                raise self._refusal(
+            elif claimed.setdefault(entry, picture) != picture:
+                raise self.refusal(
                     f"it names {entry!r} once, which is {claimed[entry]} as well as {picture}; give the pictures of "
                     "one folder, the one that the boxes were made for"
                 )
-            boxes[picture] = self.pictures[entry]
         if not claimed:
-            first = next(iter(self.pictures), None)
-            named = "it names no picture" if first is None else f"its first is {first!r}"
-            raise self._refusal(
-                f"none of the pictures given is in it ({named}, the first given {next(iter(absent), 'none')}); "
-                "name the folder that its paths begin in"
+            raise self.refusal(
+                f"none of the pictures given is in it (its first is {next(iter(self.pictures), None)!r}, the first "
+                f"given {next(iter(absent), None)!r}); name the folder that its paths begin in"
             )
+        boxes = {picture: self.pictures[entry] for entry, picture in claimed.items()}
         return Regions(boxes, absent, [each for each in self.pictures if each not in claimed])
 
     def classified(self, answers: Mapping[str, Mapping[str, float]], classifier: str) -> dict[str, Any]:
-        """What MegaDetector wrote, with our classes.
+        """What MegaDetector wrote, with our classes; ``answers`` are the probabilities by the name of a region.
 
-        ``answers`` are the probabilities by the name of a region.  Viewers show the first classification of a
-        detection, which is the most probable.
+        Viewers show the first classification of a detection, which is the most probable.
         """
         if self.megadetector is None:
-            raise self._refusal("classes can be written into the results of MegaDetector alone; write a --csv instead")
+            raise self.refusal("classes can be written into the results of MegaDetector alone; write a --csv instead")
         content = copy.deepcopy(dict(self.megadetector))
-        places = {_plain(each["file"]): each["detections"] or [] for each in content["images"] if "detections" in each}
-        for detections in places.values():
-            for detection in detections:  # those of another classifier have other numbers
-                detection.pop("classifications", None)
         classes = list(dict.fromkeys(label for each in answers.values() for label in each))
-        for name, shares in answers.items():
-            picture, _, number = name.rpartition("#")
-            ordered = sorted(shares.items(), key=lambda pair: -pair[1])
-            places[self.entry(picture) or ""][int(number) - 1]["classifications"] = [
-                [str(classes.index(label)), round(share, 4)] for label, share in ordered if share >= 0.001
-            ]
+        named = [(*name.rpartition("#")[::2], each) for name, each in answers.items()]
+        shares_of = {(self.entry(picture), int(number)): each for picture, number, each in named}
+        for image in content["images"]:
+            for number, detection in enumerate(image.get("detections") or (), 1):
+                detection.pop("classifications", None)  # those of another classifier have other numbers
+                if shares := shares_of.get((_plain(image["file"]), number)):
+                    detection["classifications"] = [
+                        [str(classes.index(label)), round(share, 4)]
+                        for label, share in sorted(shares.items(), key=lambda pair: -pair[1])
+                        if share >= 0.001
+                    ]
         content["classification_categories"] = {str(i): name for i, name in enumerate(classes)}
         content.pop("classification_category_descriptions", None)
         now = datetime.now().strftime("%Y-%m-%d %H:%M:%S")
-        content["info"] = content["info"] | {"classifier": classifier, "classification_completion_time": now}
+        content["info"] |= {"classifier": classifier, "classification_completion_time": now}
         return content
 
-    def _refusal(self, why: str) -> DataError:
+    def refusal(self, why: str) -> DataError:
         return DataError(f"{self.path}: {why}", code="boxes")
-
-
-class Regions(NamedTuple):
-    """Boxes by picture, and what the file and the pictures do not share."""
-
-    boxes: Mapping[str, tuple[Drawn, ...]]
-    absent: list[str]  # pictures that the file does not name
-    elsewhere: list[str]  # pictures of the file that were not given
 
 
 def read_boxes(path: Path, *, min_confidence: float = MIN_CONFIDENCE) -> Boxes:
     """Read a file of boxes; those below the confidence are left out, but count for the numbers of the others."""
     if not 0 <= min_confidence <= 1:
         raise DataError(f"--min-confidence must lie between 0 and 1, got {min_confidence:g}", code="boxes")
+    drawn: dict[str, list[Drawn]] = {}
+    megadetector = None
     try:
         if path.suffix.lower() == ".csv":
-            content, shares, rows = None, False, list(map(_checked, _from_csv(path)))
+            rows = _from_csv(path)
+        elif "detection_categories" in (content := json.loads(path.read_bytes())):
+            rows, megadetector = _from_megadetector(content), content
         else:
-            content = json.loads(path.read_bytes())
-            shares, reader = _format(content)
-            rows = list(map(_checked, reader(content)))
+            rows = _from_coco(content)
+        for picture, box in rows:
+            drawn.setdefault(_plain(picture), []).extend([] if box is None else [box])
     except OSError as error:
         raise DataError(f"{path}: it cannot be read ({error.strerror}); check the path", code="boxes") from error
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, csv.Error) as error:
         raise DataError(
-            f"{path}: no file of boxes that can be read ({shown(error)}); it must be MegaDetector's results, COCO, or "
-            f"a CSV with the columns {', '.join(COLUMNS)}",
+            f"{path}: no file of boxes that can be read ({shown(error)}); it must be "
+            f"MegaDetector's results, COCO, or a CSV with the columns {', '.join(COLUMNS)}",
             code="boxes",
         ) from error
-    pictures: dict[str, list[Drawn]] = {}
-    for picture, numbers, confidence, label in rows:
-        some = pictures.setdefault(picture, [])
-        if numbers is not None:
-            some.append(Drawn(len(some) + 1, *numbers, shares=shares, label=label))
-            if confidence < min_confidence:
-                some[-1] = Drawn(0, *numbers, shares=shares)
-    boxes = {name: tuple(each for each in some if each.number) for name, some in pictures.items()}
-    _check_unit(path, [each for some in boxes.values() for each in some], shares)
-    result = Boxes(path, boxes, content if shares else None)
-    if result.labelled and (bare := next((n for n, some in boxes.items() if not all(e.label for e in some)), None)):
-        raise DataError(f"{path}: a box of {bare} has no label, and others have; give each one a label", code="boxes")
-    return result
+    sure = {
+        name: {number: box for number, box in enumerate(some, 1) if box.confidence >= min_confidence}
+        for name, some in drawn.items()
+    }
+    boxes = Boxes(path, sure, megadetector)
+    _check_unit(boxes)
+    return boxes
 
 
-_Four: TypeAlias = "tuple[float, float, float, float]"  # x, y, width, height
-_Row: TypeAlias = "tuple[str, _Four | None, float, str]"  # picture, numbers, confidence, label
-SURE = 1.0  # a box that a person drew
+_Rows: TypeAlias = "Iterator[tuple[str, Drawn | None]]"  # each picture, and each of its boxes
 
 
-def _format(content: Any) -> tuple[bool, Callable[[Any], Iterator[_Row]]]:
-    """Whether it holds shares, and its reader."""
-    if not isinstance(content, dict) or not isinstance(content.get("images"), list):
-        raise ValueError("it has no list of images")
-    if "detection_categories" in content:
-        return True, _from_megadetector
-    if "annotations" in content:
-        return False, _from_coco
-    raise ValueError("it has neither detection_categories nor annotations")
-
-
-def _from_megadetector(content: dict[str, Any]) -> Iterator[_Row]:
+def _from_megadetector(content: dict[str, Any]) -> _Rows:
     """https://lila.science/megadetector-output-format, up to version 1.6."""
     float(content["info"]["format_version"])
-    categories = content["detection_categories"]
+    categories, images = content["detection_categories"], content["images"]
     wanted = {key for key, name in categories.items() if name == ANIMAL} or set(categories)
-    names = Counter(_plain(str(image["file"])) for image in content["images"])
-    if twice := [name for name, n in names.items() if n > 1]:
-        raise ValueError(f"it has {twice[0]} twice")
-    for image in content["images"]:
-        picture = image["file"]
-        yield picture, None, SURE, ""
+    if len({_plain(image["file"]) for image in images}) < len(images):
+        raise ValueError("it has a picture twice")
+    for image in images:
+        yield image["file"], None
         for detection in image.get("detections") or ():  # none where the picture could not be read
-            sure = float(detection["conf"]) if detection["category"] in wanted else -1.0
-            yield picture, _four(detection["bbox"], picture), sure, ""
+            confidence = float(detection["conf"]) if detection["category"] in wanted else -1.0
+            yield _drawn(image["file"], detection["bbox"], confidence, shares=True)
 
 
-def _from_coco(content: dict[str, Any]) -> Iterator[_Row]:
+def _from_coco(content: dict[str, Any]) -> _Rows:
     labels = {each["id"]: str(each["name"]) for each in content["categories"]}
     pictures = {each["id"]: each["file_name"] for each in content["images"]}
-    yield from ((picture, None, SURE, "") for picture in pictures.values())
+    yield from ((picture, None) for picture in pictures.values())
     for each in content["annotations"]:
-        picture = pictures[each["image_id"]]
         if not each.get("iscrowd"):  # many things in one box
-            yield picture, _four(each["bbox"], picture), float(each.get("score", SURE)), labels[each["category_id"]]
+            confidence, label = float(each.get("score", 1)), labels[each["category_id"]]
+            yield _drawn(pictures[each["image_id"]], each["bbox"], confidence, label)
 
 
-def _from_csv(path: Path) -> Iterator[_Row]:
+def _from_csv(path: Path) -> _Rows:
     with path.open(encoding="utf-8-sig", newline="") as file:
-        reader = csv.DictReader(file, strict=True)
-        if not {*COLUMNS} <= {*(reader.fieldnames or ())}:
-            raise ValueError(f"its columns are {', '.join(reader.fieldnames or ('none',))}")
-        for row in reader:
-            numbers = _four([float(row[name]) for name in COLUMNS[1:]], row["path"])
-            yield row["path"], numbers, float(row.get("confidence") or SURE), (row.get("label") or "").strip()
+        for row in csv.DictReader(file, strict=True):
+            confidence, label = float(row.get("confidence") or 1), (row.get("label") or "").strip()
+            yield _drawn(row["path"], [float(row[name]) for name in COLUMNS[1:]], confidence, label)
 
 
-def _checked(row: _Row) -> _Row:
-    picture, numbers, confidence, label = row
-    if not isinstance(picture, str) or not is_number(confidence):
-        raise ValueError(f"a picture needs a name and its boxes finite confidences, got {shown(picture)}, {confidence}")
-    return _plain(picture), numbers, confidence, label
-
-
-def _four(numbers: Any, picture: str) -> _Four:
-    if not isinstance(numbers, list) or len(numbers) != 4 or not all(map(is_number, numbers)):
-        raise ValueError(f"a box of {picture} must be four numbers, got {shown(numbers)}")
+def _drawn(
+    picture: str, numbers: Any, confidence: float, label: str = "", *, shares: bool = False
+) -> tuple[str, Drawn]:
+    if not isinstance(numbers, list) or len(numbers) != 4 or not all(map(is_number, [*numbers, confidence])):
+        raise ValueError(f"a box of {picture} must be four numbers, got {shown(numbers)}, confidence {confidence}")
     x, y, width, height = map(float, numbers)
-    return x, y, width, height
+    return picture, Drawn(x, y, width, height, shares, confidence, label)
 
 
-def _check_unit(path: Path, boxes: list[Drawn], shares: bool) -> None:
+def _check_unit(boxes: Boxes) -> None:
     """Refuse pixels or percent where shares belong, and shares where pixels belong."""
-    ends = [max(each.x + each.width, each.y + each.height) for each in boxes]
-    if shares and (wrong := [end for end in ends if end > 2]):  # what is beyond the picture by less is told of one box
-        unit = "percent" if max(wrong) <= 100 else "pixels"
-        raise DataError(
-            f"{path}: its boxes must be shares of width and height, from 0 to 1, got {max(wrong):g}, which looks like "
-            f"{unit}; divide by {'100' if unit == 'percent' else 'the size of the picture, or save as COCO'}",
-            code="boxes",
+    drawn = [box for some in boxes.pictures.values() for box in some.values()]
+    if not drawn:
+        return
+    shares, end = drawn[0].shares, max(max(box.x + box.width, box.y + box.height) for box in drawn)
+    if shares and end > 2:  # what is beyond the picture by less is an error of one region
+        raise boxes.refusal(
+            f"its boxes must be shares of width and height, from 0 to 1, got {end:g}; divide percent by 100, and "
+            "pixels by the size of the picture"
         )
-    if not shares and boxes and max(ends) <= 1:
-        raise DataError(
-            f"{path}: its boxes must be pixels, and none ends beyond {max(ends):g}, which looks like shares of width "
-            "and height; multiply by the size of the picture",
-            code="boxes",
+    if not shares and end <= 1:
+        raise boxes.refusal(
+            f"its boxes must be pixels, and none ends beyond {end:g}; multiply shares by the size of the picture"
         )
 
 

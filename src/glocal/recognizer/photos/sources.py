@@ -196,9 +196,9 @@ def regions_of(sources: Iterable[Source], boxes: Boxes) -> tuple[list[Source], R
     pictures = {source.name: source for source in sources}
     regions = boxes.of(pictures)
     return [
-        replace(pictures[name], name=f"{name}#{box.number}", box=box)
+        replace(pictures[name], name=f"{name}#{number}", box=box)
         for name, some in regions.boxes.items()
-        for box in some
+        for number, box in some.items()
     ], regions
 
 

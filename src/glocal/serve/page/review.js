@@ -32,6 +32,7 @@ function show({ review }) {
     h("span", { "aria-hidden": "true" }, String(waiting)),
     h("span", { class: "unseen" }, `, ${plural(waiting, "unknown photo")} waiting`),
   );
+  find("drift").textContent = review.drift;
   find("groups-none").hidden = review.groups.length > 0;
   keyed(find("groups"), review.groups, { key: (group) => group.id, build: groupCard });
   find("next-part").hidden = !review.next.length;
