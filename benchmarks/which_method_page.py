@@ -159,7 +159,8 @@ def page(table: Table) -> str:
         *rows_of(table, "5", inductive, before),
         "![AUROC of each method on four kinds of data](which-method.png)",
         "",
-        "- `gel` is the method as published, after a FEAT stage; `frozen-gel` is our form of it.",
+        "- `gel` is the method as published, after a FEAT stage; `frozen-gel` is our form of it. Its 1-shot head of "
+        "tiered-64 is the one that ships and has other settings than the others.",
         "- `ridge` is the recognizer's head. Its whitening, and what `knn` and `mahalanobis` take from base images, "
         "come from the base classes of the data; for all photos from Caltech's 60.",
         "- † Heads that learn have up to 53 MB on photos and do not ship. Caltech: an earlier run on the same tasks. "
