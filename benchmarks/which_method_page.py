@@ -177,6 +177,8 @@ def page(table: Table) -> str:
         *rows_of(table, "5", transductive, before),
         "Data: [which-method.csv](data/which-method.csv), by `python benchmarks/which_method.py WORK` and "
         "`python benchmarks/which_method_page.py`.",
+        "",
+        "Next: [which encoder](../which-encoder.md).",
     ]
     return "\n".join(lines) + "\n"
 

@@ -80,7 +80,7 @@ def _index() -> str:
         "# Methods",
         GENERATED,
         "What each one computes, and where it departs from its paper. Numbers: "
-        "[which method](../results/README.md).\n"
+        "[which method](../results/which-method.md).\n"
         "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
         _table(["Method", "Paper", "Learns", "Note"], rows),
         f"Every method also has the open scores of its logits: {_codes(OPEN_SCORES)}.",
