@@ -82,13 +82,9 @@ def test_each_picture_gets_a_line_and_a_place_by_answer(file: Path, inbox: Path,
     assert len(looked(started(file, inbox, way=way))) == 3
     check_each_once(inbox, out, names, way)
     assert {(out / fields["place"]).read_bytes() for fields in recorded(out)} == before
+    assert {path.stat().st_nlink for path in out.rglob("*.png")} == {2 if way is Way.link else 1}
     assert looked(started(file, inbox, way=way)) == []  # in another process too
     check_each_once(inbox, out, names, way)
-
-
-def test_a_link_takes_no_room(file: Path, inbox: Path) -> None:
-    looked(started(file, inbox, way=Way.link))
-    assert all(path.stat().st_nlink == 2 for path in inbox.rglob("*.png"))
 
 
 def test_a_name_that_is_taken_gets_a_number(file: Path, inbox: Path) -> None:

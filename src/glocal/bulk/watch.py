@@ -100,10 +100,8 @@ class Record:
         try:
             journal = json.loads(self._journal.read_text("utf-8"))
             check_kind(journal, {"size": int, "rows": [dict.fromkeys(FIELDS, str)]}, JOURNAL)
-            if any(
-                Path(place).is_absolute() or ".." in Path(place).parts
-                for place in (fields["place"] for fields in journal["rows"])
-            ):
+            places = [Path(fields["place"]) for fields in journal["rows"]]
+            if any(each.is_absolute() or ".." in each.parts for each in places):
                 raise ValueError("a place leads out of the folder")
         except (ValueError, RecursionError) as error:
             raise DataError(

@@ -9,10 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from glocal.cli.console import bars, check_free, check_there, rate_meter, show
-from glocal.cli.options import BoxesFile, Device, Force, Json, MinConfidence, RecognizerFile, SkipBad, Workers
+from glocal.cli.options import (
+    BoxesFile,
+    Device,
+    Force,
+    Json,
+    MinConfidence,
+    RecognizerFile,
+    SkipBad,
+    Workers,
+    check_together,
+)
 from glocal.cli.printing import check_report, describe, summary, tell, tell_apart, threshold_lines
 from glocal.cli.recognizers import changing
 from glocal.cli.research.models import model_of
+from glocal.common.errors import RecipeError
 from glocal.common.words import counted
 
 if TYPE_CHECKING:
@@ -22,6 +33,7 @@ TargetRate = Annotated[float, typer.Option(help="The share of known photos calle
 
 
 def enroll(
+    context: typer.Context,
     out: Annotated[Path, typer.Option("--out", "-o", help="The .glocal file to write.")],
     folder: Annotated[
         Path | None, typer.Argument(help="A folder (or zip) with one folder of photos per class.")
@@ -56,44 +68,31 @@ def enroll(
     json: Json = False,
 ) -> None:
     """Teach it classes: photos/<class>/*.jpg in, one .glocal file out; unknown/ is others."""
+    from_encoder = "--encoder --model --unknown --link-encoder --boxes"
+    check_together(context, {}, [("--vectors", from_encoder, "vectors come from an encoder already")])
+    if (vectors is None) == (folder is None):
+        raise RecipeError("name a folder of photos, or --vectors, one of the two", code="nothing-given")
     from glocal.recognizer.file import check_target
     from glocal.recognizer.recognizer import Recognizer
 
     check_target(out)
     check_free(out, force)
-    from glocal.common.errors import RecipeError
-
-    check_there(*(each for each in (vectors, unknown, boxes) if each))
+    check_there(vectors, unknown, boxes)
     decision: dict[str, Any] = {"head": head, "score": score, "target_rate": target_rate, "with_unknown": with_unknown}
-    if (vectors is None) == (folder is None):
-        raise RecipeError("name a folder of photos, or --vectors, one of the two", code="nothing-given")
-    if folder is None:
-        assert vectors is not None
-        if encoder != "fast" or model is not None or unknown is not None or link_encoder or boxes:
-            raise RecipeError(
-                "--vectors come from an encoder already: leave out --encoder, --model, --unknown, --boxes"
-            )
+    if vectors is not None:
         from glocal.bulk.vector_files import read_vectors
 
         table = read_vectors(vectors)
         if table.labels is None:
             raise RecipeError(f"{vectors} has no column 'labels' with the class of each vector", code="no-labels")
         recognizer = Recognizer.enroll_vectors(table.vectors, table.labels, names=table.names, **decision)
-    else:
+    elif folder is not None:
         source = None if model is None else model_of(model)
+        decision |= {"encoder": encoder, "model": source, "unknown": unknown, "link_encoder": link_encoder}
         photos = folder if boxes is None else _regions(folder, boxes, min_confidence)
         with bars() as progress:
-            recognizer = Recognizer.enroll(
-                photos,
-                encoder=encoder,
-                model=source,
-                unknown=unknown,
-                link_encoder=link_encoder,
-                skip_bad=skip_bad,
-                device=device,
-                progress=rate_meter(progress, "enroll"),
-                **decision,
-            )
+            update = rate_meter(progress, "enroll")
+            recognizer = Recognizer.enroll(photos, skip_bad=skip_bad, device=device, progress=update, **decision)
     recognizer.save(out, new=not force)
     findings = recognizer.findings()
     for finding in findings:
@@ -119,7 +118,7 @@ def check(
     json: Json = False,
 ) -> None:
     """Try it on labelled pictures: confusion, rates with intervals, the worst pictures."""
-    check_there(labelled, *([boxes] if boxes else []))
+    check_there(labelled, boxes)
     from glocal.recognizer.diagnosis.advice import Finding
     from glocal.recognizer.diagnosis.check import check as run
     from glocal.recognizer.diagnosis.check import learn as learn_from
@@ -175,8 +174,6 @@ def serve(
     open_: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Serve a web page and an HTTP API: teach, ask, decide, review."""
-    from glocal.common.errors import RecipeError
-
     try:
         from glocal.serve.app import run
         from glocal.serve.security import Settings
@@ -195,14 +192,5 @@ def serve(
             typer.launch(address)
 
     settings = Settings(token=token, queue=queue)
-    run(
-        file,
-        host=host,
-        port=port,
-        model=model,
-        device=device,
-        workers=workers,
-        recent=recent,
-        settings=settings,
-        ready=ready,
-    )
+    more: dict[str, Any] = {"device": device, "workers": workers, "recent": recent, "settings": settings}
+    run(file, host=host, port=port, model=model, ready=ready, **more)
