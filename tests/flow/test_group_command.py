@@ -88,11 +88,13 @@ def test_what_cannot_be_grouped_is_a_sentence_and_writes_nothing(home: Path, tmp
     (tmp_path / "bad" / "a.png").write_bytes(b"junk")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "kept.txt").write_text("mine")
+    (tmp_path / "link").symlink_to("empty")
     cases = [
         ((tmp_path / "known.glocal", home / "new/one", "-o", out), "nothing-unknown", "6"),
         ((file, tmp_path / "empty", "-o", out), "error", "empty"),
         ((file, tmp_path / "bad", "-o", out), "no-photos", "1 photo"),
         ((file, home / "new", "-o", tmp_path / "full"), "file-exists", "full"),
+        ((file, home / "new", "-o", tmp_path / "link"), "file-exists", "link"),
         ((file, tmp_path / "gone", "-o", out), "no-file", "gone"),
     ]
     for words, code, said in cases:

@@ -233,7 +233,7 @@ def test_what_is_no_encoder(place: Path, tmp_path: Path) -> None:
         from_file(f"onnx:{tmp_path}/no.onnx", ABOUT)
 
 
-@pytest.mark.parametrize("location", ["../weights", "/etc/hostname", "link"])
+@pytest.mark.parametrize("location", ["../weights", "/etc/hostname", "link", "pipe"])
 def test_weights_are_read_from_beside_the_graph_alone(location: str, tmp_path: Path) -> None:
     folder = repository(tmp_path / "net")
     path = folder / "onnx" / "model.onnx"
@@ -241,6 +241,8 @@ def test_weights_are_read_from_beside_the_graph_alone(location: str, tmp_path: P
     (tmp_path / "net" / "weights").write_bytes((folder / "onnx" / "model.onnx_data").read_bytes())
     (tmp_path / "outside").write_bytes((folder / "onnx" / "model.onnx_data").read_bytes())
     (folder / "onnx" / "link").symlink_to(tmp_path / "outside")
+    for name in ("pipe", "model_pipe.onnx"):
+        os.mkfifo(folder / "onnx" / name)
     for tensor in model.graph.initializer:
         for entry in tensor.external_data:
             if entry.key == "location":
@@ -248,6 +250,8 @@ def test_weights_are_read_from_beside_the_graph_alone(location: str, tmp_path: P
     path.write_bytes(model.SerializeToString())
     with refused("no-encoder-graph", location):
         made(folder)
+    with refused("no-graph", "'pipe'"):
+        made(folder, "pipe")
 
 
 def test_a_damaged_encoder_file_is_refused(place: Path, tmp_path: Path) -> None:

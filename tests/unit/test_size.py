@@ -10,8 +10,8 @@ ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 840),
     "src/glocal/recognizer": (45, 6_600),
-    "src/glocal/hub": (8, 840),
-    "src/glocal/bulk": (15, 1_810),
+    "src/glocal/hub": (8, 850),
+    "src/glocal/bulk": (15, 1_820),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 460),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (202, 24_310),
+    "tests": (202, 24_340),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }

@@ -153,6 +153,22 @@ def test_files_without_vectors(tmp_path: Path) -> None:
             read_vectors(tmp_path / name)
 
 
+def test_each_vector_has_its_own_name(glocal: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    np.savez(tmp_path / "few.npz", vectors=SUPPORT, names=["a", "b"])
+    with refused("bad-vectors", "20", "2 names"):
+        read_vectors(tmp_path / "few.npz")
+    np.savez(tmp_path / "nan.npz", vectors=SUPPORT, labels=np.full(len(SUPPORT), np.nan))
+    with refused("no-vectors", "one label"):
+        read_vectors(tmp_path / "nan.npz")
+    file, many = tmp_path / "a.glocal", np.repeat(SUPPORT, 60, axis=0)
+    Recognizer.enroll_vectors(SUPPORT, LABELS).save(file)
+    many[1100] = np.nan  # beyond what is answered at once
+    np.savez(tmp_path / "many.npz", vectors=many)
+    code, _, err = glocal("predict", file, "--vectors", tmp_path / "many.npz", "--csv", tmp_path / "many.csv")
+    assert code == 2
+    assert "vector 1100 " in err
+
+
 def test_large_lists_of_parquet(tmp_path: Path) -> None:
     lists = pa.array(SUPPORT.tolist(), pa.large_list(pa.float64()))
     pq.write_table(pa.table({"vectors": lists}), tmp_path / "large.parquet")

@@ -88,5 +88,5 @@ def contact_sheet(groups: dict[str, Sequence[Prediction]]) -> Image.Image:
 
 def check_new(out: Path) -> None:
     """Refuse a folder that holds something: groups of two runs would mix."""
-    if os.path.lexists(out) and not (out.is_dir() and not any(out.iterdir())):
+    if os.path.lexists(out) and not (out.is_dir() and not out.is_symlink() and not any(out.iterdir())):
         raise DataError(f"{out} is there already; delete it or choose another folder for --out", code="file-exists")

@@ -45,11 +45,16 @@ def read_vectors(path: Path) -> VectorFile:
     vectors = chosen["vectors"]
     if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype.kind not in "fiu":
         raise DataError(f"{path} must have numbers (n, D) as vectors; write them so", code="no-vectors")
+    for what, column in (("labels", labels), ("names", names)):
+        if column is not None and len(column) != len(vectors):
+            raise DataError(
+                f"{path} has {len(vectors)} vectors and {len(column)} {what}; give each vector one", code="bad-vectors"
+            )
     return VectorFile(vectors, labels, names)
 
 
 def _texts(column: Any) -> list[str] | None:
-    if column is not None and (np.ndim(column) != 1 or any(each is None for each in column)):
+    if column is not None and (np.ndim(column) != 1 or any(each is None or each != each for each in column)):
         raise ValueError("each vector needs one label and one name")
     return None if column is None else list(map(str, column))
 

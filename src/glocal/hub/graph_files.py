@@ -86,7 +86,12 @@ def _beside(tensor: TensorProto, graph: Path, within: Path, room: int) -> bytes:
     about = {each.key: each.value for each in tensor.external_data}
     name = about.get("location", "")
     place = graph.parent / name
-    if PurePosixPath(name).name != name or "\\" in name or not place.resolve().is_relative_to(within.resolve()):
+    if (
+        PurePosixPath(name).name != name
+        or "\\" in name
+        or not place.is_file()
+        or not place.resolve().is_relative_to(within.resolve())
+    ):
         raise ValueError(f"its weights are in {name[:80]!r}, and only a file beside it is read")
     size = place.stat().st_size
     offset = int(about.get("offset", 0))

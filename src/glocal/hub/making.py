@@ -55,7 +55,7 @@ def located(source: str, variant: str) -> Fetched | None:
 
 def from_folder(place: Fetched, source: str, given: dict[str, Any], variant: str) -> EncoderFile | None:
     """``given`` are fields of About that the user sets.  None where the folder has no graph."""
-    names = [each.relative_to(place.folder).as_posix() for each in place.folder.rglob("*.onnx")]
+    names = [each.relative_to(place.folder).as_posix() for each in place.folder.rglob("*.onnx") if each.is_file()]
     graph = graph_among(names, variant)
     if graph is None:
         return None

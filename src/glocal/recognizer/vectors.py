@@ -40,16 +40,16 @@ def vector_batch(vectors: npt.ArrayLike, names: Sequence[str] | None = None, *, 
             "same program",
             code="other-length",
         )
-    wrong = np.flatnonzero(~np.isfinite(vec).all(axis=1) | ~vec.any(axis=1))
-    if len(wrong):
-        raise DataError(
-            f"vector {wrong[0]} is all 0 or has numbers that are not finite, as have {len(wrong) - 1} more; leave "
-            "them out",
-            code="not-finite",
-        )
     named = [f"vector {i}" for i in range(len(vec))] if names is None else list(map(str, names))
     if len(named) != len(vec):
         raise DataError(f"each vector needs a name, got {len(vec)} vectors and {len(named)} names", code="bad-vectors")
+    wrong = np.flatnonzero(~np.isfinite(vec).all(axis=1) | ~vec.any(axis=1))
+    if len(wrong):
+        raise DataError(
+            f"{named[wrong[0]]} is all 0 or has numbers that are not finite, as have {len(wrong) - 1} more; leave "
+            "them out",
+            code="not-finite",
+        )
     digests = (hashlib.sha256(row.tobytes()).hexdigest() for row in vec)
     pictures = (Picture(name, _pixels(), digest, BLANK) for name, digest in zip(named, digests, strict=True))
     return Batch(tuple(pictures), Features(unit(vec)))

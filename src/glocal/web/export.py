@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import json
 import math
+import os
 import shutil
 import tempfile
 from pathlib import Path
@@ -48,7 +49,7 @@ def export_web(recognizer: Recognizer, folder: str | Path, *, name: str = "Recog
         Bytes of all files.
     """
     folder, runtime = Path(folder), _runtime()
-    if folder.exists():
+    if os.path.lexists(folder):
         raise DataError(f"{folder} is there already; choose another folder, or remove it", code="file-exists")
     recognizer.contents.model.encoder.check_photos()
     with or_not_written(folder, "free some space or choose another place"):
