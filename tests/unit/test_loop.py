@@ -13,7 +13,7 @@ from PIL import Image
 from torch import Tensor
 
 from glocal.research import data as registry
-from glocal.research.engine import loop, pretrain, train
+from glocal.research.engine import pretrain, train
 from glocal.research.engine.checkpoint import BEST, LAST, load_model, read_checkpoint
 from glocal.research.engine.features import views
 from glocal.research.engine.loop import TrainingStopped, run_stage
@@ -184,30 +184,6 @@ class TestNotFinite:
         with pytest.raises(TrainingStopped, match="step 0"):
             run_stage(self.nan_at(0), recipe_of(dataset), tmp_path / "run")
         assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == 0
-
-
-class TestKilledBetween:
-    """A kill between writing BEST and LAST: the steps since LAST are taken again, and BEST comes out the same."""
-
-    @pytest.mark.usefixtures("saved_always")
-    @pytest.mark.parametrize(("at", "average"), [(4, 0.0), (12, 0.9)])
-    def test_best_is_right_afterwards(self, dataset: Path, tmp_path: Path, monkeypatch, at: int, average: float):
-        recipe = recipe_of(dataset, optimizer={"average": average})
-        run(recipe, tmp_path / "whole")
-        write = loop.write_checkpoint
-
-        def killed(path: Path, tensors: Any, record: Any, **how: Any) -> None:
-            if record["step"] == at:
-                raise KeyboardInterrupt
-            write(path, tensors, record, **how)
-
-        with monkeypatch.context() as patch:
-            patch.setattr(loop, "write_checkpoint", killed)
-            with pytest.raises(KeyboardInterrupt):
-                run(recipe, tmp_path / "run")
-        assert read_checkpoint(tmp_path / "run" / LAST)[1]["step"] == at - 1
-        run(recipe, tmp_path / "run", resume=True)
-        assert snapshot(tmp_path / "run") == snapshot(tmp_path / "whole")
 
 
 class Heard(Callbacks):

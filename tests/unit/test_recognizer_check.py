@@ -6,11 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from converted import model_file
-from glocal.cli.printing import check_report, threshold_lines
-from glocal.recognizer import Recognizer
+from glocal.cli.printing import check_report
 from glocal.recognizer.diagnosis.check import Rate, check
-from photos import recognizer, some, write, write_classes
+from photos import recognizer, write, write_classes
 from refusal import refused
 
 
@@ -76,25 +74,3 @@ def test_a_folder_is_found_under_the_name_it_was_enrolled_with(tmp_path: Path) -
     found = check(who, tmp_path)
     assert found.accuracy.n == 10
     assert not found.not_enrolled
-
-
-def test_a_threshold_that_promises_nothing_is_not_said_to(tmp_path: Path) -> None:
-    write(tmp_path / "zero", "zero", 20, 22)
-    one_photo = recognizer({"zero": 1}, model=model_file("embedded-protonet"))
-    by_unknowns = Recognizer.enroll(
-        {"zero": some("zero", 0, 1)}, unknown=some("six", 0, 8), model=model_file("embedded-protonet"), device="cpu"
-    )
-    by_hand = recognizer()
-    by_hand.set_threshold(3.0)
-    for who, said in (
-        (one_photo, "the threshold promises nothing"),
-        (by_unknowns, "the threshold promises nothing"),
-        (by_hand, "threshold set by hand"),
-    ):
-        report = check_report(check(who, tmp_path), who)
-        assert said in report
-        assert "promised" not in report
-        told = "\n".join(threshold_lines(who))
-        assert "at most" not in told
-        assert "inf" not in told
-    assert threshold_lines(one_photo)[0] == "no threshold: nothing is called unknown"
