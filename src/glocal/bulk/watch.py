@@ -1,7 +1,7 @@
 """A folder that fills: every new picture is answered once, put into a folder by answer, and recorded in a CSV.
 
 Answers are journalled before anything is done about them.  After a kill the journal is carried out again: places that
-are taken stay, the CSV is cut back to its length before, and no picture is answered twice.
+are taken stay, and the CSV is cut back to its length before.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Whether the last photos are as often unknown as the target rate allows.
 
-If all photos showed enrolled classes, the share of unknowns among the last N would lie around the target rate: by the
-prediction interval of the recognizer, and by chance among N photos.  Beyond that, something new has come, or the photos
-have changed.
+While all photos show enrolled classes, the share of unknowns lies around the target rate.  How far from it, the
+prediction interval of the recognizer and the number of photos tell.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Regions of pictures: what a detector found, or what a person drew.
 
-A region is a photo from then on.  It is named after its picture and its place in the file: ``picture.jpg#3``.  Three
-files are read: the results of MegaDetector (shares of width and height), COCO (pixels), and a CSV with the columns
-path, x, y, width, height (pixels) and perhaps label and confidence.
+A region is a photo from then on.  It is named after its picture and its place in the file: ``picture.jpg#3``.
+MegaDetector's results hold shares of width and height; COCO and a CSV hold pixels.
 """
 
 from __future__ import annotations
@@ -246,8 +245,8 @@ def _check_unit(boxes: Boxes) -> None:
     shares, end = drawn[0].shares, max(max(box.x + box.width, box.y + box.height) for box in drawn)
     if shares and end > 2:  # what is beyond the picture by less is an error of one region
         raise boxes.refusal(
-            f"its boxes must be shares of width and height, from 0 to 1, got {end:g}; divide percent by 100, and "
-            "pixels by the size of the picture"
+            f"its boxes must be shares of width and height, from 0 to 1, got {end:g}; divide percent by 100, "
+            "pixels by width and height"
         )
     if not shares and end <= 1:
         raise boxes.refusal(
