@@ -115,7 +115,7 @@ def _import_hub() -> Any:
     try:
         import huggingface_hub
         import huggingface_hub.errors
-        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.tqdm import disable_progress_bars
     except ModuleNotFoundError as error:
         raise RecipeError(
             f"names that begin with {PREFIX} need the package {error.name}: pip install 'glocal[hub]'; a folder of the "
