@@ -14,7 +14,7 @@ import pytest
 from glocal.common.hub import Fetched
 from glocal.common.stored_zip import write_stored
 from glocal.hub.about import read_about
-from glocal.hub.making import from_file, from_folder, smaller, whitened
+from glocal.hub.making import from_file, from_folder, located, smaller, whitened
 from glocal.hub.measuring import sketches
 from glocal.recognizer import Recognizer
 from glocal.recognizer.batches import Embedder
@@ -150,6 +150,15 @@ def test_how_repositories_say_what_photos_they_take(
     preprocess = About(**about_folder(tmp_path)).preprocess()
     assert (preprocess.size, preprocess.resize, preprocess.interpolation) == (size, resize, interpolation)
     assert preprocess.mean[0] == pytest.approx(mean)
+
+
+def test_a_name_of_a_hub_is_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place.parent)
+    assert located("net", "model") == Fetched(Path("net"), Path("net"))
+    assert located("", "model") is None
+    for name in ("hf:net", "hf:"):
+        with refused("no-repository", repr(name)):
+            located(name, "model")
 
 
 def test_a_size_that_is_none(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from glocal.bulk.watch import Inbox, Looked, Watch
 from glocal.common.errors import DataError
 from glocal.recognizer import Recognizer
 from photos import recognizer, write
-from refusal import refused
+from refusal import one_sentence, refused
 
 
 @pytest.fixture(scope="module")
@@ -290,6 +290,13 @@ def test_the_journal_leads_out_of_no_folder(file: Path, inbox: Path) -> None:
     with refused("damaged-file", "leads out"):
         started(file, inbox)
     assert picture.exists()
+
+
+def test_a_file_is_no_folder_that_fills(
+    glocal: Callable[..., tuple[int, str, str]], file: Path, tmp_path: Path
+) -> None:
+    one_sentence(glocal("watch", file, file, "--out", tmp_path / "out", "--once"), file.name, "no folder")
+    assert not (tmp_path / "out").exists()
 
 
 def test_hidden_files_of_others_stay(file: Path, inbox: Path) -> None:

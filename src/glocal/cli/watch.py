@@ -12,7 +12,7 @@ import typer
 from glocal.cli.console import check_there
 from glocal.cli.options import BoxesFile, Device, Link, MinConfidence, RecognizerFile
 from glocal.cli.printing import tell
-from glocal.common.errors import GlocalError, RecipeError
+from glocal.common.errors import DataError, GlocalError, RecipeError
 from glocal.common.files import alone_at, check_recognizer
 from glocal.common.words import counted, printable
 
@@ -29,7 +29,7 @@ def watch(
     boxes: BoxesFile = None,
     min_confidence: MinConfidence = 0.2,
     settle: Annotated[
-        float, typer.Option(min=0.1, help="Seconds that a file must stay as it is, and between two looks.")
+        float, typer.Option(min=0.1, max=3600, help="Seconds that a file must stay as it is, and between two looks.")
     ] = 2.0,
     last: Annotated[int, typer.Option(min=10, help="Photos whose share of unknowns is watched.")] = 200,
     once: Annotated[bool, typer.Option("--once", help="Sort what is there now, and end.")] = False,
@@ -43,6 +43,8 @@ def watch(
     from glocal.bulk.places import Way, check_apart
     from glocal.bulk.watch import ANSWERS, Watch
 
+    if not inbox.is_dir():
+        raise DataError(f"{inbox} is no folder; name the folder that fills")
     check_apart(inbox, out)
     way = Way.move if move else Way.link if link else Way.copy
     with alone_at(out / ANSWERS):

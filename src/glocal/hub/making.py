@@ -38,11 +38,8 @@ class Smaller(NamedTuple):
 
 def located(source: str, variant: str) -> Fetched | None:
     """The folder that ``source`` names; of a repository with the files that are needed.  None for other sources."""
-    name = source.removeprefix(PREFIX)
-    if Path(name).is_dir():
-        return Fetched(Path(name), Path(name))
-    if name == source:
-        return None
+    if not source.startswith(PREFIX):
+        return Fetched(Path(source), Path(source)) if source and Path(source).is_dir() else None
 
     def choose(names: Sequence[str]) -> list[str]:
         graph = graph_among(names, variant)
