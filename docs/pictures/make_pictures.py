@@ -7,11 +7,16 @@ It goes the way of docs/walk.md and docs/page.md, so a picture that looks wrong 
 
 from __future__ import annotations
 
+import importlib.util
 import io
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
+import threading
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +41,8 @@ def main() -> None:
         subprocess.run([sys.executable, HERE.parents[1] / "tools/scenes.py", "--out", home], check=True)
         sheet(home)
         explain(home)
+        group(home)
+        box(home)
         command = [sys.executable, "-m", "glocal", "serve", "parts.glocal", "--port", "0"]
         (home / "page").mkdir()
         server = subprocess.Popen(
@@ -48,6 +55,7 @@ def main() -> None:
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=find_browser(), args=["--no-sandbox"])
                 walk(browser, address[0], home)
+                exported(browser, home)
                 browser.close()
         finally:
             server.terminate()
@@ -65,12 +73,55 @@ def sheet(home: Path) -> None:
 
 def explain(home: Path) -> None:
     """What ``--explain`` draws."""
-    for words in (["enroll", "photos", "-o", "walk.glocal"], ["predict", "walk.glocal", "new", "--explain", "why"]):
-        subprocess.run([sys.executable, "-m", "glocal", *words], cwd=home, check=True, stdout=subprocess.DEVNULL)
+    run(home, "enroll", "photos", "-o", "walk.glocal")
+    run(home, "predict", "walk.glocal", "new", "--explain", "why")
     for path in sorted((home / "why").iterdir()):
         for name in EXPLAINED:
             if name in path.name:
                 save(Image.open(path).convert("RGB"), f"explain-{name.partition('-')[0]}.jpg")
+
+
+def group(home: Path) -> None:
+    """The sheet of `glocal group`."""
+    shutil.copytree(home / "labelled" / "unknown", home / "pile")
+    shutil.copytree(home / "new", home / "pile", dirs_exist_ok=True)
+    run(home, "group", "walk.glocal", "pile", "--out", "groups")
+    save(Image.open(home / "groups" / "sheet.jpg"), "groups.jpg")
+
+
+def box(home: Path) -> None:
+    """Four parts on one tray, answered one by one."""
+    tray, rows = Image.new("RGB", (512, 512)), ["path,x,y,width,height"]
+    for i, name in enumerate(("nut-20", "gear-20", "hook-20", "key-20")):
+        x, y = i % 2 * 256, i // 2 * 256
+        tray.paste(Image.open(home / "new" / f"{name}.jpg"), (x, y))
+        rows.append(f"tray.jpg,{x + 20},{y + 20},216,216")
+    (home / "tray").mkdir()
+    tray.save(home / "tray" / "tray.jpg", quality=90)
+    (home / "boxes.csv").write_text("\n".join(rows), "utf-8")
+    run(home, "predict", "walk.glocal", "tray", "--boxes", "boxes.csv", "--explain", "boxed")
+    save(Image.open(home / "boxed" / "00002-tray.png").convert("RGB"), "explain-box.jpg")
+
+
+def exported(browser: Any, home: Path) -> None:
+    """The page of `glocal export`, where the package glocal-web is installed."""
+    if importlib.util.find_spec("glocal_web") is None:
+        print("phone.jpg is as it was: pip install ./web makes it anew")
+        return
+    run(home, "export", "walk.glocal", "--web", "web", "--name", "Workshop parts")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(home / "web")))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    page = browser.new_page(viewport={"width": 390, "height": 1150}, color_scheme="dark")
+    page.goto(f"http://127.0.0.1:{server.server_port}/")
+    page.locator("#state", has_text="Ready.").wait_for()
+    page.locator("input").set_input_files([home / "new/gear-20.jpg", home / "new/key-20.jpg"])
+    page.locator("#answers > li").nth(1).wait_for()
+    save(Image.open(io.BytesIO(page.screenshot())).convert("RGB"), "phone.jpg")
+    server.shutdown()
+
+
+def run(home: Path, *words: str) -> None:
+    subprocess.run([sys.executable, "-m", "glocal", *words], cwd=home, check=True, stdout=subprocess.DEVNULL)
 
 
 def walk(browser: Any, address: str, home: Path) -> None:
