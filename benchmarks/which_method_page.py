@@ -114,8 +114,8 @@ def advice(table: Table, names: list[str]) -> str:
     return (
         f"**For photos of your own take `{best}`: it needs no training. With five photos per class it has "
         f"{photos:+.1f} AUROC beside cosine prototypes over twelve domains. Where there are base classes to train on, "
-        f"{' and '.join(ahead)} {'have' if ahead[1:] else 'has'} the best rank, for {few:+.1f} AUROC at 1 shot and "
-        f"{more:+.1f} at 5 beside prototypes.**"
+        f"{' and '.join(ahead)} {'have' if ahead[1:] else 'has'} the best rank. There `{names[0]}` has {few:+.1f} "
+        f"AUROC beside prototypes with one shot, and {more:+.1f} with five.**"
     )
 
 

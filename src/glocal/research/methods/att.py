@@ -14,16 +14,14 @@ are added once more for the mirrored task, in which the unknown classes are enro
 
 ``att``: M is the task's own class means (``memory="cross"``).  ``memory="single"`` is what the released program does:
 every class sees itself alone, so the softmax is over one key.  There u_n sees :math:`p_n`, not :math:`s_n`.
-``att-g``: M is the rows of the base classifier; in training those of the classes drawn for the task are hidden.
-``rows="means"`` (ours) remembers the mean embedding of each base class instead.  The rows of a classifier sum to almost
-nothing; where they are short against the embeddings the attention over them stays flat and teaches little.
-``negative="mlp"`` sends the mean of the u_n through two linear layers.  Open score: "negative" as above, or any of
-``OPEN_SCORES`` on the logits of the N classes.
+``att-g``: M is the rows of the base classifier; training hides those of the task's classes.  ``rows="means"`` (ours)
+takes the mean embedding of each base class: rows that are short against the embeddings keep the attention flat.
+``negative="mlp"`` sends the mean of the u_n through two linear layers.
 
 Differs from the paper: the mirrored support is never among the queries, as in the released program it may be.  A task
 without a mirrored side is learnt from one side.  The published numbers were chosen on the test classes and average five
-augmented views of each support image.  Here validation chooses, and the method takes the support as given.  Base rows
-are not learned, and are the class means when the backbone came without its classifier.
+augmented views of each support image.  Here validation chooses, and each image counts once.  Base rows are not learned,
+and are the class means when the backbone came without its classifier.
 
 >>> import torch
 >>> from glocal.research.types import Episode

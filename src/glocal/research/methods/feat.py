@@ -6,8 +6,16 @@ Loss: CE(s) on known queries + β CE_reg.  CE_reg runs the same attention over a
 class.  Their mean is the centre :math:`c_n`; all are classified by :math:`-\lVert x - c_n \rVert^2 / T_2`.
 Open score: entropy of softmax(s), as published; any other of ``OPEN_SCORES`` by name.
 
-Published settings (β, T, T2): miniImageNet .01, 64, 64 (1-shot) and .1, 64, 32 (5-shot); tieredImageNet .1, 64, 64 and
-.1, 32, 64.  CIFAR-FS was not published; miniImageNet's are used.
+Published settings for 1 and 5 shots:
+
+==============  =======  ==================
+data            β        T, T2
+==============  =======  ==================
+miniImageNet    .01, .1  64, 64 and 64, 32
+tieredImageNet  .1, .1   64, 64 and 32, 64
+==============  =======  ==================
+
+CIFAR-FS was not published; miniImageNet's are used.
 
 Differs from the paper: classes may have unequal numbers of images, and unknown queries take no part in the loss.
 ``adapter`` adds x + W x, W = 0 at the start, to the embedding: the one freedom that helps on a frozen backbone.

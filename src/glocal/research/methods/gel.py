@@ -8,36 +8,33 @@ Pixel-wise branch: calibrated maps, class maps by their mean, :math:`s_f` = top-
 Classification uses s_c alone, the open decision E alone.  Loss: :math:`L = L_c + \lambda L_e` (eq. 12), L_c the
 cross-entropy of softmax(s_c) on known queries and L_e the squared margin loss of an energy (``energy_margin``).
 
-``variant``, the rows of the paper's ablation:
+``variant``, the rows of the paper's ablation, with the energy in the loss and the open score:
 
-===========  ==================  ==========  ================================================================
-variant      energy in the loss  open score  in the paper
-===========  ==================  ==========  ================================================================
-baseline     none                snatcher    Baseline: attention and SnaTCHer-F's score
-energy-maps  E_m                 E_m         + Energy Loss, "w/o Pix", as the authors' program ran it
-energy       E_c                 E_c         the same row as the text reads: the class-wise energy alone
-pixel        E_f                 E_f         + Pixel wise (our reading; the paper does not define it)
-delay        E_f                 delay       Delay Combine: E_f - max_n s_c, combined after training
-ahead        E                   E           + Combine = Ahead Combine: the full GEL
-===========  ==================  ==========  ================================================================
+===========  ====  ========  ======================================================
+variant      loss  score     in the paper
+===========  ====  ========  ======================================================
+baseline     none  snatcher  Baseline: attention and SnaTCHer-F's score
+energy-maps  E_m   E_m       + Energy Loss, "w/o Pix", as the authors' program ran it
+energy       E_c   E_c       the same row as the text reads
+pixel        E_f   E_f       + Pixel wise (our reading)
+delay        E_f   delay     Delay Combine: E_f - max_n s_c, combined after training
+ahead        E     E         + Combine = Ahead Combine: the full GEL
+===========  ====  ========  ======================================================
 
 .. math:: E_m = -\log\sum_n e^{-\lVert f - f_n \rVert^2 / T_m}, \qquad f_n \text{ the mean of the class's maps}
 
-is the energy of the maps as they are, neither calibrated nor compared pixel by pixel; ``map_temperature`` is T_m, 640
-as published for 640 channels.
+is the energy of maps that are neither calibrated nor compared by pixels; ``map_temperature`` is T_m.
 
-The authors' program prints three numbers of each run: its energy, the smallest distance and the sum of the two.  With
-a flag, SnaTCHer's movement replaces the distance.  Every variant reports them: energy-maps E_m, distance, E_m+distance;
-pixel E_f, distance, delay; ahead E, distance, E+distance; and snatcher beside each, E_m+snatcher and so on.
-``open_score`` names one of these, E_c, or any of ``OPEN_SCORES``.  ``reduce``: a stride-2 1x1 convolution and BN before
-the maps are compared, for the 11x11 maps of ResNet-18 at 84 pixels.  The embedding is the mean of the unreduced map.
-``coefficients`` of ahead: a = b = 1 fixed; two learnable numbers; or task-adaptive, a linear layer on the mean of the
-prototypes.  All three start at 1.  ``top_k`` as the authors set it for 1 and 5 shots.  MiniImageNet: 10, 1.
+Every variant reports what the authors' program prints: energy, smallest distance and their sum, and the same with
+SnaTCHer's movement in place of the distance.  ``open_score`` names one of these, E_c, or any of ``OPEN_SCORES``.
+``reduce``: a stride-2 1x1 convolution and BN before maps are compared, for the 11x11 maps of ResNet-18.  The embedding
+is the mean of the unreduced map.  ``coefficients`` a, b: fixed; two learnable numbers; or task-adaptive, a linear layer
+on the mean of the prototypes.  All start at 1.  The authors' ``top_k`` for 1 and 5 shots: 10, 1 on miniImageNet.
 TieredImageNet: 2, 5.  CIFAR-FS: 1, 1.
 
-Differs from the paper: where its text and Algorithm 2 disagree on the energy loss (sign, square, mean), we follow the
-algorithm.  Attention has the output layer, residual and LayerNorm that eq. 3 leaves out.  Maps are calibrated before
-the class mean is taken.  What we add for small and frozen backbones is a method of its own, ``frozen-gel``.
+Differs from the paper: where its text and Algorithm 2 disagree on the energy loss (sign, square, mean), the algorithm
+counts.  Attention has the output layer, residual and LayerNorm that eq. 3 leaves out.  Maps are calibrated before the
+class mean.  What we add for frozen backbones is a method of its own, ``frozen-gel``.
 
 >>> import torch
 >>> from glocal.research.types import Episode

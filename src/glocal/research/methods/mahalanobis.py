@@ -9,8 +9,8 @@ A task's class mean :math:`\mu_n` of support z is not normalised again:
 
 .. math:: d_n(q) = (z_q - \mu_n)^T \Sigma_a^{-1} (z_q - \mu_n), \qquad s_n(q) = -d_n(q) / 2
 
-Open scores: "distance", :math:`\min_n d_n / 2`, or "relative", which takes away :math:`d_0 / 2` (Ren et al. 2021):
-:math:`d_0` is the distance to the mean m of all base images under their whole covariance, with the same a,
+Open scores: "distance", :math:`\min_n d_n / 2`, or "relative", which takes away :math:`d_0 / 2` (Ren et al. 2021).
+:math:`d_0` is the distance to the mean m of all base images, with the same a.  It takes their whole covariance,
 :math:`\Sigma + \sum_b \frac{n_b}{n} (c_b - m)(c_b - m)^T`.  Any of ``OPEN_SCORES`` by name.  Nothing is learned.
 
 ``shrinkage`` is a; ``normalise = false`` leaves x as it is.  ``correct_shots`` divides :math:`d_n` by

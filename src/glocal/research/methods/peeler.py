@@ -10,25 +10,20 @@ queries.  A third term is ``auxiliary_weight`` times the cross-entropy of suppor
 .. math:: d_n(q) = \lVert \mathrm{GAP}(q \odot A_n) - \mathrm{GAP}(\mu_n \odot A_n) \rVert, \qquad s_n = -d_n / T
 
 with i over all support images, :math:`L_0, L_1` two residual blocks each, and T = 1.  With ``early_channels`` = E, σ
-comes from the stage before the last, of E channels, by a last stage like ResNet-18's, as in the paper.
-The backbone returns those maps behind the final ones: ``stages = [3, 4]`` of resnet12 or resnet18.
-E is 320 for the first at full width, 256 for the second.
+comes from the stage before the last, by a last stage like ResNet-18's, as in the paper.  The backbone then has
+``stages = [3, 4]``; E is 320 for resnet12 at full width, 256 for resnet18.
 Open score: "peeler" = :math:`\min_n \mathrm{softmax}(-s)_n`, near 0 beside a class and 1/N at equal distance from all.
 
-``variant="prototype"``, the row "PEELER*" on ResNet-12 in the GEL paper: **a reconstruction**, no program of it exists.
+``variant="prototype"``, the row "PEELER*" on ResNet-12 in the GEL paper: **a reconstruction**, it has no program.
 Class means, :math:`s_n = -\lVert q - p_n \rVert^2 / T` with T = 64, the same loss; open score: entropy.  On a frozen
-backbone it has only ``adapter`` to learn: x + W x, W = 0 at the start, applied to every embedding.
+backbone it learns ``adapter`` alone: x + W x for every embedding, W = 0 at the start.
 
-``open_score``: "peeler" or any of ``OPEN_SCORES``, in both variants.
-
-Differs from the paper: its weight of the auxiliary term falls from .5 to 0 in steps, a schedule that a method cannot
-see.  Ours is constant, .17, the mean of that.  The term sees the task's own images and not 75 others.  Its classifier
-is :math:`-\lVert x - w_b \rVert^2 / T_b`, linear up to a shared term, with w_b started at the class means.  **Without**
-``early_channels`` **σ comes from the final maps, by a 1x1 convolution**, so that any backbone will do.  A 1x1
-convolution brings A to the channels of the maps.  It is 1 + W x with W = 0 at the start, so training begins at class
-means.  L_0 and L_1 run once per task and therefore have group norm, not batch norm.  They and σ have 128 channels
-unless ``sigma_channels`` says otherwise, 512 in the paper.  Our engine trains by SGD, the paper by Adam.  The published
-score averages ten crops of a query; ours sees one.
+Differs from the paper: its weight of the auxiliary term falls from .5 to 0; ours is the mean of these, .17.  The
+term sees the task's own images and not 75 others.  Its classifier is :math:`-\lVert x - w_b \rVert^2 / T_b`, linear up
+to a shared term, with w_b started at the class means.  **Without** ``early_channels`` **σ comes from the final maps, by
+a 1x1 convolution**, so that any backbone will do.  A 1x1 convolution, 1 + W x with W = 0 at the start, brings A to the
+channels of the maps.  L_0 and L_1 have group norm, not batch norm.  They and σ have ``sigma_channels``, 512 in the
+paper.  We train by SGD, the paper by Adam.  The published score averages ten crops of a query; ours sees one.
 
 >>> import torch
 >>> from glocal.research.types import Episode

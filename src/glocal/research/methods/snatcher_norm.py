@@ -1,8 +1,9 @@
 r"""Jeong et al. 2021, SnaTCHer-T and SnaTCHer-L: SnaTCHer's open score with a normalisation in place of attention.
 
 Both are a **reconstruction**: the authors released SnaTCHer-F alone, and every table must say so.
-Class means P (N, D) are normalised, :math:`T(P) = \gamma \odot (P - \mu) / \sqrt{\sigma^2 + \epsilon} + \beta` with
-:math:`\gamma, \beta` per channel, and as for SnaTCHer-F, c the nearest class,
+Class means P (N, D) are normalised, with :math:`\gamma, \beta` per channel; as in SnaTCHer-F, c is the nearest class:
+
+.. math:: T(P) = \gamma \odot (P - \mu) / \sqrt{\sigma^2 + \epsilon} + \beta
 
 .. math:: s_n(q) = -\lVert q - T(P)_n \rVert^2 / \tau, \qquad
           \mathrm{open}(q) = \frac1{64} \sum_n \lVert T(P^{c \leftarrow q})_n - T(P)_n \rVert^2
@@ -13,14 +14,14 @@ Class means P (N, D) are normalised, :math:`T(P) = \gamma \odot (P - \mu) / \sqr
 .. math:: \mu = a \mu_t + (1 - a) \mu_l, \quad
           \sigma^2 = a (\sigma_t^2 + (\mu_t - \mu)^2) + (1 - a) (\sigma_l^2 + (\mu_l - \mu)^2)
 
-with :math:`a = 1 / (1 + e^{-(w S + b)})`: the number S = N K of support images says how far the task's moments can be
-trusted.  w = b = 0 at the start.
+with :math:`a = 1 / (1 + e^{-(w S + b)})`.  The more support images, S = N K, the more the task's moments may count.
+w = b = 0 at the start.
 
 Loss: cross-entropy of softmax(s) on known queries.
 
 Differs from the paper: nothing is known of its program.  Ours: variances divide by their count, so that one class is
-enough; ε = 1e-5; τ = 64 and no second loss term.  Queries are taken together: swapped stacks share N - 1 rows, so
-moments are taken of N + Q rows and brought up to date, not computed anew from N Q rows.
+enough; ε = 1e-5; τ = 64 and no second loss term.  Queries are taken together: swapped stacks share N - 1 rows,
+so moments of N + Q rows are taken once and updated.
 
 >>> import torch
 >>> from glocal.research.types import Views
