@@ -11,7 +11,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 840),
     "src/glocal/recognizer": (45, 6_590),
     "src/glocal/hub": (8, 850),
-    "src/glocal/bulk": (15, 1_820),
+    "src/glocal/bulk": (15, 1_830),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_900),
     "src/glocal/samples": (6, 460),
@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (201, 24_260),
+    "tests": (201, 24_270),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }

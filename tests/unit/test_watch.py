@@ -299,6 +299,21 @@ def test_a_file_is_no_folder_that_fills(
     assert not (tmp_path / "out").exists()
 
 
+def test_names_at_the_limit_of_the_disk_are_cut(file: Path, inbox: Path) -> None:
+    own, name = inbox.parent / "own.glocal", "x" * 251 + ".png"
+    taught = Recognizer.load(file)
+    taught.rename_class("one", "\u8a9e" * 150)
+    taught.save(own)
+    picture = write(inbox, "one", 20, 21)[0].rename(inbox / name)
+    watching = started(own, inbox)
+    assert name in looked(watching)
+    shutil.copy(write(inbox.parent / "new", "one", 24, 25)[0], picture)
+    look(watching, 10.0)
+    [again] = look(watching, 15.0).rows
+    assert again["place"] == "\u8a9e" * 85 + "/" + "x" * 249 + "-2.png"
+    assert (inbox.parent / "out" / again["place"]).read_bytes() == picture.read_bytes()
+
+
 def test_hidden_files_of_others_stay(file: Path, inbox: Path) -> None:
     out = inbox.parent / "out"
     (out / ".folder.partial").mkdir(parents=True)

@@ -16,6 +16,9 @@ from glocal.recognizer.photos.boxes import Box
 from glocal.recognizer.photos.images import decode
 
 
+LONGEST = 255  # bytes of a name on usual disks
+
+
 class Way(StrEnum):
     copy = "copy"
     link = "link"
@@ -31,14 +34,21 @@ def check_apart(photos: Path, out: Path) -> None:
 
 def free_place(root: Path, label: str, below: Path, taken: Container[str] = ()) -> str:
     """``label/below``, with a number where a picture of that name is there or ``taken``; a region becomes a JPEG."""
-    path = Path(label, below)
+    path = Path(_short(label), below)
     ending, region, number = path.suffix.partition("#")
     stem, ending = f"{path.stem}{region}{number}", ".jpg" if region else ending
-    place, n = path.with_name(f"{stem}{ending}"), 1
+    place, n = path.with_name(f"{_short(stem, len(ending))}{ending}"), 1
     while str(place) in taken or os.path.lexists(root / place):
         n += 1
-        place = path.with_name(f"{stem}-{n}{ending}")
+        more = f"-{n}{ending}"
+        place = path.with_name(f"{_short(stem, len(more))}{more}")
     return str(place)
+
+
+def _short(name: str, more: int = 0) -> str:
+    """Its beginning, where with so many letters more a disk would take it for no name."""
+    data = os.fsencode(name)
+    return name if len(data) + more <= LONGEST else data[: LONGEST - more].decode("utf-8", "ignore")
 
 
 def put(source: Path, target: Path, way: Way, box: Box | None = None) -> None:
