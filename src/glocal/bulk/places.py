@@ -15,7 +15,6 @@ from glocal.common.files import replacing
 from glocal.recognizer.photos.boxes import Box
 from glocal.recognizer.photos.images import decode
 
-
 LONGEST = 255  # bytes of a name on usual disks
 
 

@@ -119,7 +119,8 @@ class Record:
             for fields in rows:
                 self.stamps[fields["path"]] = fields["stamp"]
                 if self._way is Way.move and fields["place"] and _is_same(fields):
-                    remove(_source(fields))
+                    with or_not_written(_source(fields), "it is placed; let it be removed from its folder"):
+                        remove(_source(fields))
             remove(self._journal)
         return rows
 
