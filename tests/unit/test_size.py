@@ -25,7 +25,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
     "src/glocal/research/reproduce": (10, 1_780),
-    "tests": (201, 24_270),
+    "tests": (201, 24_290),
     "benchmarks": (18, 2_550),
     "tools": (11, 1_410),
 }

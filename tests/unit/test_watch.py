@@ -299,6 +299,22 @@ def test_a_file_is_no_folder_that_fills(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_picture_that_may_not_leave_its_folder_is_named(
+    file: Path, inbox: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def protected(path: Path, unlink: Any = os.unlink, **more: Any) -> None:
+        if inbox in Path(path).parents:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        unlink(path, **more)
+
+    watching = started(file, inbox, way=Way.move)
+    with monkeypatch.context() as patch, refused("not-written", str(inbox / "cam1" / "020.png")):
+        patch.setattr(os, "unlink", protected)
+        looked(watching)
+    assert len(look(watching, 9.0).rows) == 3
+    assert not list(inbox.rglob("*.png"))
+
+
 def test_names_at_the_limit_of_the_disk_are_cut(file: Path, inbox: Path) -> None:
     own, name = inbox.parent / "own.glocal", "x" * 251 + ".png"
     taught = Recognizer.load(file)
