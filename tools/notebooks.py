@@ -6,6 +6,7 @@ change is the same file.
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from pathlib import Path
@@ -49,6 +50,8 @@ def main(arguments: list[str]) -> int:
     if len(arguments) != 1:
         print(f"usage: {COMMAND}", file=sys.stderr)
         return 2
+    tools = str(Path(__file__).parent.resolve())  # the notebook on photos draws them by scenes.py
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [tools, os.environ.get("PYTHONPATH")]))
     for path in sorted(Path(arguments[0]).glob("*.ipynb")):
         write_text(path, nbformat.writes(executed(path)) + "\n")
     return 0
