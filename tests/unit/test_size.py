@@ -24,10 +24,10 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/engine": (15, 3_200),
     "src/glocal/research/report": (6, 970),
     "src/glocal/research/convert": (4, 530),
-    "src/glocal/research/reproduce": (10, 1_780),
+    "src/glocal/research/reproduce": (10, 1_790),
     "tests": (201, 24_290),
     "benchmarks": (18, 2_550),
-    "tools": (11, 1_410),
+    "tools": (11, 1_420),
 }
 HELPERS = 1_390  # lines of tests/*.py, which hold no tests
 

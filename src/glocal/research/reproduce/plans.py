@@ -43,6 +43,12 @@ PIXEL, AHEAD = "+ Pixel-wise", "+ Combine"
 DELAY_COMBINE, AHEAD_COMBINE = "Delay combine", "Ahead combine"
 
 
+def _gel(run: Run, published: str = "", score: str | None = None) -> Line:
+    """Our form for frozen networks goes by its own name."""
+    form = run.resolved(start="?").method.name
+    return Line("GEL" if form == "gel" else form, run, score, published)
+
+
 def _table_1(scale: Scale, dataset: str, shot: int) -> list[Line]:
     def peer(label: str, method: str, score: str | None = None) -> Line:
         run = scale.peer(method, dataset, shot)
@@ -62,7 +68,7 @@ def _table_1(scale: Scale, dataset: str, shot: int) -> list[Line]:
         peer("ATT", "att"),
         peer("ATT-G", "att-g"),
         peer("RFDNet*", "rfdnet"),
-        Line("GEL", scale.gel(dataset, shot), published="gel"),
+        _gel(scale.gel(dataset, shot), "gel"),
         Line("GEL without pixels", scale.gel(dataset, shot, "energy-maps"), published="gel/energy-maps", note=form),
     ]
 
@@ -84,7 +90,7 @@ def _ablation(scale: Scale, dataset: str, shot: int) -> list[Line]:
             note="E_m, as the authors ran it",
         ),
         Line(PIXEL, scale.gel(dataset, shot, "pixel"), published="gel/pixel", note="E_f alone, our reading"),
-        Line(AHEAD, scale.gel(dataset, shot), published="gel/ahead", note="E = E_c + E_f: the full GEL"),
+        Line(AHEAD, scale.gel(dataset, shot), published="gel/ahead", note="E = E_c + E_f"),
         *([] if directly is None else [Line(WITHOUT_FEAT, directly, note="ours: from pre-training straight to GEL")]),
         *(
             []
@@ -134,7 +140,7 @@ def _coefficients(scale: Scale, dataset: str, shot: int) -> list[Line]:
 def _resnet_18(scale: Scale, dataset: str, shot: int) -> list[Line]:
     return [
         Line("RFDNet", scale.on_resnet18("rfdnet", dataset, shot), published="rfdnet"),
-        Line("GEL", scale.on_resnet18("gel", dataset, shot), published="gel"),
+        _gel(scale.on_resnet18("gel", dataset, shot), "gel"),
     ]
 
 
@@ -191,12 +197,12 @@ def density_panels(scale: Scale, dataset: str) -> list[tuple[Line, float]]:
         (Line("SnaTCHer-F", scale.peer("snatcher-f", dataset, FIGURE_SHOT), "snatcher"), 0.57),
         (Line("ATT-G", scale.peer("att-g", dataset, FIGURE_SHOT)), 0.53),
         (Line("RFDNet", scale.peer("rfdnet", dataset, FIGURE_SHOT)), 0.55),
-        (Line("GEL", scale.gel(dataset, FIGURE_SHOT)), 0.47),
+        (_gel(scale.gel(dataset, FIGURE_SHOT)), 0.47),
     ]
 
 
 def pixel_line(scale: Scale, dataset: str) -> Line:
-    return Line("GEL", scale.gel(dataset, FIGURE_SHOT), "E")
+    return _gel(scale.gel(dataset, FIGURE_SHOT), score="E")
 
 
 ALL = (*TABLES, *SWEEPS, DENSITY, PIXELS)
@@ -211,5 +217,5 @@ def lines_of(name: str, scale: Scale, dataset: str) -> dict[int, list[Line]]:
     if name == PIXELS:
         return {FIGURE_SHOT: [pixel_line(scale, dataset)]}
     # Each method by its own score, and all but GEL by entropy too, as the paper's text has it.
-    own = [line for line, _ in density_panels(scale, dataset)]
-    return {FIGURE_SHOT: [*own, *(replace(line, score="entropy") for line in own if line.label != "GEL")]}
+    *others, gel = (line for line, _ in density_panels(scale, dataset))
+    return {FIGURE_SHOT: [*others, gel, *(replace(line, score="entropy") for line in others)]}

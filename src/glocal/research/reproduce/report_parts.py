@@ -95,7 +95,7 @@ def _density(scale: Scale, dataset: str, measurement: Measurement, settings: Run
             "unknown": pooled.unknown.tolist(),
         }
         text = f"{line.label} {pooled.iou:.2f} by {score}"
-        if line.label != "GEL":
+        if not line.label.lower().endswith("gel"):  # all but GEL by entropy too, as the paper has it
             entry["entropy_iou"] = histogram(replace(line, score="entropy"), measurement, settings).iou
             text += f" and {entry['entropy_iou']:.2f} by entropy"
         sentences.append(f"{text} (paper {published:.2f})")
