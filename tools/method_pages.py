@@ -70,20 +70,21 @@ def _index() -> str:
     rows = []
     for name in METHODS:
         card, paper = METHODS[name].card, METHODS[name].card.paper
-        source = (
-            f"{paper.authors}, {paper.venue} {paper.year}" if paper else "not read" if card.reconstruction else "ours"
-        )
+        unread = "not read" if card.reconstruction else "ours"
+        source = f"{paper.authors}, {paper.venue} {paper.year}" if paper else unread
         marks = ["reconstruction"] if card.reconstruction else []
         marks += ["transductive"] if METHODS[name](DIM).transductive else []
         rows.append([f"[`{name}`]({name}.md)", source, card.learns or "nothing", ", ".join(marks)])
+    scores = [[f"`{name}`", str(score.__doc__).partition(". ")[0].strip(".")] for name, score in OPEN_SCORES.items()]
     parts = [
         "# Methods",
         GENERATED,
-        "What each one computes, and where it departs from its paper. Numbers: "
-        "[which method](../results/which-method.md).\n"
-        "A transductive method sees all queries of a task at once. What it learns, it learns beside its backbone.",
+        "What each one computes, and where it departs from its paper. [Numbers](../results/which-method.md).\n"
+        "A transductive method sees all queries of a task at once. A reconstruction is written without the authors'\n"
+        "program or paper. What a method learns, it learns beside its backbone.",
         _table(["Method", "Paper", "Learns", "Note"], rows),
-        f"Every method also has the open scores of its logits: {_codes(OPEN_SCORES)}.",
+        "Every method also has the open scores of its logits:",
+        _table(["Open score", "Formula"], scores),
         "Next: [add a method](../how-to/add-a-method.md).",
     ]
     return "\n\n".join(parts) + "\n"

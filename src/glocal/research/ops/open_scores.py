@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def energy(similarity: Tensor) -> Tensor:
-    """E = -log Σ_n exp(s_n): (Q, N) -> (Q,).  Larger = less like every known class.  GEL eqs. 13 and 14."""
+    """-log Σ_n exp(logit_n).  GEL eqs. 13 and 14; larger = less like every known class."""
     return -similarity.logsumexp(dim=-1)
 
 
