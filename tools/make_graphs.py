@@ -16,23 +16,22 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import onnx
 import onnxruntime
 import torch
-from onnx import TensorProto, helper, numpy_helper
 from torch import Tensor, nn
 from torch.export import Dim
 
+from glocal.hub.precision import half_precision
 from glocal.recognizer.converted import ENROLL, SCORE
 from glocal.recognizer.encoders.builtin import FOLDER
 from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, MAP, VEC
 from glocal.research.convert import convert
+from glocal.research.convert.tracing import graph_of
 from glocal.research.engine.checkpoint import TrainedModel, load_model
 from glocal.research.methods import Method
 from glocal.research.types import normalize
 
-SMALL = 256  # numbers up to which a tensor stays in single precision
+FREE = ({0: Dim.DYNAMIC},)  # any number of photos
 
 
 class Embed(nn.Module):
@@ -63,15 +62,6 @@ class Neck(nn.Module):
         return views.vec, views.local
 
 
-def graph(module: nn.Module, example: Tensor, taken: str, given: list[str]) -> bytes:
-    """In single precision, of any number of photos."""
-    module = module.eval().requires_grad_(False)
-    program = torch.export.export(module, (example,), dynamic_shapes=({0: Dim.DYNAMIC},), strict=False)
-    traced = torch.onnx.export(program, dynamo=True, input_names=[taken], output_names=given, verbose=False)
-    assert traced is not None
-    return traced.model_proto.SerializeToString()
-
-
 def merged(data: bytes) -> bytes:
     """Batch norm merged into the convolutions before it."""
     with tempfile.TemporaryDirectory() as folder:
@@ -83,27 +73,6 @@ def merged(data: bytes) -> bytes:
         return path.read_bytes()
 
 
-def halved(data: bytes) -> bytes:
-    """With large weights in half precision, each behind a cast that a session does once."""
-    model = onnx.load_from_string(data)
-    weights, casts = [], []
-    for weight in model.graph.initializer:
-        numbers = numpy_helper.to_array(weight)
-        if numbers.dtype == np.float32 and numbers.size > SMALL:
-            half = numpy_helper.from_array(numbers.astype(np.float16), f"{weight.name}_half")
-            casts.append(helper.make_node("Cast", [half.name], [weight.name], to=TensorProto.FLOAT))
-            weight = half
-        weights.append(weight)
-    nodes = [*casts, *model.graph.node]
-    for node in nodes:
-        del node.metadata_props[:]  # lines and paths of the program that made it
-        node.doc_string = ""
-    del model.graph.initializer[:], model.graph.node[:], model.graph.value_info[:], model.metadata_props[:]
-    model.graph.initializer.extend(weights)
-    model.graph.node.extend(nodes)
-    return model.SerializeToString()
-
-
 def graphs() -> Iterator[tuple[str, bytes]]:
     """By file name."""
     for name, source in (("lite0.onnx", "photos-fast"), ("lite2.onnx", "photos-better")):
@@ -111,9 +80,10 @@ def graphs() -> Iterator[tuple[str, bytes]]:
         size = model.backbone.preprocess.size
         images = torch.randint(0, 256, (2, size, size, 3), dtype=torch.uint8)
         given = [VEC, LOCAL, *([MAP] if with_map else [])]
-        yield name, merged(graph(Embed(model, with_map=with_map), images, IMAGES, given))
+        yield name, merged(graph_of(Embed(model, with_map=with_map), (images,), FREE, [IMAGES], given))
     gel = load_model("photos-gel")
-    yield "gel-embed.onnx", graph(Neck(gel.method), torch.rand(2, gel.backbone.channels, 7, 7), MAP, [VEC, LOCAL])
+    maps = torch.rand(2, gel.backbone.channels, 7, 7)
+    yield "gel-embed.onnx", graph_of(Neck(gel.method), (maps,), FREE, [MAP], [VEC, LOCAL])
     converted = convert(gel)
     yield "gel-enroll.onnx", converted.graphs[ENROLL]
     yield "gel-score.onnx", converted.graphs[SCORE]
@@ -123,7 +93,7 @@ def main(words: list[str]) -> None:
     exact = "--float32" in words
     [folder] = [Path(word) for word in words if word != "--float32"] or [FOLDER]
     for name, single in graphs():
-        made = single if exact else halved(single)
+        made = single if exact else half_precision(single)
         (folder / name).write_bytes(made)
         print(name, f"{len(made) / 1e6:.1f} MB", hashlib.sha256(made).hexdigest())
 

@@ -11,16 +11,15 @@ import numpy as np
 import onnx
 import pytest
 
-from glocal.common.hub import Fetched
 from glocal.common.stored_zip import write_stored
 from glocal.hub.about import read_about
-from glocal.hub.making import from_file, from_folder, located, smaller, whitened
+from glocal.hub.making import from_place, located, smaller
 from glocal.hub.measuring import sketches
+from glocal.hub.whitening import fit_whitening, whitened
 from glocal.recognizer import Recognizer
 from glocal.recognizer.batches import Embedder
 from glocal.recognizer.encoders.encoder import encoder_of
 from glocal.recognizer.encoders.file import EncoderFile
-from glocal.recognizer.encoders.whitening import fit_whitening
 from glocal.recognizer.features import unit
 from photos import some, write_classes
 from refusal import refused
@@ -29,10 +28,10 @@ from tiny_graphs import CARD, MEAN, PREPARATION, SIDE, STD, WIDE, expected, repo
 ABOUT = {"size": SIDE, "mean": tuple(MEAN), "std": tuple(STD)}
 
 
-def made(folder: Path, variant: str = "model", **given: object) -> EncoderFile:
-    encoder = from_folder(Fetched(folder, folder), str(folder), given, variant)
-    assert encoder is not None
-    return encoder
+def made(source: str | Path, variant: str = "model", given: dict[str, object] | None = None) -> EncoderFile:
+    place = located(str(source), variant)
+    assert place is not None
+    return from_place(place, str(source), given or {})
 
 
 @pytest.fixture(scope="module")
@@ -100,7 +99,7 @@ def test_outputs_may_have_the_names_of_ours(tmp_path: Path) -> None:
     for each, name in zip(model.graph.output, ("local", "vec"), strict=True):
         each.name = name
     onnx.save(model, tmp_path / "net.onnx")
-    encoder = from_file(f"onnx:{tmp_path}/net.onnx", ABOUT | {"leading": 3})
+    encoder = made(f"onnx:{tmp_path}/net.onnx", given=ABOUT | {"leading": 3})
     images = sketches(3, SIDE)
     tokens, pooled = expected(images)
     features = encoder_of(encoder)(images)
@@ -113,18 +112,17 @@ def test_a_graph_alone_and_what_a_user_says(tmp_path: Path) -> None:
     path = tmp_path / "alone.onnx"
     onnx.save(transformer(), path)
     with refused("no-preparation", "size", "mean", "--about"):
-        from_file(f"onnx:{path}", {})
+        made(f"onnx:{path}", given={})
     with refused("no-output", "19 tokens", "leading"):
-        from_file(f"onnx:{path}", ABOUT)
+        made(f"onnx:{path}", given=ABOUT)
     (tmp_path / "about.toml").write_text(
-        f"size = {SIDE}\nmean = {MEAN}\nstd = {STD}\nleading = 3\ncells = 2\nname = 'mine'\nlicence = 'MIT'\n"
+        f"size = {SIDE}\nmean = {MEAN}\nstd = {STD}\nleading = 3\nname = 'mine'\nlicence = 'MIT'\n"
     )
-    encoder = from_file(f"onnx:{path}", read_about(tmp_path / "about.toml"))
+    encoder = made(f"onnx:{path}", given=read_about(tmp_path / "about.toml"))
     assert (encoder.name, encoder.licence) == ("mine", "MIT")
     images = sketches(2, SIDE)
     tokens, _ = expected(images)
-    halves = tokens[:, 3:].reshape(2, 2, 2, 2, 2, WIDE).mean(axis=(2, 4)).transpose(0, 3, 1, 2)
-    np.testing.assert_allclose(encoder_of(encoder)(images).local[0], unit(halves, axis=1), atol=1e-5)
+    np.testing.assert_allclose(encoder_of(encoder)(images).local[0], cells(tokens[:, 3:]), atol=1e-5)
     (tmp_path / "odd.toml").write_text("sizes = 3")
     with refused("bad-about", "'sizes'"):
         read_about(tmp_path / "odd.toml")
@@ -154,7 +152,7 @@ def test_how_repositories_say_what_photos_they_take(
 
 def test_a_name_of_a_hub_is_no_folder(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place.parent)
-    assert located("net", "model") == Fetched(Path("net"), Path("net"))
+    assert located("net", "model") == (Path("net"), Path("net"), "onnx/model.onnx")
     assert located("", "model") is None
     for name in ("hf:net", "hf:"):
         with refused("no-repository", repr(name)):
@@ -185,17 +183,17 @@ def test_the_licence_is_that_of_the_card(place: Path, tmp_path: Path) -> None:
 
 def test_smaller_graphs_and_the_labels_that_differ(place: Path, tmp_path: Path) -> None:
     whole = made(place)
-    half, int8 = smaller(whole), smaller(whole, int8=write_classes(tmp_path / "photos", ["zero", "one"], 0, 20))
-    assert (half.differ, half.asked) == (0, 20)
-    assert (half.encoder.precision, int8.encoder.precision) == ("half", "int8")
-    assert int8.asked == 25
+    half, int8 = smaller(whole), smaller(whole, write_classes(tmp_path / "photos", ["zero", "one"], 0, 20))
+    assert half[1:] == (0, 20)
+    assert int8[2] == 25
+    assert (half[0].precision, int8[0].precision) == ("half", "int8")
     images = sketches(4, SIDE)
     exact = encoder_of(whole)(images).vec
-    for small, least in ((half, 0.9999), (int8, 0.98)):
-        cosine = (encoder_of(small.encoder)(images).vec * exact).sum(axis=1)
-        assert least < cosine.min() < 1 - 1e-9, small.encoder.precision
+    for (small, *_), least in ((half, 0.9999), (int8, 0.98)):
+        cosine = (encoder_of(small)(images).vec * exact).sum(axis=1)
+        assert least < cosine.min() < 1 - 1e-9, small.precision
     with refused("too-few-photos", "32"):
-        smaller(whole, int8=tmp_path / "photos" / "zero")
+        smaller(whole, tmp_path / "photos" / "zero")
 
 
 def test_a_recognizer_holds_the_graph(place: Path, tmp_path: Path) -> None:
@@ -225,7 +223,7 @@ def test_what_is_no_encoder(place: Path, tmp_path: Path) -> None:
     ):
         onnx.save(model, tmp_path / f"{name}.onnx")
         with refused(code, *words):
-            from_file(f"onnx:{tmp_path / name}.onnx", ABOUT)
+            made(f"onnx:{tmp_path / name}.onnx", given=ABOUT)
     with refused("no-encoder-graph", "(2, 24)"):  # it answers two photos, and two alone
         two = transformer(outputs=("pooler_output",))
         two.graph.node[-1].CopyFrom(onnx.helper.make_node("Slice", ["every", "none", "two"], ["pooler_output"]))
@@ -233,13 +231,13 @@ def test_what_is_no_encoder(place: Path, tmp_path: Path) -> None:
         numbers = {"none": np.array([0]), "two": np.array([2])}
         two.graph.initializer.extend(onnx.numpy_helper.from_array(each, name) for name, each in numbers.items())
         onnx.save(two, tmp_path / "two.onnx")
-        from_file(f"onnx:{tmp_path}/two.onnx", ABOUT)
-    for odd in ({"cells": -1}, {"leading": -4}, {"registers": -4}):
-        with refused("bad-about", "-"):
-            from_file(f"onnx:{tmp_path}/text.onnx", ABOUT | odd)
+        made(f"onnx:{tmp_path}/two.onnx", given=ABOUT)
+    onnx.save(transformer(outputs=("last_hidden_state",)), tmp_path / "tokens.onnx")
+    with refused("no-output", "leading"):
+        made(f"onnx:{tmp_path}/tokens.onnx", given=ABOUT | {"leading": -6})  # 25 are a square
     (tmp_path / "no.onnx").write_bytes(b"no graph")
     with refused("no-encoder-graph"):
-        from_file(f"onnx:{tmp_path}/no.onnx", ABOUT)
+        made(f"onnx:{tmp_path}/no.onnx", given=ABOUT)
 
 
 @pytest.mark.parametrize("location", ["../weights", "/etc/hostname", "link", "pipe"])
@@ -314,7 +312,7 @@ def test_a_whitening_is_a_step_of_the_graph(place: Path, tmp_path: Path) -> None
     ]
     whitening = fit_whitening(np.concatenate(vectors), np.repeat([0, 1, 2], 12))
     before, after = (encoder_of(each)(images) for each in (plain, white))
-    np.testing.assert_allclose(after.vec, unit(whitening(before.vec)), atol=1e-4)
+    np.testing.assert_allclose(after.vec, unit(before.vec @ whitening), atol=1e-4)
     np.testing.assert_allclose(after.local[0], before.local[0], atol=1e-6)
     assert not encoder_of(white).whitened, "the support adds its own"
     with refused("too-few-photos", "32"):

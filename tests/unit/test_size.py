@@ -9,8 +9,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CAPS = {  # folder -> files, lines
     "src/glocal/common": (12, 840),
-    "src/glocal/recognizer": (45, 6_590),
-    "src/glocal/hub": (8, 850),
+    "src/glocal/recognizer": (44, 6_550),
+    "src/glocal/hub": (9, 830),
     "src/glocal/bulk": (15, 1_830),
     "src/glocal/web": (2, 160),
     "src/glocal/serve": (18, 2_900),
@@ -23,11 +23,11 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/backbones": (7, 790),
     "src/glocal/research/engine": (15, 3_200),
     "src/glocal/research/report": (6, 970),
-    "src/glocal/research/convert": (4, 530),
+    "src/glocal/research/convert": (4, 500),
     "src/glocal/research/reproduce": (10, 1_790),
-    "tests": (201, 24_290),
+    "tests": (201, 24_280),
     "benchmarks": (18, 2_550),
-    "tools": (11, 1_420),
+    "tools": (11, 1_390),
 }
 HELPERS = 1_390  # lines of tests/*.py, which hold no tests
 

@@ -49,7 +49,8 @@ def encoder(
     check_there(about, fit, int8)
     try:
         from glocal.hub.about import read_about
-        from glocal.hub.making import smaller, whitened
+        from glocal.hub.making import smaller
+        from glocal.hub.whitening import whitened
     except ModuleNotFoundError as error:
         raise _needs(error, "hub") from error
 
@@ -59,7 +60,7 @@ def encoder(
     result: dict[str, Any] = {"file": str(out), "bytes": 0}
     changed = ""
     if half or int8 is not None:
-        made, differ, asked = smaller(made, int8=int8)
+        made, differ, asked = smaller(made, int8)
         result |= {"labels_that_differ": differ, "asked": asked}
         changed = f"\n{differ} of {asked} pictures get another label than in single precision."
     made.write(out, new=not force)
@@ -93,13 +94,11 @@ def push(
 
 
 def _made(source: str, graph: str, given: dict[str, Any]) -> EncoderFile:
-    from glocal.hub.making import ALONE, from_file, from_folder, located
+    from glocal.hub.making import from_place, located
 
-    if source.startswith(ALONE) or source.endswith(".onnx"):
-        return from_file(source, given)
-    place = None if source.startswith("timm:") else located(source, graph)
-    if place is not None and (made := from_folder(place, source, given, graph)) is not None:
-        return made
+    place = located(source, graph)
+    if place is not None and place.graph is not None:
+        return from_place(place, source, given)
     try:
         from glocal.research.convert.encoders import from_network
     except ModuleNotFoundError as error:

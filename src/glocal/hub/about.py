@@ -31,14 +31,8 @@ from glocal.recognizer.photos.images import Preprocess
 
 PREPARATION, CONFIG, CARD = BESIDE = "preprocessor_config.json", "config.json", "README.md"
 BILINEAR = (0, 2, 4, 5)  # Pillow's filters that bilinear is nearest to; the others are bicubic or sharper
-TANH_POOLED = (
-    "vit",
-    "deit",
-    "beit",
-    "vit_mae",
-    "vit_msn",
-    "data2vec-vision",
-)  # pooler: a layer that is often untrained
+# Networks with a last layer that is often untrained.
+TANH_POOLED = ("vit", "deit", "beit", "vit_mae", "vit_msn", "data2vec-vision")
 OWN_SCALE = 384  # pixels from which ConvNeXt cuts nothing off
 LARGEST = 2**20  # bytes of such a file
 
@@ -55,19 +49,10 @@ class About:
     vector: str | None = None
     map: str | None = None
     leading: int | None = None
-    cells: int = 4  # a side of the grid that a map is averaged to
     name: str | None = None
     licence: str | None = None
     registers: int = 0
     tanh_pooled: bool = False
-
-    def __post_init__(self) -> None:
-        if min(self.cells - 1, self.leading or 0, self.registers) < 0:
-            raise RecipeError(
-                f"a map needs 1 or more cells a side and no fewer than 0 tokens before it, got cells {self.cells}, "
-                f"leading {self.leading}, registers {self.registers}; mend them with --about",
-                code="bad-about",
-            )
 
     def preprocess(self) -> Preprocess:
         missing = [name for name in ("size", "mean", "std") if getattr(self, name) is None]
@@ -143,8 +128,10 @@ def _network(config: Mapping[str, Any]) -> dict[str, Any]:
     seen = config.get("vision_config")
     vision = seen if isinstance(seen, dict) else config
     registers = vision.get("num_register_tokens", 0)
-    fields: dict[str, Any] = {"tanh_pooled": vision.get("model_type") in TANH_POOLED}
-    return fields | {"registers": registers if type(registers) is int else 0}
+    return {
+        "tanh_pooled": vision.get("model_type") in TANH_POOLED,
+        "registers": max(0, registers) if type(registers) is int else 0,
+    }
 
 
 def _licence(card: str) -> str | None:

@@ -8,10 +8,8 @@ preprocessor_config.json   and config.json, README.md
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
-from typing import NamedTuple
 
 import onnx
 from google.protobuf.message import DecodeError
@@ -19,30 +17,20 @@ from onnx import TensorProto
 
 from glocal.common.errors import DataError
 from glocal.common.words import listed
-from glocal.hub.about import BESIDE
-from glocal.recognizer.encoders.self_contained import check_self_contained
 
 STEMS = ("vision_model", "model")  # the first there is
 PLAIN = "model"  # the graph without an ending
 LARGEST = 2**31 - 1  # bytes of a graph with its weights, which protobuf allows
 
 
-class Loaded(NamedTuple):
-    model: onnx.ModelProto
-    sha256: str  # of the file, and of its weights where they lie beside it
-
-
 def graph_among(names: Iterable[str], variant: str) -> str | None:
     """The name of the graph, if there is any: "model", or by its ending such as fp16, or its path."""
     graphs = sorted(name for name in names if name.endswith(".onnx"))
-    if not graphs:
-        return None
-    endings = "" if variant == PLAIN else f"_{variant}"
-    fitting = [name for stem in STEMS for name in graphs if PurePosixPath(name).stem == stem + endings]
-    if variant in graphs:
-        return variant
-    if not fitting and variant == PLAIN and len(graphs) == 1:
-        return graphs[0]
+    if variant in graphs or not graphs:
+        return variant if graphs else None
+    ending = "" if variant == PLAIN else f"_{variant}"
+    fitting = [name for stem in STEMS for name in graphs if PurePosixPath(name).stem == stem + ending]
+    fitting += graphs if variant == PLAIN and len(graphs) == 1 else []
     if not fitting:
         raise DataError(
             f"there is no graph {variant!r} among {listed(graphs)}; choose one with --graph, by its path or its ending",
@@ -51,34 +39,24 @@ def graph_among(names: Iterable[str], variant: str) -> str | None:
     return fitting[0]
 
 
-def files_of(graph: str, names: Sequence[str]) -> list[str]:
-    """The graph, its weights beside it, and what says how to use it."""
-    return [name for name in names if name == graph or name.startswith(f"{graph}_data") or name in BESIDE]
-
-
-def load_graph(path: Path, within: Path) -> Loaded:
+def load_graph(path: Path, within: Path) -> onnx.ModelProto:
     """A graph with all of its weights, which are read from files beside it and nowhere else."""
     try:
-        data = path.read_bytes()
-        model = onnx.load_from_string(data)
-        sha256 = hashlib.sha256(data)
-        room = LARGEST - len(data)
+        if not path.is_file():  # opening a named pipe would wait for ever
+            raise ValueError("there is no such file")
+        model = onnx.load_from_string(path.read_bytes())
+        room = LARGEST - path.stat().st_size
         for tensor in model.graph.initializer:
             if tensor.data_location == TensorProto.EXTERNAL:
-                weights = _beside(tensor, path, within, room)
-                sha256.update(weights)
-                room -= len(weights)
-                tensor.raw_data = weights
+                tensor.raw_data = _beside(tensor, path, within, room)
+                room -= len(tensor.raw_data)
                 tensor.data_location = TensorProto.DEFAULT
                 del tensor.external_data[:]
-        check_self_contained(model.SerializeToString())
-        if not model.graph.node:
-            raise ValueError("it has no step")
     except (OSError, ValueError, DecodeError) as error:
         raise DataError(
             f"{path} is no ONNX graph that can be used: {str(error)[:300]}", code="no-encoder-graph"
         ) from error
-    return Loaded(model, sha256.hexdigest())
+    return model
 
 
 def _beside(tensor: TensorProto, graph: Path, within: Path, room: int) -> bytes:

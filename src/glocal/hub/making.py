@@ -2,84 +2,79 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import onnx
 
 from glocal.common.errors import DataError
-from glocal.common.hub import PREFIX, Fetched, Repository
+from glocal.common.hub import PREFIX, Repository
 from glocal.hub.about import BESIDE, About, about_folder
-from glocal.hub.graph_files import Loaded, files_of, graph_among, load_graph
-from glocal.hub.measuring import FEWEST, QUERIES, SHOT, WAY, labels_that_differ, photos, sketches, too_few
-from glocal.hub.precision import half_precision, int8_layers
-from glocal.hub.wrapping import whiten, wrap
-from glocal.recognizer.batches import Embedder
+from glocal.hub.graph_files import graph_among, load_graph
+from glocal.hub.measuring import labels_that_differ, sketches
+from glocal.hub.precision import smaller_graph
+from glocal.hub.wrapping import wrap
 from glocal.recognizer.encoders.encoder import encoder_of
 from glocal.recognizer.encoders.file import EncoderFile
-from glocal.recognizer.encoders.whitening import fit_whitening
-from glocal.recognizer.photos.sources import sources_of
 
 ALONE = "onnx:"
 ASKED = 3  # photos that a new encoder must answer: a graph may take the number that was tried alone
 WEIGHTS = (".safetensors", ".safetensors.index.json")  # of a network without a graph; files of pickle are left there
 
 
-class Smaller(NamedTuple):
-    """An encoder of less precision than the one it was made from."""
+class Place(NamedTuple):
+    """A folder with a network."""
 
-    encoder: EncoderFile
-    differ: int  # photos whose most similar class is another
-    asked: int
+    folder: Path
+    within: Path  # the folder that links in it may lead to
+    graph: str | None  # in the folder, if there is one
 
 
-def located(source: str, variant: str) -> Fetched | None:
-    """The folder that ``source`` names; of a repository with the files that are needed.  None for other sources."""
-    if not source.startswith(PREFIX):
-        return Fetched(Path(source), Path(source)) if source and Path(source).is_dir() else None
+def located(source: str, variant: str) -> Place | None:
+    """The place that ``source`` names; of a repository with the files that are needed.  None for other sources."""
+    if source.startswith(ALONE) or source.endswith(".onnx"):
+        path = Path(source.removeprefix(ALONE))
+        return Place(path.parent, path.parent, path.name)
 
     def choose(names: Sequence[str]) -> list[str]:
         graph = graph_among(names, variant)
         if graph is not None:
-            return files_of(graph, names)
-        return [each for each in names if each in BESIDE or ("/" not in each and each.endswith(WEIGHTS))]
+            return [name for name in names if name == graph or name.startswith(f"{graph}_data") or name in BESIDE]
+        return [name for name in names if name in BESIDE or ("/" not in name and name.endswith(WEIGHTS))]
 
-    return Repository(source).fetch(choose)
-
-
-def from_folder(place: Fetched, source: str, given: dict[str, Any], variant: str) -> EncoderFile | None:
-    """``given`` are fields of About that the user sets.  None where the folder has no graph."""
-    names = [each.relative_to(place.folder).as_posix() for each in place.folder.rglob("*.onnx") if each.is_file()]
-    graph = graph_among(names, variant)
-    if graph is None:
+    if source.startswith(PREFIX):
+        folder, within = Repository(source).fetch(choose)
+    elif source and (folder := Path(source)).is_dir():
+        within = folder
+    else:
         return None
-    loaded = load_graph(place.folder / graph, place.within)
-    return from_graph(loaded, source, about_folder(place.folder) | given)
+    names = (each.relative_to(folder).as_posix() for each in folder.rglob("*.onnx") if each.is_file())
+    return Place(folder, within, graph_among(names, variant))
 
 
-def from_file(source: str, given: dict[str, Any]) -> EncoderFile:
-    """A graph alone; its input may say the size, and files beside it the rest."""
-    path = Path(source.removeprefix(ALONE))
-    if not path.is_file():
-        raise DataError(f"there is no graph {path}; check the name", code="no-encoder-graph")
-    loaded = load_graph(path, path.parent)
-    return from_graph(loaded, source, _size(loaded.model) | about_folder(path.parent) | given)
+def from_place(place: Place, source: str, given: dict[str, Any]) -> EncoderFile:
+    """Of its graph, whose input may say the size, and files beside it the rest; ``given`` is what the user sets."""
+    assert place.graph is not None
+    model = load_graph(place.folder / place.graph, place.within)
+    return from_graph(model, source, _size(model) | about_folder(place.folder) | given)
 
 
-def from_graph(loaded: Loaded, source: str, given: dict[str, Any]) -> EncoderFile:
+def from_graph(model: onnx.ModelProto, source: str, given: dict[str, Any]) -> EncoderFile:
+    """``given`` are fields of About."""
     about = About(**given)
     preprocess = about.preprocess()
-    graph, outputs = wrap(loaded.model, preprocess, about, source)
+    weights = hashlib.sha256(model.SerializeToString()).hexdigest()
+    graph, outputs = wrap(model, preprocess, about, source)
     made = EncoderFile(
         name=about.name or Path(source.rpartition(":")[2].partition("@")[0]).stem,
         source=source,
         licence=about.licence or "",
         preprocess=preprocess,
         outputs=outputs,
-        weights=loaded.sha256,
+        weights=weights,
         graph=graph,
     )
     try:
@@ -89,29 +84,11 @@ def from_graph(loaded: Loaded, source: str, given: dict[str, Any]) -> EncoderFil
     return made
 
 
-def whitened(made: EncoderFile, folder: Path) -> EncoderFile:
-    """With a whitening by all photos below a folder; those of one folder count as one class."""
-    embedder = Embedder(encoder_of(made))
-    vectors, folders = [], []
-    for batch in embedder.batches(sources_of(folder)):
-        vectors.append(batch.features.vec)
-        folders += [str(Path(each.name).parent) for each in batch.readable]
-    if len(folders) < FEWEST:
-        raise too_few(folder, len(folders))
-    matrix = fit_whitening(np.concatenate(vectors), np.array(folders)).matrix
-    return replace(made, graph=whiten(made.graph, matrix), whitened_by=len(folders))
-
-
-def smaller(made: EncoderFile, *, int8: Path | None = None) -> Smaller:
-    """Weights of half precision, or 8-bit layers scaled by the photos in a folder; what that changes is measured."""
-    if int8 is None:
-        images = sketches(WAY * SHOT + QUERIES, made.preprocess.size)
-        small = replace(made, graph=half_precision(made.graph), precision="half")
-    else:
-        images = photos(int8, made.preprocess)
-        small = replace(made, graph=int8_layers(made.graph, images), precision="int8")
-    differ, asked = labels_that_differ(encoder_of(made), encoder_of(small), images)
-    return Smaller(small, differ, asked)
+def smaller(made: EncoderFile, int8: Path | None = None) -> tuple[EncoderFile, int, int]:
+    """In less precision; the pictures whose most similar class is another then, and all that were asked."""
+    graph, precision, images = smaller_graph(made.graph, made.preprocess, int8)
+    small = replace(made, graph=graph, precision=precision)
+    return small, *labels_that_differ(encoder_of(made), encoder_of(small), images)
 
 
 def _size(model: onnx.ModelProto) -> dict[str, Any]:

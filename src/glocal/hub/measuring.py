@@ -16,13 +16,14 @@ from glocal.recognizer.photos.sources import Picture, sources_of, take
 
 FEWEST, MOST = 32, 256  # photos that scale 8-bit layers
 WAY, SHOT, QUERIES = 5, 3, 20
+COMPARED = WAY * SHOT + QUERIES  # sketches
 AT_ONCE = 4  # photos through a graph
 
 
-def photos(folder: str | Path, preprocess: Preprocess, *, most: int = MOST) -> Pixels:
-    """At most so many of the photos below a folder, evenly spread over it."""
+def photos(folder: str | Path, preprocess: Preprocess) -> Pixels:
+    """At most 256 of the photos below a folder, evenly spread over it."""
     sources = sources_of(folder)
-    taken = [take(each, preprocess) for each in sources[:: 1 + (len(sources) - 1) // most]]
+    taken = [take(each, preprocess) for each in sources[:: 1 + (len(sources) - 1) // MOST]]
     images = [each.pixels for each in taken if isinstance(each, Picture)]
     if len(images) < FEWEST:
         raise too_few(folder, len(images))

@@ -20,6 +20,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import listed
 from glocal.hub.about import About
 from glocal.hub.measuring import sketches
+from glocal.hub.precision import stripped
 from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, VEC
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import Array
@@ -31,13 +32,9 @@ VECTORS = ("image_embeds", "pooler_output")  # in the order of preference
 HIDDEN = "last_hidden_state"
 CLASSIFIED = "logits"  # of the classes it was trained on: no vector of an encoder
 NUMBERS = (TensorProto.FLOAT, TensorProto.FLOAT16)
+CELLS = 4  # a side of the grid that a map is averaged to
 TRIED = 2  # photos: a graph that takes a single one only fails with them
 END = 2**31  # of a slice: behind any token
-
-
-class Wrapped(NamedTuple):
-    graph: bytes
-    outputs: dict[str, str]  # vec, local -> what they are in the graph as it is
 
 
 class Steps:
@@ -76,8 +73,8 @@ class Patches(NamedTuple):
         return steps("Reshape", turned, _whole(0, self.channels, self.height * self.width))
 
 
-def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: str) -> Wrapped:
-    """The graph of an encoder, or a sentence that names ``where``."""
+def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: str) -> tuple[bytes, dict[str, str]]:
+    """The graph of an encoder and what its outputs are in the one given, or a sentence that names ``where``."""
     names = _take_images(model, preprocess, where)
     tried = _try(model.SerializeToString(), names, preprocess.size, where)
     vector, hidden = _chosen(tried, about, where)
@@ -86,7 +83,7 @@ def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: st
     last = GIVEN + outputs[VEC]
     if patches is not None:
         flat, outputs[LOCAL] = patches.flat(steps), patches.name
-        rows, columns = min(patches.height, about.cells), min(patches.width, about.cells)
+        rows, columns = min(patches.height, CELLS), min(patches.width, CELLS)
         cells = steps("MatMul", flat, averages(patches.height, patches.width, rows, columns))
         steps("Reshape", cells, _whole(0, patches.channels, rows, columns), name=LOCAL)
         if vector is None and patches.first:
@@ -98,25 +95,7 @@ def wrap(model: onnx.ModelProto, preprocess: Preprocess, about: About, where: st
     steps("Flatten", last, name=VEC, axis=1)
     model.graph.node.extend(steps.nodes)
     _give(model.graph, list(outputs))
-    for node in model.graph.node:
-        del node.metadata_props[:]  # lines and paths of the program that made it
-    return Wrapped(model.SerializeToString(), outputs)
-
-
-def whiten(graph: bytes, matrix: Array) -> bytes:
-    """With the unit vector of unit vec @ matrix in place of vec, and unit cells."""
-    model = onnx.load_from_string(graph)
-    plain = {name: f"plain/{name}" for name in (each.name for each in model.graph.output)}
-    for node in model.graph.node:
-        node.output[:] = [plain.get(name, name) for name in node.output]
-        node.input[:] = [plain.get(name, name) for name in node.input]
-    steps = Steps("whitening")
-    plain[VEC] = steps("MatMul", steps("LpNormalization", plain[VEC], axis=1), matrix.astype(np.float32))
-    for name, source in plain.items():
-        steps("LpNormalization", source, name=name, axis=1)
-    model.graph.node.extend(steps.nodes)
-    whitened: bytes = model.SerializeToString()
-    return whitened
+    return stripped(model), outputs
 
 
 def averages(height: int, width: int, rows: int, columns: int) -> Array:
@@ -181,13 +160,7 @@ def _try(graph: bytes, outputs: Sequence[str], size: int, where: str) -> dict[st
             f"{where} does not answer {TRIED} photos of {size} pixels at once: {error}", code="no-encoder-graph"
         ) from error
     named = zip((name.removeprefix(GIVEN) for name in outputs), arrays, strict=True)
-    tried = {name: each for name, each in named if each.ndim and len(each) == TRIED}
-    for name, each in tried.items():
-        if not np.isfinite(each).all():
-            raise DataError(
-                f"{where} gives numbers in {name} that are not finite; use other weights", code="not-finite"
-            )
-    return tried
+    return {name: each for name, each in named if each.ndim and len(each) == TRIED}
 
 
 def _chosen(tried: Mapping[str, Array], about: About, where: str) -> tuple[str | None, str | None]:
@@ -225,7 +198,7 @@ def _patches(name: str, shape: tuple[int, ...], about: About, where: str) -> Pat
         return Patches(name, 0, (0, 1, 2, 3), *shape[1:])
     for first in (1 + about.registers, 0) if about.leading is None else (about.leading,):
         side = math.isqrt(max(0, shape[1] - first))
-        if side and first + side**2 == shape[1]:
+        if side and first >= 0 and first + side**2 == shape[1]:
             return Patches(name, first, (0, 2, 1), shape[2], side, side)
     raise DataError(
         f"{where} gives {shape[1]} tokens, and those of patches must fill a square; say in a TOML file (leading) how "

@@ -37,7 +37,7 @@ class EncoderFile:
     licence: str  # as the source states it, or nothing
     preprocess: Preprocess
     outputs: Mapping[str, str]  # vec, local -> where the source has them
-    weights: str  # sha256 of the file of weights that the graph was made from
+    weights: str  # sha256 of the graph that it was made from, with all weights
     graph: bytes = field(repr=False)
     precision: str = "float32"
     whitened_by: int = 0  # photos that the whitening was fitted to; 0 without one

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from glocal.hub.measuring import photos
-from glocal.hub.precision import half_precision, int8_layers
+from glocal.hub.precision import smaller_graph
 from glocal.recognizer.converted import EMBED, ConvertedModel
 from glocal.recognizer.photos.images import Preprocess
 from glocal.research.backbones import build_backbone
@@ -45,18 +44,11 @@ def convert_and_compare(
         takes_unknown=method.takes_unknown,
     )
     agreement = check(model, converted)
-    if half:
-        converted = _with_embed(converted, half_precision(converted.graphs[EMBED]), "half")
-        agreement = compare_answers(model, converted)
-    elif int8 is not None:
-        images = photos(int8, converted.preprocess)
-        converted = _with_embed(converted, int8_layers(converted.graphs[EMBED], images), "int8")
+    if half or int8 is not None:
+        graph, precision, images = smaller_graph(converted.graphs[EMBED], converted.preprocess, int8)
+        converted = replace(converted, graphs={**converted.graphs, EMBED: graph}, precision=precision)
         agreement = compare_answers(model, converted, images)
     return converted, agreement
-
-
-def _with_embed(converted: ConvertedModel, graph: bytes, precision: str) -> ConvertedModel:
-    return replace(converted, graphs={**converted.graphs, EMBED: graph}, precision=precision)
 
 
 def _load(source: str) -> TrainedModel:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from glocal.common.errors import WeightsError
-from glocal.hub.measuring import QUERIES, SHOT, WAY, sketches
+from glocal.hub.measuring import COMPARED, SHOT, WAY, sketches
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, ConvertedModel
 from glocal.recognizer.encoders.session import Graph
 from glocal.recognizer.features import Array
@@ -35,7 +35,7 @@ class Agreement:
 
 def check(model: TrainedModel, converted: ConvertedModel) -> Agreement:
     """Refuse graphs whose answers differ from those of the modules by more than ``TOLERANCE``."""
-    agreement = compare_answers(model, converted)
+    agreement = compare_answers(model, converted, sketches(COMPARED, converted.preprocess.size))
     off = {name: each for name, each in agreement.differences.items() if not each <= TOLERANCE}
     if off:
         shown = ", ".join(f"{name} by {each:.1e}" for name, each in off.items())
@@ -47,9 +47,8 @@ def check(model: TrainedModel, converted: ConvertedModel) -> Agreement:
     return agreement
 
 
-def compare_answers(model: TrainedModel, converted: ConvertedModel, images: Pixels | None = None) -> Agreement:
-    """``images`` (B, size, size, 3), else sketches: the first 15 are enrolled as 5 classes, the others are queries."""
-    images = sketches(WAY * SHOT + QUERIES, converted.preprocess.size) if images is None else images
+def compare_answers(model: TrainedModel, converted: ConvertedModel, images: Pixels) -> Agreement:
+    """Of ``images`` (B, size, size, 3) the first 15 are enrolled as 5 classes, the others are queries."""
     label = np.arange(WAY * SHOT) % WAY
     theirs, ours = _of_modules(model, images, label), _of_graphs(converted, images, label)
     differences = {name: _difference(ours[name], theirs[name]) for name in theirs}

@@ -8,11 +8,10 @@ From there on they are graphs like any other.  Each is compared with its network
 
 from __future__ import annotations
 
-import hashlib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import onnx
@@ -23,7 +22,7 @@ from torch.export import Dim
 
 from glocal.common.errors import RecipeError, WeightsError
 from glocal.hub.about import about_folder
-from glocal.hub.graph_files import LARGEST, Loaded
+from glocal.hub.graph_files import LARGEST
 from glocal.hub.making import from_graph
 from glocal.hub.measuring import sketches
 from glocal.hub.precision import quiet
@@ -39,6 +38,7 @@ TIMM = "timm:"
 TAKEN = "pixel_values"
 TOLERANCE = 1e-4  # of the largest number of an output
 PICTURES = 4
+Outputs: TypeAlias = Callable[[Any, Tensor], dict[str, Tensor]]
 VISION = {  # of a model for pictures and text, the part that sees
     "clip": "CLIPVisionModelWithProjection",
     "clip_vision_model": "CLIPVisionModelWithProjection",
@@ -60,14 +60,10 @@ def from_network(source: str, given: dict[str, Any], folder: Path | None) -> Enc
     size = known.get("size")
     if size is None:
         raise RecipeError(f"nothing says for which size of photos {source} is; say it with --about", code="no-size")
-    graph = checked_graph(network, size, source)
-    weights = hashlib.sha256()
-    for name, each in network.state_dict().items():
-        weights.update(name.encode() + each.contiguous().numpy().tobytes())
-    return from_graph(Loaded(onnx.load_from_string(graph), weights.hexdigest()), source, known)
+    return from_graph(onnx.load_from_string(_checked_graph(network, size, source)), source, known)
 
 
-def checked_graph(network: nn.Module, size: int, source: str) -> bytes:
+def _checked_graph(network: nn.Module, size: int, source: str) -> bytes:
     """With the outputs of the network, or a sentence."""
     network = network.eval().requires_grad_(False)
     if sum(each.nbytes for each in network.state_dict().values()) > LARGEST:
@@ -93,45 +89,35 @@ def checked_graph(network: nn.Module, size: int, source: str) -> bytes:
     return graph
 
 
-class _Vision(nn.Module):
-    """A vision model of transformers."""
+class _Named(nn.Module):
+    """A network, and what it gives under the names of hub repositories."""
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, network: Any, outputs: Outputs) -> None:
         super().__init__()
-        self.model = model
+        self.network, self.outputs = network, outputs
 
     def forward(self, pixels: Tensor) -> dict[str, Tensor]:
-        outputs = self.model(pixel_values=pixels)
-        given = {name: getattr(outputs, name, None) for name in (HIDDEN, *VECTORS)}
-        return {name: each for name, each in given.items() if each is not None}
+        return self.outputs(self.network, pixels)
 
 
-class _Timm(nn.Module):
-    """A network of timm: the map of its last block, or what its head pools."""
-
-    def __init__(self, net: Any) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
-        final, maps = self.net.forward_intermediates(pixels, indices=1, norm=True, output_fmt="NCHW")
-        return {HIDDEN: maps[-1], "pooler_output": self.net.forward_head(final, pre_logits=True).flatten(1)}
+def _of_vision(model: Any, pixels: Tensor) -> dict[str, Tensor]:
+    outputs = model(pixel_values=pixels)
+    return {name: each for name in (HIDDEN, *VECTORS) if (each := getattr(outputs, name, None)) is not None}
 
 
-class _Last(nn.Module):
-    """The last map of a backbone of ours."""
+def _of_timm(net: Any, pixels: Tensor) -> dict[str, Tensor]:
+    """The map of its last block, and what its head pools."""
+    final, maps = net.forward_intermediates(pixels, indices=1, norm=True, output_fmt="NCHW")
+    return {HIDDEN: maps[-1], "pooler_output": net.forward_head(final, pre_logits=True).flatten(1)}
 
-    def __init__(self, backbone: nn.Module) -> None:
-        super().__init__()
-        self.backbone = backbone
 
-    def forward(self, pixels: Tensor) -> dict[str, Tensor]:
-        return {HIDDEN: self.backbone(pixels)}
+def _of_backbone(backbone: Any, pixels: Tensor) -> dict[str, Tensor]:
+    return {HIDDEN: backbone(pixels)}
 
 
 def _backbone(source: str) -> tuple[nn.Module, dict[str, Any]]:
     backbone = load_model(source).to("cpu").backbone
-    return _Last(backbone), backbone.preprocess.to_json()
+    return _Named(backbone, _of_backbone), backbone.preprocess.to_json()
 
 
 def _transformer(folder: Path) -> nn.Module:
@@ -141,7 +127,7 @@ def _transformer(folder: Path) -> nn.Module:
             "that has one of them",
             code="no-weights",
         )
-    with quiet("transformers"):
+    with quiet():
         transformers = importlib.import_module("transformers")
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
@@ -164,7 +150,7 @@ def _transformer(folder: Path) -> nn.Module:
             f"another shape, such as {odd[0]}",
             code="other-weights",
         )
-    return _Vision(model)
+    return _Named(model, _of_vision)
 
 
 def _timm(source: str) -> tuple[nn.Module, dict[str, Any]]:
@@ -179,7 +165,7 @@ def _timm(source: str) -> tuple[nn.Module, dict[str, Any]]:
         raise RecipeError(f"{name} of timm gives no maps (forward_intermediates); choose another", code="no-network")
     if weights:
         _fill(net, Path(weights), name)
-    return _Timm(net), preprocess_of(timm.data.resolve_model_data_config(net)).to_json()
+    return _Named(net, _of_timm), preprocess_of(timm.data.resolve_model_data_config(net)).to_json()
 
 
 def _fill(net: nn.Module, file: Path, name: str) -> None:

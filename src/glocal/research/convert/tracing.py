@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 from glocal.common.errors import RecipeError
-from glocal.hub.precision import quiet
+from glocal.hub.precision import quiet, stripped
 from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
@@ -106,7 +106,7 @@ def graph_of(
     module: nn.Module, example: tuple[Any, ...], free: tuple[Any, ...], inputs: Sequence[str], outputs: Sequence[str]
 ) -> bytes:
     """A module with the sides of its inputs that are free, traced by torch."""
-    with quiet("torch.onnx._internal.exporter._registration", "onnx_ir", "onnxscript"):
+    with quiet():
         try:
             program = torch.export.export(module.eval(), example, dynamic_shapes=free, strict=False)
             own = [f"{name}:out" for name in outputs]  # a score may be called as a value inside of the graph is
@@ -126,11 +126,7 @@ def graph_of(
             each[:] = [names.get(name, name) for name in each]
     for value in (*proto.graph.output, *proto.graph.value_info, *proto.graph.initializer):
         value.name = names.get(value.name, value.name)
-    for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
-        for node in nodes:
-            del node.metadata_props[:]  # lines and paths of the program that made it
-    graph: bytes = proto.SerializeToString()
-    return graph
+    return stripped(proto)
 
 
 def _last_line(error: BaseException) -> str:
