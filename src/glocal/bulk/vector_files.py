@@ -21,7 +21,7 @@ from glocal.common.errors import DataError
 from glocal.common.words import listed
 
 COLUMNS = {"vectors": ("vectors", "vector"), "labels": ("labels", "label"), "names": ("names", "name", "uri")}
-LISTS = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
+LISTS = (pa.ListType, pa.LargeListType, pa.FixedSizeListType)
 
 
 class VectorFile(NamedTuple):
@@ -74,7 +74,7 @@ def _parquet(path: Path) -> Mapping[str, Any]:
 
 def _rows(column: pa.Array) -> Any:
     """Lists of numbers as an array (n, D)."""
-    if not any(is_list(column.type) for is_list in LISTS):
+    if not isinstance(column.type, LISTS):
         return column.to_pylist()
     if column.null_count or len(set(pc.list_value_length(column).to_pylist())) > 1:
         raise ValueError("its vectors differ in length")

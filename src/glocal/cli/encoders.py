@@ -57,14 +57,14 @@ def encoder(
     made = _made(source, graph, {} if about is None else read_about(about))
     if fit is not None:
         made = whitened(made, fit)
-    result: dict[str, Any] = {"file": str(out), "bytes": 0}
+    compared: dict[str, int] = {}
     changed = ""
     if half or int8 is not None:
         made, differ, asked = smaller(made, int8)
-        result |= {"labels_that_differ": differ, "asked": asked}
+        compared = {"labels_that_differ": differ, "asked": asked}
         changed = f"\n{differ} of {asked} pictures get another label than in single precision."
     made.write(out, new=not force)
-    result |= made.record() | {"bytes": out.stat().st_size}
+    result: dict[str, Any] = {"file": str(out), "bytes": out.stat().st_size} | compared | made.record()
     licence = f"licence {made.licence}" if made.licence else "no licence stated"
     lines = (
         f"{out}: {made.name}, {made.precision}, {made.preprocess.size} pixels, {result['bytes'] / 2**20:.1f} MiB, "

@@ -20,7 +20,6 @@ from __future__ import annotations
 import json
 import re
 import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +28,7 @@ from glocal.common.errors import DataError, RecipeError
 from glocal.common.validation import check_record, is_number
 from glocal.recognizer.photos.images import Preprocess
 
-PREPARATION, CONFIG, CARD = BESIDE = "preprocessor_config.json", "config.json", "README.md"
+PREPARATION = "preprocessor_config.json"
 BILINEAR = (0, 2, 4, 5)  # Pillow's filters that bilinear is nearest to; the others are bicubic or sharper
 # Networks with a last layer that is often untrained.
 TANH_POOLED = ("vit", "deit", "beit", "vit_mae", "vit_msn", "data2vec-vision")
@@ -82,17 +81,15 @@ def read_about(path: Path) -> dict[str, Any]:
 def about_folder(folder: Path) -> dict[str, Any]:
     """What the files of a repository say."""
     fields: dict[str, Any] = {}
-    if (place := folder / PREPARATION).is_file():
-        fields |= _preparation(_json(place))
-    if (place := folder / CONFIG).is_file():
-        fields |= _network(_json(place))
-    if (place := folder / CARD).is_file():
-        fields["licence"] = _licence(_text(place, errors="replace"))
+    for name, read in READERS.items():
+        if (folder / name).is_file():
+            fields |= read(folder / name)
     return fields
 
 
-def _preparation(config: Mapping[str, Any]) -> dict[str, Any]:
-    """``preprocessor_config.json``.  Photos that it would squash to a square are cut to one."""
+def _preparation(path: Path) -> dict[str, Any]:
+    """Photos that it would squash to a square are cut to one."""
+    config = _json(path)
     whole, cut = _side(config.get("size")), _side(config.get("crop_size"))
     size = cut if cut and config.get("do_center_crop") is not False else whole
     if size is None:
@@ -123,8 +120,9 @@ def _side(size: Any) -> int | None:
     return size if type(size) is int else None
 
 
-def _network(config: Mapping[str, Any]) -> dict[str, Any]:
-    """``config.json``; of a model for pictures and text, the part for pictures."""
+def _network(path: Path) -> dict[str, Any]:
+    """Of a model for pictures and text, the part for pictures."""
+    config = _json(path)
     seen = config.get("vision_config")
     vision = seen if isinstance(seen, dict) else config
     registers = vision.get("num_register_tokens", 0)
@@ -134,12 +132,12 @@ def _network(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _licence(card: str) -> str | None:
+def _licence(path: Path) -> dict[str, Any]:
     """The licence in the head of a model card."""
-    head = re.match(r"---[ \t]*\n(.*?)\n---", card, re.DOTALL)
+    head = re.match(r"---[ \t]*\n(.*?)\n---", _text(path, errors="replace"), re.DOTALL)
     named = dict(re.findall(r"^(license|license_name):[ \t]*(\S[^\n]*)$", head[1], re.MULTILINE)) if head else {}
     licence = named.get("license")
-    return named.get("license_name", licence) if licence == "other" else licence
+    return {"licence": named.get("license_name", licence) if licence == "other" else licence}
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -156,3 +154,6 @@ def _text(path: Path, errors: str = "strict") -> str:
     if path.stat().st_size > LARGEST:
         raise DataError(f"{path} is larger than {LARGEST} bytes and no such file", code="bad-config")
     return path.read_text("utf-8", errors)
+
+
+READERS = {PREPARATION: _preparation, "config.json": _network, "README.md": _licence}

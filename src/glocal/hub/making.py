@@ -12,7 +12,7 @@ import onnx
 
 from glocal.common.errors import DataError
 from glocal.common.hub import PREFIX, Repository
-from glocal.hub.about import BESIDE, About, about_folder
+from glocal.hub.about import READERS, About, about_folder
 from glocal.hub.graph_files import graph_among, load_graph
 from glocal.hub.measuring import labels_that_differ, sketches
 from glocal.hub.precision import smaller_graph
@@ -42,8 +42,8 @@ def located(source: str, variant: str) -> Place | None:
     def choose(names: Sequence[str]) -> list[str]:
         graph = graph_among(names, variant)
         if graph is not None:
-            return [name for name in names if name == graph or name.startswith(f"{graph}_data") or name in BESIDE]
-        return [name for name in names if name in BESIDE or ("/" not in name and name.endswith(WEIGHTS))]
+            return [name for name in names if name == graph or name.startswith(f"{graph}_data") or name in READERS]
+        return [name for name in names if name in READERS or ("/" not in name and name.endswith(WEIGHTS))]
 
     if source.startswith(PREFIX):
         folder, within = Repository(source).fetch(choose)

@@ -45,13 +45,12 @@ class Steps:
 
     def __call__(self, kind: str, *inputs: str | Array, name: str = "", **attributes: Any) -> str:
         """Arrays among the inputs become constants."""
-        names = [each if isinstance(each, str) else self._constant(each) for each in inputs]
+        names = [
+            each if isinstance(each, str) else self("Constant", value=numpy_helper.from_array(each)) for each in inputs
+        ]
         made = name or f"{self.prefix}/{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, names, [made], **attributes))
         return made
-
-    def _constant(self, value: Array) -> str:
-        return self("Constant", value=numpy_helper.from_array(np.asarray(value)))
 
 
 class Patches(NamedTuple):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,11 +18,7 @@ from glocal.recognizer.photos.sources import Picture
 from glocal.recognizer.support import CELLS, THUMBNAIL
 
 BLANK = np.zeros(CELLS * CELLS, np.uint8)
-
-
-@cache
-def _pixels() -> npt.NDArray[np.uint8]:
-    return np.full((THUMBNAIL, THUMBNAIL, 3), 255, np.uint8)
+WHITE = np.full((THUMBNAIL, THUMBNAIL, 3), 255, np.uint8)
 
 
 def vector_batch(vectors: npt.ArrayLike, names: Sequence[str] | None = None, *, length: int | None = None) -> Batch:
@@ -51,5 +46,5 @@ def vector_batch(vectors: npt.ArrayLike, names: Sequence[str] | None = None, *, 
             code="not-finite",
         )
     digests = (hashlib.sha256(row.tobytes()).hexdigest() for row in vec)
-    pictures = (Picture(name, _pixels(), digest, BLANK) for name, digest in zip(named, digests, strict=True))
+    pictures = (Picture(name, WHITE, digest, BLANK) for name, digest in zip(named, digests, strict=True))
     return Batch(tuple(pictures), Features(unit(vec)))

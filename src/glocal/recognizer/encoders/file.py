@@ -80,11 +80,10 @@ def read_record(path: Path) -> dict[str, Any]:
         record: dict[str, Any] = json.loads(read_stored(path)(RECORD))
         if (record.pop("format"), schema := record.pop("schema_version")) != (FORMAT, SCHEMA):
             raise ValueError(f"its schema is {schema!r}, and this glocal reads {SCHEMA}")
-        known = {each.name for each in fields(EncoderFile)} - {"graph"}
-        if record.keys() != known | {"sha256"}:
+        known = {each.name for each in fields(EncoderFile)} - {"graph"} | {"sha256"}
+        if record.keys() != known:
             raise ValueError(f"its record is wrong or not complete: {sorted(record.keys() ^ known)[:3]}")
-        plain = known - {"preprocess"}
-        check_record(EncoderFile, {name: record[name] for name in plain})
+        check_record(EncoderFile, {name: record[name] for name in known - {"preprocess", "sha256"}})
         return record
     except FAILURES as error:
         raise damaged(path, error) from error
