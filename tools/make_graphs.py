@@ -26,27 +26,22 @@ from glocal.recognizer.converted import ENROLL, SCORE
 from glocal.recognizer.encoders.builtin import FOLDER
 from glocal.recognizer.encoders.encoder import IMAGES, LOCAL, MAP, VEC
 from glocal.research.convert import convert
-from glocal.research.convert.tracing import graph_of
-from glocal.research.engine.checkpoint import TrainedModel, load_model
+from glocal.research.convert.tracing import Embed, graph_of
+from glocal.research.engine.checkpoint import load_model
 from glocal.research.methods import Method
 from glocal.research.types import normalize
 
 FREE = ({0: Dim.DYNAMIC},)  # any number of photos
 
 
-class Embed(nn.Module):
-    """Images (B, size, size, 3) uint8 -> vec, local, and on request the last map, on which the head gel was trained."""
-
-    def __init__(self, model: TrainedModel, *, with_map: bool) -> None:
-        super().__init__()
-        self.backbone, self.method, self.with_map = model.backbone, model.method, with_map
+class EmbedWithMap(Embed):
+    """Also gives the last map, on which the head gel was trained."""
 
     def forward(self, images: Tensor) -> tuple[Tensor, ...]:
         maps = self.backbone(normalize(images.permute(0, 3, 1, 2), self.backbone.preprocess))
         views = self.method.embed(maps)
         assert views.local is not None
-        last = (maps[:, : self.method.width],) if self.with_map else ()
-        return views.vec, views.local, *last
+        return views.vec, views.local, maps[:, : self.method.width]
 
 
 class Neck(nn.Module):
@@ -75,12 +70,14 @@ def merged(data: bytes) -> bytes:
 
 def graphs() -> Iterator[tuple[str, bytes]]:
     """By file name."""
-    for name, source in (("lite0.onnx", "photos-fast"), ("lite2.onnx", "photos-better")):
-        model, with_map = load_model(source), name == "lite0.onnx"
+    for name, source, embed, given in (
+        ("lite0.onnx", "photos-fast", EmbedWithMap, [VEC, LOCAL, MAP]),
+        ("lite2.onnx", "photos-better", Embed, [VEC, LOCAL]),
+    ):
+        model = load_model(source)
         size = model.backbone.preprocess.size
         images = torch.randint(0, 256, (2, size, size, 3), dtype=torch.uint8)
-        given = [VEC, LOCAL, *([MAP] if with_map else [])]
-        yield name, merged(graph_of(Embed(model, with_map=with_map), (images,), FREE, [IMAGES], given))
+        yield name, merged(graph_of(embed(model), (images,), FREE, [IMAGES], given))
     gel = load_model("photos-gel")
     maps = torch.rand(2, gel.backbone.channels, 7, 7)
     yield "gel-embed.onnx", graph_of(Neck(gel.method), (maps,), FREE, [MAP], [VEC, LOCAL])

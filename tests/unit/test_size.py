@@ -27,7 +27,7 @@ CAPS = {  # folder -> files, lines
     "src/glocal/research/reproduce": (10, 1_790),
     "tests": (201, 24_280),
     "benchmarks": (18, 2_550),
-    "tools": (11, 1_390),
+    "tools": (11, 1_380),
 }
 HELPERS = 1_390  # lines of tests/*.py, which hold no tests
 
