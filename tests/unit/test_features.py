@@ -145,6 +145,7 @@ def test_in_memory_is_the_same_bank_without_a_file_and_others_live_in_the_cache_
 DAMAGE: dict[str, tuple[Callable[[Path], Any], int]] = {  # what happens to the folder -> images to encode again
     "nothing": (lambda home: None, 0),
     "a row not done": (lambda home: (home / "done.bin").write_bytes(b"\1" * 5 + b"\0" + b"\1" * (N - 6)), 1),
+    "maps of no byte": (lambda home: os.truncate(home / "maps.npy", 0), N),
     "maps cut short": (lambda home: os.truncate(home / "maps.npy", 1000), N),
     "maps of others": (lambda home: np.save(home / "maps.npy", np.zeros((N, 3))), N),
     "done gone": (lambda home: (home / "done.bin").unlink(), N),

@@ -18,6 +18,7 @@ from glocal.recognizer.converted import EMBED, ENROLL, SCORE, STATE
 from glocal.research.engine.checkpoint import TrainedModel
 from glocal.research.methods import Method
 from glocal.research.methods.ridge import KernelRidge
+from glocal.research.ops.similarity import cell_shares
 from glocal.research.types import Views, normalize, to_one_hot
 
 IMAGES = 2  # in the example that is traced; a single one would become a fixed number
@@ -118,6 +119,8 @@ def graph_of(
                 f"{type(module).__name__.lower()} ({line}); {PAGE}",
                 code="no-graph",
             ) from error
+        finally:
+            cell_shares.cache_clear()  # a table that was made while tracing cannot be computed with afterwards
     assert traced is not None
     proto = traced.model_proto
     names = {name: f"{name}:inside" for name in outputs} | dict(zip(own, outputs, strict=True))

@@ -220,7 +220,7 @@ def _rows_done(home: Path, n: int) -> npt.NDArray[np.uint8]:
     """(n,) 1 where a row is there; 0 everywhere when the files do not fit together, and are started anew."""
     try:
         maps, done = np.load(home / "maps.npy", mmap_mode="r"), np.fromfile(home / "done.bin", np.uint8)
-    except (OSError, ValueError):
+    except (OSError, ValueError, EOFError):  # a kill may leave an empty file
         return np.zeros(n, np.uint8)
     return done if len(maps) == len(done) == n and maps.ndim == 4 else np.zeros(n, np.uint8)
 

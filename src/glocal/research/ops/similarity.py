@@ -28,12 +28,12 @@ def cells(maps: Tensor, side: int) -> Tensor:
     tensor([[[[2., 3.],
               [5., 6.]]]])
     """
-    rows, columns = (_shares(n, side).to(maps) for n in maps.shape[-2:])
+    rows, columns = (cell_shares(n, side).to(maps) for n in maps.shape[-2:])
     return rows @ maps @ columns.mT
 
 
 @cache
-def _shares(n: int, side: int) -> Tensor:
+def cell_shares(n: int, side: int) -> Tensor:
     """(side, n): what each of ``n`` pixels in a row contributes to each cell."""
     with torch.inference_mode(False):  # kept, so it must serve training too
         table = torch.zeros(side, n)
