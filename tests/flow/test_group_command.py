@@ -62,6 +62,8 @@ def test_a_group_becomes_a_class(home: Path, tmp_path: Path) -> None:
         assert sheet.height >= 100 * len(sizes)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["digits.glocal", "groups"]  # nothing half is left
 
+    asked = glocal("predict", file, home / "new", "--group", "--csv", tmp_path / "answers.csv", *CPU)
+    assert f"group 1: {', '.join(result['groups']['01'])}\n" in asked.stderr
     before = Recognizer.load(file, device="cpu").group([row["path"] for row in rows])
     assert [[each.path for each in some] for some in before if len(some) > 1] == list(result["groups"].values())
     assert glocal("add", file, "new thing", out / "01", *CPU).exit_code == 0

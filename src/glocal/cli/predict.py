@@ -38,9 +38,9 @@ NEEDS = {"--resume": "--csv --jsonl --out", "--engine": "--out", "--boxes-out": 
 APART = (
     ("--csv", "--jsonl --out", "answers go to one place"),
     ("--jsonl", "--out", "answers go to one place"),
-    ("--out", "--explain --sort --boxes --fail-on-unknown", "they are for pictures that are answered in order"),
-    ("--vectors", "--explain --sort --boxes", "vectors have no pictures"),
-    ("--stream", "--csv --jsonl --out --explain --boxes", "a stream of JSON lines goes to standard output"),
+    ("--out", "--explain --sort --boxes --fail-on-unknown --group", "they are for pictures that are answered in order"),
+    ("--vectors", "--explain --sort --boxes --group", "vectors have no pictures"),
+    ("--stream", "--csv --jsonl --out --explain --boxes --group", "a stream of JSON lines goes to standard output"),
     ("--force", "--resume", "one writes over a file, the other continues it"),
     ("--force", "--out", "delete the folder to start anew"),
     ("--resume", "--sort --boxes-out", "pictures answered before are not looked at again; see glocal watch --once"),
@@ -67,6 +67,7 @@ def predict(
     min_confidence: options.MinConfidence = 0.2,
     boxes_out: Annotated[Path | None, typer.Option(help="Write MegaDetector's JSON again, with classes.")] = None,
     explain: Annotated[Path | None, typer.Option(help="Write a picture per answer here: what matched where.")] = None,
+    group: Annotated[bool, typer.Option("--group", help="Say which unknown pictures show the same thing.")] = False,
     fail_on_unknown: Annotated[bool, typer.Option("--fail-on-unknown", help="Exit with 3 if one is unknown.")] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Continue an interrupted --csv, --jsonl or --out.")] = False,
     force: options.Force = False,
@@ -92,6 +93,7 @@ def predict(
     from glocal.bulk.places import check_apart
     from glocal.bulk.results import check_format
     from glocal.recognizer.file import read_contents, read_manifest
+    from glocal.recognizer.groups import Unknowns
     from glocal.recognizer.photos.boxes import read_boxes
     from glocal.recognizer.recognizer import Recognizer
 
@@ -124,6 +126,7 @@ def predict(
         regions.classified({}, "")  # refuses what is not MegaDetector's
     recognizer = Recognizer.load(file, device=device, workers=workers or 2)
     probabilities: dict[str, Mapping[str, float]] = {}
+    unknowns = Unknowns()
     with (
         _results(target, recognizer, resume, force) as (done, write),
         printing(json, quiet=target is not None, lines=stream) as put,
@@ -143,6 +146,8 @@ def predict(
             acts.append(
                 lambda part: probabilities.update((each.path, each.probabilities) for each in _predictions(part))
             )
+        if group:
+            acts.append(lambda part: unknowns.add(part.batch, part.answers))
         n, unknown, errors = _work_through(asked, acts)
     if errors and len(errors) == n:
         raise DataError(errors[0])
@@ -150,6 +155,9 @@ def predict(
         with or_not_written(boxes_out, ROOM):
             content = regions.classified(probabilities, f"glocal {recognizer.contents.identity}")
             write_text(boxes_out, dumps(content, indent=1))
+    for i, alike in enumerate(unknowns.groups(recognizer.contents.support) if unknowns.answers else ()):
+        if len(alike) > 1:
+            tell(f"group {i + 1}: {', '.join(each.path for each in alike)}")
     if target is not None:
         skipped = f"; {len(done)} were answered before" if done else ""
         tell(f"{target}: {n - len(errors)} of {n} pictures answered{skipped}")
