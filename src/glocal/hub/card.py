@@ -29,7 +29,7 @@ def model_card(recognizer: Recognizer, repository: str) -> str:
     return f"""{HEAD}
 # {counted(len(support.names), "class")}, and "unknown" for everything else
 
-A recognizer of [glocal](https://pypi.org/project/glocal) {__version__}: `{contents.model.name}`.
+A recognizer of glocal {__version__}: `{contents.model.name}`.
 
 ```python
 from glocal import Recognizer
